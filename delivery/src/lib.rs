@@ -1,0 +1,224 @@
+//! How bytes travel: the trait [`Delivery`], and one machine per way.
+//!
+//! A delivery owns liveness and order, never keys (A14): it seals and opens through the
+//! [`Protect`] capability that it is handed with each call, and sees opened frames only.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use sealcast_wire::{
+    Address, Agreement, Domain, Exhausted, Guarantee, Monotonic, Now, Protect, Slot, Source, To,
+    View,
+};
+
+/// One way's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
+pub trait Delivery: Send {
+    /// The agreement with which this way gives a guarantee; `None` if it does not give it.
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement>;
+
+    /// Frames, seals and queues one message.
+    ///
+    /// `protect` is the current epoch's capability; `None` sends on the open lane, where the message
+    /// protects itself.
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&dyn Protect>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError>;
+
+    /// Takes in one opened frame: the plaintext of a datagram from `source`, or an open message.
+    fn handle(
+        &mut self,
+        now: Now,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: Option<&dyn Protect>,
+    );
+
+    /// A view is coming: flush the current one.
+    fn prepare(&mut self, now: Now, next: &View);
+
+    /// The view that was prepared is installed.
+    fn install(&mut self, now: Now, view: &View);
+
+    /// When [`Delivery::handle_timeout`] wants to be called next.
+    fn timeout(&self) -> Option<Monotonic>;
+
+    /// Time has come.
+    fn handle_timeout(&mut self, now: Now, protect: Option<&dyn Protect>);
+
+    /// The next thing to be done, until there is none; datagrams to transmit are appended to `batch`.
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output>;
+}
+
+/// Names a message that was sent, for its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A message to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Application data with its topic, or a key scheme's message.
+    pub what: What<'a>,
+    /// How strongly.
+    pub guarantee: Guarantee,
+    /// Whom for.
+    pub to: To,
+    /// Accept only if this is still the epoch (ordered lanes).
+    pub expect: Option<sealcast_wire::EpochId>,
+}
+
+/// The two kinds of cargo.
+#[derive(Clone, Copy, Debug)]
+pub enum What<'a> {
+    /// Application data.
+    Data {
+        /// Its topic; travels sealed.
+        topic: &'a str,
+        /// The compartment whose key seals it.
+        domain: Domain,
+        /// Whether to prove its origin by signature (A12).
+        signed: bool,
+        /// The sender's clock, microseconds since 1970, if it wants to tell.
+        sent_micros: Option<u64>,
+        /// The payload.
+        body: &'a [u8],
+    },
+    /// A key scheme's message on the open lane or, sealed, on the control lane.
+    Keys {
+        /// Its bytes.
+        bytes: &'a [u8],
+        /// Whether to seal it under the group's key.
+        sealed: bool,
+    },
+}
+
+/// What a way wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// `batch` holds one or more datagrams to be sent now.
+    Transmit(To),
+    /// A message of a key scheme.
+    Keys {
+        /// Who sent it.
+        source: Source,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// Application data.
+    Deliver(Delivered),
+    /// More attachments of a message delivered before (brokers).
+    Attach {
+        /// The message's index.
+        index: u64,
+        /// (broker, bytes).
+        attachments: Vec<(u16, Vec<u8>)>,
+    },
+    /// What became of a message sent.
+    Outcome(Token, Outcome),
+    /// A member has been silent for too long.
+    Suspect(Slot),
+    /// The prepared flush is complete; the hash of what is delivered in the old view.
+    Flushed([u8; 32]),
+    /// Make this durable before anything later leaves (G6).
+    Store {
+        /// Overwrites the record of the same id.
+        id: u64,
+        /// The record.
+        record: Vec<u8>,
+    },
+}
+
+/// A delivered message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Position in the way's order, where it has one; else the sender's message number.
+    pub index: u64,
+    /// Who sent it, as far as the seal proves.
+    pub source: Source,
+    /// Whether a signature proves the slot in `source`.
+    pub signed: bool,
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The sender's clock, microseconds since 1970, if it told.
+    pub sent_micros: Option<u64>,
+    /// The payload, or the sealed body where the way seals per message.
+    pub body: Vec<u8>,
+    /// Shares and digests by broker.
+    pub attachments: Vec<(u16, Vec<u8>)>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Delivered as its guarantee says.
+    Accepted,
+    /// Another message won the epoch that it expected.
+    Superseded(sealcast_wire::EpochId),
+    /// It will not be delivered, and nobody has seen it.
+    Failed,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// A queue is full: try again later.
+    #[error("queue full")]
+    Full,
+    /// Longer than `limits::MESSAGE_BYTES_MAX`, or the topic too long.
+    #[error("message or topic too long")]
+    TooLong,
+    /// This way does not give that guarantee.
+    #[error("this way does not give {0:?}")]
+    NotGiven(Guarantee),
+    /// Only the primary component orders (B1).
+    #[error("not in the primary component")]
+    NotPrimary,
+    /// The epoch's key cannot seal any more.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+}
+
+/// Datagrams laid end to end, ready for segmented sends.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The bytes of all datagrams.
+    pub bytes: Vec<u8>,
+    /// Length of each datagram, in order; runs of equal length go out as one segmented send.
+    pub lengths: Vec<usize>,
+    /// Where to, if not to the group.
+    pub to: Option<Address>,
+}
+
+impl Batch {
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.lengths.clear();
+        self.to = None;
+    }
+
+    /// Appends one whole datagram.
+    pub fn push(&mut self, datagram: &[u8]) {
+        self.bytes.extend_from_slice(datagram);
+        self.lengths.push(datagram.len());
+    }
+
+    /// The datagrams, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut at = 0;
+        self.lengths.iter().map(move |n| {
+            let d = &self.bytes[at..at + n];
+            at += n;
+            d
+        })
+    }
+}

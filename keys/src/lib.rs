@@ -1,0 +1,365 @@
+//! Who holds the keys: the trait [`Keys`], and one machine per scheme.
+//!
+//! A key scheme is a value: time, randomness and bytes go in, [`Output`]s come out. It owns roster and
+//! epoch (A14) and hands out one [`Protect`] per epoch; no key byte leaves this crate.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use sealcast_wire::{
+    Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot,
+    Source, To, View,
+};
+
+/// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.
+pub trait Keys: Send {
+    /// What this scheme's messages of a lane need of the delivery that carries them.
+    fn needs(&self, lane: Lane) -> (Guarantee, Agreement);
+
+    /// Takes in a message of a key scheme; verifies before it changes any state (G1).
+    ///
+    /// # Errors
+    /// [`HandleError::Dropped`] says why the message was not used and, where a signature proves it,
+    /// who misbehaved.
+    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError>;
+
+    /// Does what the application asks of the group.
+    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError>;
+
+    /// Seals one message where the way seals per message (relay, brokers); schemes whose delivery
+    /// seals per datagram say [`SealError::PerDatagram`].
+    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
+        Err(SealError::PerDatagram)
+    }
+
+    /// A delivered message of a message-sealed way, with what brokers attached so far; the answer
+    /// comes as [`Output::Opened`], perhaps after more attachments or fetches.
+    fn open(&mut self, _now: Now, _message: Delivered<'_>) {}
+
+    /// What became of a message that was sent with this token.
+    fn outcome(&mut self, _now: Now, _token: Token, _outcome: Outcome) {}
+
+    /// The answer to an [`Output::Fetch`].
+    fn fetched(&mut self, _now: Now, _id: FetchId, _result: Fetched) {}
+
+    /// Delivery has not heard from a member for too long.
+    fn suspect(&mut self, _now: Now, _slot: Slot) {}
+
+    /// Delivery has flushed the view; `cut` is the hash of what was agreed to be delivered in it.
+    fn flushed(&mut self, _now: Now, _cut: [u8; 32]) {}
+
+    /// When [`Keys::handle_timeout`] wants to be called next.
+    fn timeout(&self) -> Option<Monotonic>;
+
+    /// Time has come.
+    fn handle_timeout(&mut self, now: Now);
+
+    /// The next thing to be done, until there is none.
+    fn poll(&mut self) -> Option<Output>;
+}
+
+/// Names a message that was sent, for its [`Outcome`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// Names a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub u64);
+
+/// What a scheme wants done.
+pub enum Output {
+    /// Send a message of this scheme.
+    Send {
+        /// Comes back with the outcome.
+        token: Token,
+        /// The road it takes.
+        lane: Lane,
+        /// Whom it is for.
+        to: To,
+        /// On an ordered lane: accept only if this is still the epoch (compare-and-set); losing
+        /// racers are told [`Outcome::Superseded`].
+        expect: Option<EpochId>,
+        /// Send only after that one was accepted (a Welcome after its commit).
+        after: Option<Token>,
+        /// The message.
+        bytes: Vec<u8>,
+    },
+    /// Get something by content or by name.
+    Fetch {
+        /// Comes back with the result.
+        id: FetchId,
+        /// What.
+        what: Fetch,
+    },
+    /// A new membership is coming: delivery shall flush the current view. Publishers pause if the
+    /// change excludes somebody (A5).
+    Prepare(View),
+    /// The change that was prepared will not happen.
+    Abandoned,
+    /// A key is agreed: open with it from now on; seal with it once `Epoch` follows.
+    Keyed {
+        /// The epoch.
+        epoch: EpochId,
+        /// Its capability.
+        protect: Arc<dyn Protect>,
+        /// The view it will be installed as.
+        view: View,
+        /// Its rights.
+        access: Arc<dyn Access>,
+    },
+    /// The view is installed: seal with its key from now on.
+    Epoch {
+        /// The membership.
+        view: View,
+        /// Seals and opens.
+        protect: Arc<dyn Protect>,
+        /// Who may do what.
+        access: Arc<dyn Access>,
+    },
+    /// We are out: evicted, revoked, or left. Nothing may be sealed any more.
+    Excluded {
+        /// Why, for the application.
+        why: Exclusion,
+    },
+    /// A message of a message-sealed way is opened, or nobody may read it (⊥).
+    Opened {
+        /// Its index in the way's order.
+        index: u64,
+        /// The plaintext; `None` is ⊥.
+        body: Option<Vec<u8>>,
+    },
+    /// Make this durable before any later `Send` leaves (G6).
+    Store {
+        /// Overwrites the record of the same id.
+        id: u64,
+        /// The record, to be given back to the scheme's `restore`.
+        record: Vec<u8>,
+    },
+    /// Something worth telling the operator; never a key, never a payload.
+    Notice(Notice),
+}
+
+/// What can be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// A blob whose SHA-256 this is.
+    Blob([u8; 32]),
+    /// A key package of a would-be member.
+    KeyPackage(CertHash),
+    /// Proofs for the shares of a message whose reader check failed.
+    ShareProofs {
+        /// The message's index.
+        index: u64,
+    },
+}
+
+/// The answer to a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// The bytes.
+    Bytes(Vec<u8>),
+    /// Nobody had it in time.
+    Missing,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Ordered, or handed to the network where the lane is best effort.
+    Accepted,
+    /// Another message won this epoch; here is the one that now stands.
+    Superseded(EpochId),
+    /// It was not sent and will not be.
+    Failed,
+}
+
+/// What an application may ask of the key scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Agree on a new key for the same members.
+    Rotate,
+    /// Evict the holder of this certificate, with a reason for the log (A4); needs an `evict` right.
+    Evict {
+        /// Whom.
+        cert: CertHash,
+        /// At most 200 bytes of text.
+        reason: String,
+    },
+    /// Leave: the others agree on a key without us.
+    Leave,
+    /// Take in a signed object: an eviction statement, a CRL or a policy (DER or our own encoding,
+    /// told apart by their first bytes).
+    Learn(Vec<u8>),
+}
+
+/// Why we are out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exclusion {
+    /// By our own word.
+    Left,
+    /// By a signed statement.
+    Evicted {
+        /// Its reason.
+        reason: String,
+    },
+    /// Our certificate is revoked, expired, or not from this group's authority.
+    Certificate,
+    /// Another process runs with our certificate (A6).
+    Duplicate,
+}
+
+/// Something to tell the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An attempt began: epoch to be, members asked.
+    Attempt {
+        /// The epoch's number.
+        counter: u32,
+        /// The attempt's number within it.
+        attempt: u32,
+        /// How many members are to be in it.
+        members: usize,
+    },
+    /// A member was left out of the next attempt.
+    LeftOut {
+        /// Whom.
+        cert: CertHash,
+        /// Why.
+        why: Misbehaviour,
+    },
+    /// A statement of eviction was accepted.
+    Eviction {
+        /// Whose.
+        cert: CertHash,
+        /// Its number.
+        number: u64,
+        /// Its reason.
+        reason: String,
+        /// The name of who signed it.
+        by: String,
+    },
+    /// A certificate is near its end.
+    Expires {
+        /// Whose.
+        cert: CertHash,
+        /// Seconds left.
+        seconds: i64,
+    },
+    /// The CRL is older than the policy's `max_crl_age`.
+    StaleCrl,
+    /// Another group is heard on this address, or another part of ours that we shall merge with.
+    OtherPart {
+        /// Its epoch.
+        epoch: EpochId,
+    },
+}
+
+/// What a member did that it is left out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Misbehaviour {
+    /// Said nothing in time.
+    Silent,
+    /// Sent two different messages for one place.
+    Equivocation,
+    /// Sent a value that does not fit its others (wrong X, Y or proof).
+    WrongValue,
+    /// Has a right it shall not have, or lacks one it used.
+    Rights,
+}
+
+/// Why a message was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandleError {
+    /// Dropped, for this reason.
+    #[error("dropped: {0}")]
+    Dropped(Dropped),
+    /// Proved misbehaviour of a member.
+    #[error("a member misbehaved: {1:?}")]
+    Misbehaved(CertHash, Misbehaviour),
+}
+
+impl From<Dropped> for HandleError {
+    fn from(why: Dropped) -> HandleError {
+        HandleError::Dropped(why)
+    }
+}
+
+impl From<sealcast_wire::Malformed> for HandleError {
+    fn from(_: sealcast_wire::Malformed) -> HandleError {
+        HandleError::Dropped(Dropped::Malformed)
+    }
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// No view is installed yet.
+    #[error("not in a group yet")]
+    NotReady,
+    /// Our certificate does not grant this.
+    #[error("our certificate has no right to {0}")]
+    Denied(&'static str),
+    /// There is no such member.
+    #[error("no such member")]
+    NoSuchMember,
+    /// The signed object does not verify.
+    #[error("not signed by this group's authority, or not newer than what we have")]
+    Invalid,
+    /// This scheme has no such thing.
+    #[error("this key scheme cannot do that")]
+    Unsupported,
+}
+
+/// A message to be sealed as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Seal<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Drawn once by the client; binds retries to one message.
+    pub id: [u8; 16],
+    /// Who may read it, in the scheme's own terms.
+    pub policy: &'a str,
+    /// The executable operation, if any.
+    pub operation: &'a [u8],
+    /// The plaintext.
+    pub body: &'a [u8],
+}
+
+/// A message sealed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// What carriers may read.
+    pub header: Vec<u8>,
+    /// What they may not.
+    pub body: Vec<u8>,
+    /// The key epoch that it was sealed for.
+    pub epoch: EpochId,
+}
+
+/// A message of a message-sealed way, as delivered.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'a> {
+    /// Its index in the way's order.
+    pub index: u64,
+    /// What carriers could read.
+    pub header: &'a [u8],
+    /// The sealed body; `None` if only attachments came with this call.
+    pub body: Option<&'a [u8]>,
+    /// (broker, bytes): shares and digests.
+    pub attachments: &'a [(u16, Vec<u8>)],
+}
+
+/// Why a message was not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// This scheme's delivery seals datagrams, through [`Protect`].
+    #[error("this scheme seals per datagram")]
+    PerDatagram,
+    /// No epoch is installed yet.
+    #[error("no key yet")]
+    NotReady,
+    /// The policy does not parse, or is stale.
+    #[error("policy")]
+    Policy,
+}

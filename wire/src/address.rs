@@ -1,0 +1,46 @@
+//! Where a message came from and where it goes.
+
+use std::net::SocketAddr;
+
+use crate::frame::Domain;
+use crate::member::{CertHash, EpochId, Incarnation, Slot};
+
+/// An address of the carrying network; proves nothing about who sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// An IP address and UDP or TCP port.
+    Socket(SocketAddr),
+    /// A node of an in-process network (`mem:` and the simulator).
+    Node(u32),
+}
+
+/// Who a received frame is from, as far as the frame itself proves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Not sealed by the group; anyone may have sent it.
+    Outside(Address),
+    /// Sealed under a key that the group shares: from inside, but no proof of who (A2).
+    Inside {
+        /// The epoch whose key opened it.
+        epoch: EpochId,
+        /// The slot that it claims.
+        slot: Slot,
+        /// The running process that the slot stands for in this epoch.
+        incarnation: Incarnation,
+        /// The sender's packet counter in this epoch and domain; never repeats.
+        counter: u64,
+        /// Which of the epoch's keys sealed it.
+        domain: Domain,
+    },
+}
+
+/// Whom a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Everybody in the group.
+    Group,
+    /// One member of the current view.
+    Slot(Slot),
+    /// Somebody who need not be a member: a joiner, the target of a Welcome, the KDC, broker i.
+    Peer(CertHash),
+}

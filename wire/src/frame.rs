@@ -1,0 +1,123 @@
+//! The outer frame of every datagram that is not LCM's.
+//!
+//! ```text
+//! sealed:  0      1      2        4         8        16      18      20         28            n-16
+//!          | 0x5C | 1    | domain | counter | hash   | slot  | flags | counter  | ciphertext  | tag |
+//!                 kind             `--- epoch id ---'                `- packet -'
+//! open:    | 0x5C | 2    | message of a key scheme, which protects and proves itself |
+//! ```
+//! All integers are big-endian. The whole sealed header is the AEAD's associated data.
+
+use crate::codec::{Malformed, Reader};
+use crate::member::{EpochId, Slot};
+
+/// First byte of our framing; LCM's magic begins with 'L' (G9).
+pub const MAGIC: u8 = 0x5C;
+/// Second byte: a datagram sealed under an epoch's key.
+pub const KIND_SEALED: u8 = 1;
+/// Second byte: a key scheme's message, not sealed by the group.
+pub const KIND_OPEN: u8 = 2;
+/// Length of a sealed datagram's header, bytes.
+pub const HEADER_LEN: usize = 28;
+/// Length of an open datagram's header, bytes.
+pub const OPEN_HEADER_LEN: usize = 2;
+/// Length of the AEAD's tag, bytes.
+pub const TAG_LEN: usize = 16;
+/// Flag: the plaintext ends in an origin proof (A12).
+pub const FLAG_SIGNED: u16 = 1;
+
+/// Which of an epoch's keys seals: 0 is the group's own, 1 and up are topic compartments (A8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Domain(pub u16);
+
+impl Domain {
+    /// The group's own key: control frames.
+    pub const GROUP: Domain = Domain(0);
+}
+
+/// A sealed datagram's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Which key.
+    pub domain: Domain,
+    /// Which epoch.
+    pub epoch: EpochId,
+    /// The sender's slot.
+    pub slot: Slot,
+    /// `FLAG_…`; unknown flags are refused.
+    pub flags: u16,
+    /// The sender's packet counter in this epoch and domain.
+    pub counter: u64,
+}
+
+impl Header {
+    /// Reads the header of a sealed datagram; checks magic, kind, flags and that a tag can follow.
+    pub fn parse(datagram: &[u8]) -> Result<Header, Malformed> {
+        if datagram.len() < HEADER_LEN + TAG_LEN {
+            return Err(Malformed);
+        }
+        let mut r = Reader::new(datagram);
+        if r.u8()? != MAGIC || r.u8()? != KIND_SEALED {
+            return Err(Malformed);
+        }
+        let header = Header {
+            domain: Domain(r.u16()?),
+            epoch: EpochId {
+                counter: r.u32()?,
+                hash: r.u64()?,
+            },
+            slot: Slot(r.u16()?),
+            flags: r.u16()?,
+            counter: r.u64()?,
+        };
+        if header.flags & !FLAG_SIGNED != 0 {
+            return Err(Malformed);
+        }
+        Ok(header)
+    }
+
+    /// Writes the header into the first `HEADER_LEN` bytes.
+    ///
+    /// # Panics
+    /// If `datagram` is shorter than that.
+    pub fn write(&self, datagram: &mut [u8]) {
+        datagram[0] = MAGIC;
+        datagram[1] = KIND_SEALED;
+        datagram[2..4].copy_from_slice(&self.domain.0.to_be_bytes());
+        datagram[4..16].copy_from_slice(&self.epoch.to_bytes());
+        datagram[16..18].copy_from_slice(&self.slot.0.to_be_bytes());
+        datagram[18..20].copy_from_slice(&self.flags.to_be_bytes());
+        datagram[20..28].copy_from_slice(&self.counter.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_round_trips_and_never_looks_like_lcm() {
+        let header = Header {
+            domain: Domain(3),
+            epoch: EpochId {
+                counter: 7,
+                hash: 0x0123_4567_89ab_cdef,
+            },
+            slot: Slot(9),
+            flags: FLAG_SIGNED,
+            counter: u64::MAX - 1,
+        };
+        let mut datagram = vec![0; HEADER_LEN + TAG_LEN];
+        header.write(&mut datagram);
+        assert_ne!(datagram[0], b'L');
+        assert_eq!(Header::parse(&datagram), Ok(header));
+    }
+
+    #[test]
+    fn every_shorter_prefix_is_malformed() {
+        let datagram = [0x5C, 1, 0, 0, 0, 0];
+        for n in 0..datagram.len() {
+            assert_eq!(Header::parse(&datagram[..n]), Err(Malformed));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What all parts of Sealcast speak: members and views, time, addresses, guarantees, the sealing
+//! capability, the datagram's outer frame, and bytes parsed with checked lengths.
+//!
+//! This crate holds no mathematics, no sockets, no clocks and no randomness. `keys` and `delivery`
+//! meet only in the types defined here.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod codec;
+pub mod dropped;
+pub mod frame;
+pub mod guarantee;
+pub mod limits;
+pub mod member;
+pub mod protect;
+pub mod time;
+
+pub use address::{Address, Source, To};
+pub use codec::{Malformed, Reader, Writer};
+pub use dropped::{Dropped, Drops};
+pub use frame::{Domain, Header};
+pub use guarantee::{Agreement, Guarantee, Lane};
+pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};
+pub use protect::{Access, Exhausted, Protect};
+pub use time::{Monotonic, Now, Utc};

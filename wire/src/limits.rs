@@ -1,0 +1,57 @@
+//! Every queue, window and group size has its one named limit here (G7; invariant 5).
+
+use std::time::Duration;
+
+/// Members of one contributory group; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
+pub const MEMBERS_MAX: usize = 64;
+/// Topic compartments of one group, the group's own key not counted.
+pub const COMPARTMENTS_MAX: usize = 16;
+/// Bytes of a topic name; LCM's channels have at most 63.
+pub const TOPIC_BYTES_MAX: usize = 255;
+/// Bytes of one message: LCM's fragment count (65,535) times its Linux fragment size would be 4 GB;
+/// this is what we take into memory for one message.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a certificate, DER.
+pub const CERTIFICATE_BYTES_MAX: usize = 4096;
+/// Bytes of one open (bootstrap) message.
+pub const OPEN_BYTES_MAX: usize = 16 << 10;
+/// Packets that the replay window of one sender, epoch and domain remembers.
+pub const REPLAY_WINDOW_PACKETS: usize = 4096;
+/// Bytes of incomplete messages held per sender.
+pub const REASSEMBLY_BYTES_PER_SENDER_MAX: usize = 64 << 20;
+/// Bytes of incomplete messages held in all.
+pub const REASSEMBLY_BYTES_MAX: usize = 256 << 20;
+/// Incomplete messages held per sender.
+pub const REASSEMBLY_MESSAGES_PER_SENDER_MAX: usize = 64;
+/// How long an incomplete message waits for its next fragment.
+pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(500);
+/// Messages that a publisher may have queued while the key changes (A5).
+pub const PAUSED_MESSAGES_MAX: usize = 65_536;
+/// Bytes that a publisher may have queued while the key changes (A5).
+pub const PAUSED_BYTES_MAX: usize = 64 << 20;
+/// Datagrams held for an epoch whose key is being agreed, or whose sender must vouch (A5).
+pub const HELD_DATAGRAMS_MAX: usize = 4096;
+/// Bytes of datagrams so held.
+pub const HELD_BYTES_MAX: usize = 16 << 20;
+/// How many of its last packets a sender vouches for after a change that excludes somebody (A5).
+pub const VOUCHED_PACKETS: usize = 512;
+/// How long both epochs are accepted after a join or a timed rekey (A5).
+pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
+/// Epochs whose keys are held at once: the current one and those in overlap (A5).
+pub const EPOCHS_HELD: usize = 4;
+/// Signature checks of strangers per second; known certificates are not counted (G1).
+pub const STRANGER_CHECKS_PER_SECOND: u32 = 200;
+/// Eviction statements of one group.
+pub const EVICTIONS_MAX: usize = 1024;
+/// Default capacity of a subscriber's queue, messages.
+pub const SUBSCRIBER_MESSAGES: usize = 4096;
+/// Records in one Merkle batch of origin signatures (A12).
+pub const ORIGIN_BATCH_MAX: usize = 64;
+/// Bytes handed to the kernel in one segmented send.
+pub const BATCH_BYTES_MAX: usize = 65_000;
+/// Segments in one segmented send (Linux `UDP_MAX_SEGMENTS`).
+pub const BATCH_SEGMENTS_MAX: usize = 64;
+
+const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
+const _: () = assert!(VOUCHED_PACKETS <= REPLAY_WINDOW_PACKETS);
+const _: () = assert!(ORIGIN_BATCH_MAX.is_power_of_two());

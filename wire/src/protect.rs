@@ -1,0 +1,59 @@
+//! The capability that `keys` hands out per epoch: sealing and opening without a key in sight.
+
+use crate::address::Source;
+use crate::dropped::Dropped;
+use crate::frame::{Domain, HEADER_LEN, TAG_LEN};
+use crate::member::{EpochId, Slot};
+
+/// Seals and opens the datagrams of one epoch, in place, from any thread.
+///
+/// Counters are atomic and never repeat; replay windows live inside. What holds this holds no key
+/// byte, as a QUIC stack's `PacketKey` holds none.
+pub trait Protect: Send + Sync {
+    /// The epoch that this seals for.
+    fn epoch(&self) -> EpochId;
+
+    /// The slot that this seals as.
+    fn slot(&self) -> Slot;
+
+    /// Bytes that sealing adds before and after the plaintext.
+    fn overhead(&self) -> (usize, usize) {
+        (HEADER_LEN, TAG_LEN)
+    }
+
+    /// Seals `datagram` = header room ‖ plaintext ‖ tag room in place and returns its packet counter.
+    ///
+    /// `flags` are the frame's `FLAG_…`.
+    ///
+    /// # Errors
+    /// [`Exhausted`] when the epoch's packet counter is used up, or we hold no sending key of the domain.
+    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted>;
+
+    /// Opens `datagram` in place: who it claims to be from, its flags, and the plaintext.
+    ///
+    /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window.
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped>;
+
+    /// Appends a proof that we, and nobody else, made `statement` (A3): a signature of 64 bytes here.
+    fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>);
+
+    /// Whether `proof` shows that the member at `by` made `statement`.
+    fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool;
+}
+
+/// Who may do what to which topic in one epoch, and under which key a topic travels.
+pub trait Access: Send + Sync {
+    /// The compartment whose key seals this topic; `None` where no compartment covers it.
+    fn domain(&self, topic: &str) -> Option<Domain>;
+    /// Whether the member's certificate grants `pub` on the topic.
+    fn may_publish(&self, slot: Slot, topic: &str) -> bool;
+    /// Whether the member's certificate grants `sub` on the topic and it reads the topic's compartment.
+    fn may_subscribe(&self, slot: Slot, topic: &str) -> bool;
+    /// Whether some reader of the topic may not write it, so that receivers demand a signature (A1).
+    fn must_sign(&self, topic: &str) -> bool;
+}
+
+/// Sealing is over for this epoch and domain: ask for a new epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no sending key for this domain, or its packet counter is used up")]
+pub struct Exhausted;

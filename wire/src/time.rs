@@ -1,0 +1,50 @@
+//! Time is an argument: a monotonic clock for protocols, the calendar for certificates alone (G5).
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// The time of one step of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Drives every timer and protocol decision.
+    pub monotonic: Monotonic,
+    /// Judges certificates, tokens and CRLs only; `None` on a machine without a set clock.
+    pub utc: Option<Utc>,
+}
+
+/// Microseconds on a clock that never goes back; its zero means nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monotonic(pub u64);
+
+/// Seconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Utc(pub i64);
+
+impl Monotonic {
+    /// Microseconds since this clock's zero.
+    pub fn micros(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    pub fn since(self, earlier: Monotonic) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Monotonic {
+    type Output = Monotonic;
+    fn add(self, d: Duration) -> Monotonic {
+        Monotonic(
+            self.0
+                .saturating_add(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+impl Sub for Monotonic {
+    type Output = Duration;
+    fn sub(self, earlier: Monotonic) -> Duration {
+        self.since(earlier)
+    }
+}
