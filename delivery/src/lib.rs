@@ -8,8 +8,7 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Address, Agreement, Domain, Exhausted, Guarantee, Monotonic, Now, Protect, Slot, Source, To,
-    View,
+    Address, Agreement, Domain, Exhausted, Guarantee, Monotonic, Now, Protect, Slot, Source, To, View,
 };
 
 /// One way's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
@@ -21,22 +20,10 @@ pub trait Delivery: Send {
     ///
     /// `protect` is the current epoch's capability; `None` sends on the open lane, where the message
     /// protects itself.
-    fn send(
-        &mut self,
-        now: Now,
-        protect: Option<&dyn Protect>,
-        message: Outgoing<'_>,
-    ) -> Result<Token, SendError>;
+    fn send(&mut self, now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError>;
 
     /// Takes in one opened frame: the plaintext of a datagram from `source`, or an open message.
-    fn handle(
-        &mut self,
-        now: Now,
-        source: Source,
-        flags: u16,
-        frame: &mut [u8],
-        protect: Option<&dyn Protect>,
-    );
+    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>);
 
     /// A view is coming: flush the current one.
     fn prepare(&mut self, now: Now, next: &View);

@@ -8,8 +8,7 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot,
-    Source, To, View,
+    Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source, To, View,
 };
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.

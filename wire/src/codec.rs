@@ -52,22 +52,14 @@ impl<'a> Reader<'a> {
     /// A string of bytes behind a 16-bit length, of at most `max` bytes.
     pub fn bytes16(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
         let n = usize::from(self.u16()?);
-        if n > max {
-            Err(Malformed)
-        } else {
-            self.take(n)
-        }
+        if n > max { Err(Malformed) } else { self.take(n) }
     }
 
     /// A 16-bit count of things of at least `size` bytes each, checked against `max` and against
     /// what is left.
     pub fn count16(&mut self, size: usize, max: usize) -> Result<usize, Malformed> {
         let n = usize::from(self.u16()?);
-        if n > max || n.saturating_mul(size) > self.rest.len() {
-            Err(Malformed)
-        } else {
-            Ok(n)
-        }
+        if n > max || n.saturating_mul(size) > self.rest.len() { Err(Malformed) } else { Ok(n) }
     }
 
     /// What is left, all of it.
@@ -82,11 +74,7 @@ impl<'a> Reader<'a> {
 
     /// Nothing may be left.
     pub fn end(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Malformed)
-        }
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 }
 
@@ -133,8 +121,7 @@ impl Writer {
     /// # Panics
     /// If there are more than 65,535 of them: the caller's own limit must be lower.
     pub fn bytes16(&mut self, bytes: &[u8]) -> &mut Self {
-        self.u16(u16::try_from(bytes.len()).expect("callers bound what they encode"))
-            .raw(bytes)
+        self.u16(u16::try_from(bytes.len()).expect("callers bound what they encode")).raw(bytes)
     }
 
     /// What was written so far.
@@ -166,10 +153,7 @@ mod tests {
         w.u8(1).u16(2).u32(3).u64(4).bytes16(b"five");
         let bytes = w.finish();
         let mut r = Reader::new(&bytes);
-        assert_eq!(
-            (r.u8(), r.u16(), r.u32(), r.u64()),
-            (Ok(1), Ok(2), Ok(3), Ok(4))
-        );
+        assert_eq!((r.u8(), r.u16(), r.u32(), r.u64()), (Ok(1), Ok(2), Ok(3), Ok(4)));
         assert_eq!(r.bytes16(4), Ok(&b"five"[..]));
         assert_eq!(r.end(), Ok(()));
     }

@@ -84,9 +84,6 @@ impl Drops {
 
     /// Reasons with their counts, those that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
-        Dropped::ALL
-            .into_iter()
-            .map(|why| (why, self.of(why)))
-            .filter(|(_, n)| *n > 0)
+        Dropped::ALL.into_iter().map(|why| (why, self.of(why))).filter(|(_, n)| *n > 0)
     }
 }

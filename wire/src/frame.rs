@@ -62,10 +62,7 @@ impl Header {
         }
         let header = Header {
             domain: Domain(r.u16()?),
-            epoch: EpochId {
-                counter: r.u32()?,
-                hash: r.u64()?,
-            },
+            epoch: EpochId { counter: r.u32()?, hash: r.u64()? },
             slot: Slot(r.u16()?),
             flags: r.u16()?,
             counter: r.u64()?,
@@ -99,10 +96,7 @@ mod tests {
     fn header_round_trips_and_never_looks_like_lcm() {
         let header = Header {
             domain: Domain(3),
-            epoch: EpochId {
-                counter: 7,
-                hash: 0x0123_4567_89ab_cdef,
-            },
+            epoch: EpochId { counter: 7, hash: 0x0123_4567_89ab_cdef },
             slot: Slot(9),
             flags: FLAG_SIGNED,
             counter: u64::MAX - 1,

@@ -86,9 +86,7 @@ impl View {
     /// The slot of a member, by certificate.
     pub fn slot_of(&self, cert: &CertHash) -> Option<Slot> {
         let i = self.members.iter().position(|m| m.id.cert == *cert)?;
-        Some(Slot(
-            u16::try_from(i).expect("a roster is bounded by limits::MEMBERS_MAX"),
-        ))
+        Some(Slot(u16::try_from(i).expect("a roster is bounded by limits::MEMBERS_MAX")))
     }
 
     /// The member at a slot.

@@ -35,10 +35,7 @@ impl Monotonic {
 impl Add<Duration> for Monotonic {
     type Output = Monotonic;
     fn add(self, d: Duration) -> Monotonic {
-        Monotonic(
-            self.0
-                .saturating_add(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Monotonic(self.0.saturating_add(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
