@@ -11,6 +11,8 @@ use sealcast_wire::{
     Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source, To, View,
 };
 
+pub mod plain;
+
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.
 pub trait Keys: Send {
     /// What this scheme's messages of a lane need of the delivery that carries them.
@@ -111,8 +113,8 @@ pub enum Output {
     Epoch {
         /// The membership.
         view: View,
-        /// Seals and opens.
-        protect: Arc<dyn Protect>,
+        /// Seals and opens; `None` only under `keys=plain`, where nothing is sealed at all.
+        protect: Option<Arc<dyn Protect>>,
         /// Who may do what.
         access: Arc<dyn Access>,
     },

@@ -1,0 +1,105 @@
+//! No keys at all: the user asked for `keys=plain`, and nothing is sealed.
+//!
+//! There is one epoch, which knows nobody but ourselves, and everybody may do everything: what LCM
+//! without security offers. Nothing is ever sent, and every message of a key scheme is foreign.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sealcast_wire::{
+    Access, Agreement, Change, Domain, Dropped, EpochId, Guarantee, Incarnation, Lane, Member, MemberId, Monotonic,
+    Now, Slot, Source, View,
+};
+
+use crate::{Command, CommandError, Exclusion, HandleError, Keys, Output};
+
+/// The machine of `keys=plain`.
+pub struct Plain {
+    outputs: VecDeque<Output>,
+}
+
+impl Plain {
+    /// A group of whoever listens; `name` and `incarnation` are ours, for our own view only.
+    pub fn new(name: &str, incarnation: Incarnation) -> Plain {
+        let me = Member { id: MemberId { cert: Default::default(), incarnation }, name: name.into() };
+        let view =
+            View { epoch: EpochId { counter: 1, hash: 0 }, members: vec![me], me: Slot(0), change: Change::Formed };
+        Plain { outputs: VecDeque::from([Output::Epoch { view, protect: None, access: Arc::new(Everything) }]) }
+    }
+}
+
+impl Keys for Plain {
+    fn needs(&self, _lane: Lane) -> (Guarantee, Agreement) {
+        (Guarantee::BestEffort, Agreement::None)
+    }
+
+    fn handle(&mut self, _now: Now, _source: &Source, _message: &[u8]) -> Result<(), HandleError> {
+        Err(Dropped::Foreign.into())
+    }
+
+    fn command(&mut self, _now: Now, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Leave => {
+                self.outputs.push_back(Output::Excluded { why: Exclusion::Left });
+                Ok(())
+            }
+            Command::Rotate | Command::Evict { .. } | Command::Learn(_) => Err(CommandError::Unsupported),
+        }
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Now) {}
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+}
+
+/// Everybody may do everything, under no key.
+struct Everything;
+
+impl Access for Everything {
+    fn domain(&self, _topic: &str) -> Option<Domain> {
+        Some(Domain::GROUP)
+    }
+
+    fn may_publish(&self, _slot: Slot, _topic: &str) -> bool {
+        true
+    }
+
+    fn may_subscribe(&self, _slot: Slot, _topic: &str) -> bool {
+        true
+    }
+
+    fn must_sign(&self, _topic: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealcast_wire::Address;
+
+    use super::*;
+
+    #[test]
+    fn plain_installs_one_epoch_without_a_capability_and_says_nothing() {
+        let mut plain = Plain::new("robot7", Incarnation([7; 16]));
+        let Some(Output::Epoch { view, protect, access }) = plain.poll() else { panic!("no epoch") };
+        assert_eq!((view.members.len(), view.me, protect.is_none()), (1, Slot(0), true));
+        assert!(access.may_publish(Slot(9), "pose/robot7") && !access.must_sign("pose/robot7"));
+        assert!(plain.poll().is_none() && plain.timeout().is_none());
+    }
+
+    #[test]
+    fn plain_refuses_what_it_has_not() {
+        let now = Now { monotonic: Monotonic(0), utc: None };
+        let mut plain = Plain::new("robot7", Incarnation([7; 16]));
+        assert_eq!(plain.command(now, Command::Rotate), Err(CommandError::Unsupported));
+        let heard = plain.handle(now, &Source::Outside(Address::Node(1)), b"JOIN");
+        assert_eq!(heard, Err(HandleError::Dropped(Dropped::Foreign)));
+    }
+}
