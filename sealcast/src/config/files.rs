@@ -1,0 +1,259 @@
+//! Files written whole or not at all; secrets private from the first byte on.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+
+/// What to do if the file is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Refuse: nothing is lost without being asked for.
+    Never,
+    /// Replace it, in one step.
+    Replace,
+}
+
+/// Why a file was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is not there.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// It is there already.
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    /// A secret that others may read is no secret.
+    #[error("{} can be read by others (mode {mode:04o})", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It does not say what such a file says.
+    #[error("{}:{line}:{column}: {what}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// It reads well, but what it says cannot be.
+    #[error("{}: {what}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The system says no.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Its answer.
+        error: io::Error,
+    },
+}
+
+impl FileError {
+    /// Wraps the system's answer about a path.
+    pub fn io(path: &Path, error: io::Error) -> FileError {
+        match error.kind() {
+            io::ErrorKind::NotFound => FileError::Missing(path.to_owned()),
+            _ => FileError::Io { path: path.to_owned(), error },
+        }
+    }
+
+    /// Turns a position in the text of a TOML file into line and column.
+    pub fn toml(path: &Path, text: &str, error: &toml::de::Error) -> FileError {
+        let at = error.span().map_or(0, |s| s.start).min(text.len());
+        let before = text.get(..at).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        FileError::Syntax { path: path.to_owned(), line, column, what: error.message().to_owned() }
+    }
+}
+
+/// Writes a secret: folders 0700, file 0600, all or nothing, durable on return.
+///
+/// # Errors
+/// [`FileError::Exists`] under [`Overwrite::Never`], and the system's own.
+pub fn write_secret(path: &Path, bytes: &[u8], overwrite: Overwrite) -> Result<(), FileError> {
+    write(path, bytes, overwrite, 0o600)
+}
+
+/// Writes a file that anybody may read, else as [`write_secret`].
+///
+/// # Errors
+/// As [`write_secret`].
+pub fn write_public(path: &Path, bytes: &[u8], overwrite: Overwrite) -> Result<(), FileError> {
+    write(path, bytes, overwrite, 0o644)
+}
+
+fn write(path: &Path, bytes: &[u8], overwrite: Overwrite, mode: u32) -> Result<(), FileError> {
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|e| FileError::io(folder, e))?;
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = folder.join(format!(".{name}.{}.new", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        match overwrite {
+            Overwrite::Replace => fs::rename(&unfinished, path)?,
+            Overwrite::Never => rename_without_replacing(&unfinished, path)?,
+        }
+        File::open(folder)?.sync_all()
+    })();
+    written.map_err(|error| {
+        // The error at hand tells more than one about a leftover would.
+        let _ = fs::remove_file(&unfinished);
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => FileError::Exists(path.to_owned()),
+            _ => FileError::Io { path: path.to_owned(), error },
+        }
+    })
+}
+
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some file systems know no such rename; a hard link refuses just as well.
+        Err(rustix::io::Errno::INVAL) => fs::hard_link(from, to).and_then(|()| fs::remove_file(from)),
+        other => other.map_err(io::Error::from),
+    }
+}
+
+/// Reads a secret, and refuses one that others may read.
+///
+/// # Errors
+/// [`FileError::Missing`], [`FileError::Exposed`], or the system's own.
+pub fn read_secret(path: &Path) -> Result<String, FileError> {
+    let mut file = File::open(path).map_err(|e| FileError::io(path, e))?;
+    let meta = file.metadata().map_err(|e| FileError::io(path, e))?;
+    let mode = meta.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(FileError::Exposed { path: path.to_owned(), mode });
+    }
+    read(path, &mut file, meta.len())
+}
+
+/// Reads a file that need not be secret, of at most 16 MB.
+///
+/// # Errors
+/// [`FileError::Missing`] or the system's own.
+pub fn read_public(path: &Path) -> Result<String, FileError> {
+    let mut file = File::open(path).map_err(|e| FileError::io(path, e))?;
+    let meta = file.metadata().map_err(|e| FileError::io(path, e))?;
+    read(path, &mut file, meta.len())
+}
+
+fn read(path: &Path, file: &mut File, len: u64) -> Result<String, FileError> {
+    if len > FILE_BYTES_MAX {
+        return Err(FileError::Content { path: path.to_owned(), what: format!("{len} bytes are too many") });
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|e| FileError::io(path, e))?;
+    Ok(text)
+}
+
+/// Bytes of a configuration file: beyond them it is none.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Held while one process reads, changes and rewrites a file; freed when dropped, even by a crash.
+#[derive(Debug)]
+pub struct Lock {
+    _folder: File,
+}
+
+impl Lock {
+    /// Waits for the folder that the file lies in.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn of(path: &Path) -> Result<Lock, FileError> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|e| FileError::io(folder, e))?;
+        let file = File::open(folder).map_err(|e| FileError::io(folder, e))?;
+        file.lock().map_err(|e| FileError::io(folder, e))?;
+        Ok(Lock { _folder: file })
+    }
+}
+
+/// Makes a folder private to the user, as local sockets need it.
+///
+/// # Errors
+/// The system's own, and [`FileError::Exposed`] if the folder is another user's or open to others.
+pub fn private_folder(path: &Path) -> Result<(), FileError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| FileError::io(path, e))?;
+    let meta = fs::symlink_metadata(path).map_err(|e| FileError::io(path, e))?;
+    let mine = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
+    let mode = meta.permissions().mode() & 0o7777;
+    if mine && mode & 0o077 == 0 { Ok(()) } else { Err(FileError::Exposed { path: path.to_owned(), mode }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("sealcast-files-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_private_and_never_overwritten_unasked() {
+        let folder = Folder::new("secret");
+        let path = folder.0.join("id/robot7");
+        write_secret(&path, b"one", Overwrite::Never).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+
+        let again = write_secret(&path, b"two", Overwrite::Never);
+        assert!(matches!(again, Err(FileError::Exists(p)) if p == path));
+        assert_eq!(read_secret(&path).unwrap(), "one");
+        write_secret(&path, b"two", Overwrite::Replace).unwrap();
+        assert_eq!(read_secret(&path).unwrap(), "two");
+        let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1, "no unfinished file stays behind");
+    }
+
+    #[test]
+    fn a_secret_that_others_can_read_is_refused() {
+        let folder = Folder::new("exposed");
+        let path = folder.0.join("key");
+        write_secret(&path, b"x", Overwrite::Never).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(read_secret(&path), Err(FileError::Exposed { mode: 0o640, .. })));
+    }
+
+    #[test]
+    fn a_mistake_is_found_at_its_line_and_column() {
+        let text = "a = 1\nb = = 2\n";
+        let error = toml::from_str::<toml::Table>(text).unwrap_err();
+        let error = FileError::toml(Path::new("x.toml"), text, &error);
+        assert!(error.to_string().starts_with("x.toml:2:5: "), "{error}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What lies on disk: where files are, how secrets are written and read, contexts and identities.
+//!
+//! Every program of a user finds the same files through this module, so that `identity("robot7")`
+//! in a program and `--id robot7` on the command line are the same thing.
+
+mod context;
+mod files;
+mod paths;
+
+pub use context::{Context, Contexts};
+pub use files::{FileError, Lock, Overwrite, private_folder, read_public, read_secret, write_public, write_secret};
+pub use paths::{Home, NameError, name_checked};
