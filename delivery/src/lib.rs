@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Address, Agreement, Domain, Exhausted, Guarantee, Monotonic, Now, Protect, Slot, Source, To, View,
+    Address, Agreement, Domain, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect, Slot, Source,
+    To, Transition, View,
 };
 
 /// One way's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
@@ -24,6 +25,15 @@ pub trait Delivery: Send {
 
     /// Takes in one opened frame: the plaintext of a datagram from `source`, or an open message.
     fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>);
+
+    /// Asks the way for something by content or by name (a directory, brokers); the answer comes as
+    /// [`Output::Fetched`]. `false`: this way has nobody to ask, and no answer will come.
+    fn fetch(&mut self, _now: Now, _id: FetchId, _what: &Fetch) -> bool {
+        false
+    }
+
+    /// Makes something available to whoever fetches it; ways without a place for it drop it.
+    fn offer(&mut self, _now: Now, _what: &Fetch, _bytes: &[u8]) {}
 
     /// A view is coming: flush the current one.
     fn prepare(&mut self, now: Now, next: &View);
@@ -54,11 +64,11 @@ pub struct Outgoing<'a> {
     pub guarantee: Guarantee,
     /// Whom for.
     pub to: To,
-    /// Accept only if this is still the epoch (ordered lanes).
-    pub expect: Option<sealcast_wire::EpochId>,
+    /// Accept only if `from` is still the epoch (ordered lanes).
+    pub expect: Option<Transition>,
 }
 
-/// The two kinds of cargo.
+/// The kinds of cargo.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// Application data.
@@ -72,6 +82,15 @@ pub enum What<'a> {
         /// The sender's clock, microseconds since 1970, if it wants to tell.
         sent_micros: Option<u64>,
         /// The payload.
+        body: &'a [u8],
+    },
+    /// Application data that the key scheme sealed as a whole, for ways that seal per message.
+    Sealed {
+        /// Its topic, where the carriers order by it.
+        topic: &'a str,
+        /// What carriers may read.
+        header: &'a [u8],
+        /// What they may not.
         body: &'a [u8],
     },
     /// A key scheme's message on the open lane or, sealed, on the control lane.
@@ -104,6 +123,8 @@ pub enum Output {
         /// (broker, bytes).
         attachments: Vec<(u16, Vec<u8>)>,
     },
+    /// The answer to [`Delivery::fetch`].
+    Fetched(FetchId, Fetched),
     /// What became of a message sent.
     Outcome(Token, Outcome),
     /// A member has been silent for too long.
@@ -132,6 +153,8 @@ pub struct Delivered {
     pub topic: Arc<str>,
     /// The sender's clock, microseconds since 1970, if it told.
     pub sent_micros: Option<u64>,
+    /// What carriers could read, where the way seals per message; else empty.
+    pub header: Vec<u8>,
     /// The payload, or the sealed body where the way seals per message.
     pub body: Vec<u8>,
     /// Shares and digests by broker.

@@ -8,8 +8,10 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source, To, View,
+    Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source, To,
+    Transition, View,
 };
+pub use sealcast_wire::{Fetch, FetchId, Fetched};
 
 pub mod plain;
 
@@ -64,10 +66,6 @@ pub trait Keys: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// Names a fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FetchId(pub u64);
-
 /// What a scheme wants done.
 pub enum Output {
     /// Send a message of this scheme.
@@ -78,9 +76,10 @@ pub enum Output {
         lane: Lane,
         /// Whom it is for.
         to: To,
-        /// On an ordered lane: accept only if this is still the epoch (compare-and-set); losing
-        /// racers are told [`Outcome::Superseded`].
-        expect: Option<EpochId>,
+        /// On an ordered lane: accept only if `from` is still the epoch (compare-and-set); losing
+        /// racers are told [`Outcome::Superseded`]. The same bytes sent again (after a crash, or when the
+        /// outcome was lost) are the same message and get the same outcome.
+        expect: Option<Transition>,
         /// Send only after that one was accepted (a Welcome after its commit).
         after: Option<Token>,
         /// The message.
@@ -92,6 +91,14 @@ pub enum Output {
         id: FetchId,
         /// What.
         what: Fetch,
+    },
+    /// Make this available to whoever fetches it: a key package before a join, a commit for those who
+    /// missed it. Ways without a place for it drop it.
+    Offer {
+        /// Under what it is asked for.
+        what: Fetch,
+        /// The bytes.
+        bytes: Vec<u8>,
     },
     /// A new membership is coming: delivery shall flush the current view. Publishers pause if the
     /// change excludes somebody (A5).
@@ -127,6 +134,8 @@ pub enum Output {
     Opened {
         /// Its index in the way's order.
         index: u64,
+        /// Who sealed it, where its seal proves that (A2).
+        origin: Option<CertHash>,
         /// The plaintext; `None` is ⊥.
         body: Option<Vec<u8>>,
     },
@@ -139,29 +148,6 @@ pub enum Output {
     },
     /// Something worth telling the operator; never a key, never a payload.
     Notice(Notice),
-}
-
-/// What can be fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetch {
-    /// A blob whose SHA-256 this is.
-    Blob([u8; 32]),
-    /// A key package of a would-be member.
-    KeyPackage(CertHash),
-    /// Proofs for the shares of a message whose reader check failed.
-    ShareProofs {
-        /// The message's index.
-        index: u64,
-    },
-}
-
-/// The answer to a fetch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fetched {
-    /// The bytes.
-    Bytes(Vec<u8>),
-    /// Nobody had it in time.
-    Missing,
 }
 
 /// What became of a message.
@@ -180,6 +166,12 @@ pub enum Outcome {
 pub enum Command {
     /// Agree on a new key for the same members.
     Rotate,
+    /// Make the holder of this certificate a member: schemes in which members let others in (MLS: its
+    /// key package is fetched, a commit adds it, a Welcome follows).
+    Admit {
+        /// Whom.
+        cert: CertHash,
+    },
     /// Evict the holder of this certificate, with a reason for the log (A4); needs an `evict` right.
     Evict {
         /// Whom.

@@ -43,7 +43,9 @@ impl Keys for Plain {
                 self.outputs.push_back(Output::Excluded { why: Exclusion::Left });
                 Ok(())
             }
-            Command::Rotate | Command::Evict { .. } | Command::Learn(_) => Err(CommandError::Unsupported),
+            Command::Rotate | Command::Admit { .. } | Command::Evict { .. } | Command::Learn(_) => {
+                Err(CommandError::Unsupported)
+            }
         }
     }
 

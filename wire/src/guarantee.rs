@@ -1,5 +1,7 @@
 //! What a sender may ask of delivery, and what delivery says it gives.
 
+use crate::member::EpochId;
+
 /// How strongly a message is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Guarantee {
@@ -24,6 +26,18 @@ pub enum Agreement {
     Primary,
     /// One order in spite of f lying orderers of 3f+1.
     Byzantine,
+}
+
+/// A compare-and-set on an ordered lane: of all messages that would end an epoch, the first one wins.
+///
+/// The orderer reads it in clear and knows no key: it compares `from` with the last accepted `to`.
+/// Before the first accepted one that is `EpochId::default()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Transition {
+    /// The epoch that must still stand.
+    pub from: EpochId,
+    /// The epoch that stands once the message is accepted; losers are told it.
+    pub to: EpochId,
 }
 
 /// Which road a key scheme's message takes.

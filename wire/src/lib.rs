@@ -9,6 +9,7 @@
 pub mod address;
 pub mod codec;
 pub mod dropped;
+pub mod fetch;
 pub mod frame;
 pub mod guarantee;
 pub mod limits;
@@ -19,8 +20,9 @@ pub mod time;
 pub use address::{Address, Source, To};
 pub use codec::{Malformed, Reader, Writer};
 pub use dropped::{Dropped, Drops};
+pub use fetch::{Fetch, FetchId, Fetched};
 pub use frame::{Domain, Header};
-pub use guarantee::{Agreement, Guarantee, Lane};
+pub use guarantee::{Agreement, Guarantee, Lane, Transition};
 pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};
 pub use protect::{Access, Exhausted, Protect};
 pub use time::{Monotonic, Now, Utc};
