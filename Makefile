@@ -1,0 +1,45 @@
+# The two commands a newcomer needs: `make demo` and `make test`. Each installs what it lacks, or says what to type.
+
+CARGO ?= cargo
+BIN   := $(or $(CARGO_TARGET_DIR),target)
+VENV  := .venv
+
+.PHONY: demo test check interop peers figures deny clean help
+
+help:           ## this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
+
+demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the main job in under 30 s
+	$(CARGO) build --quiet -p sealcast-cli -p sealcast-lab
+	$(BIN)/debug/sealcast demo lan
+
+test: setup interop check   ## everything that must pass before a change lands
+	@mkdir -p out && rm -f out/skipped
+	SEALCAST_SKIPPED=$(CURDIR)/out/skipped SEALCAST_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace --quiet
+
+check: setup    ## style: formatting, lints, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+interop: setup  ## Python lcm in a virtual environment, for the tests against the original LCM
+	@scripts/interop.sh $(VENV)
+
+peers: setup    ## the systems that figures compare with
+	@scripts/peers.sh
+
+figures: setup  ## measure every row of the figures table (about 5 minutes)
+	$(CARGO) build --release --quiet -p sealcast-cli -p sealcast-lab
+	$(BIN)/release/sealcast lab figures lan --quick
+
+deny: setup     ## licences, bans and sources of all dependencies, by cargo-deny
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check bans licenses sources
+
+.PHONY: setup
+setup:
+	@scripts/setup.sh
+
+clean:          ## remove what was built
+	rm -rf out $(VENV)
+	$(CARGO) clean
