@@ -2,4 +2,5 @@
 
 #![forbid(unsafe_code)]
 
+pub mod code;
 pub mod config;
