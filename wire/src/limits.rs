@@ -11,8 +11,26 @@ pub const TOPIC_BYTES_MAX: usize = 255;
 /// Bytes of one message: LCM's fragment count (65,535) times its Linux fragment size would be 4 GB;
 /// this is what we take into memory for one message.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a group's name.
+pub const GROUP_BYTES_MAX: usize = 64;
+/// Bytes of a member's or an authority's name (X.520's bound of a common name).
+pub const NAME_BYTES_MAX: usize = 64;
+/// Bytes of each part of an attribute: issuer, key, value.
+pub const ATTRIBUTE_BYTES_MAX: usize = 64;
+/// Bytes of the reason that an eviction gives.
+pub const REASON_BYTES_MAX: usize = 200;
+/// Patterns of one compartment of a policy.
+pub const COMPARTMENT_PATTERNS_MAX: usize = 16;
 /// Bytes of a certificate, DER.
 pub const CERTIFICATE_BYTES_MAX: usize = 4096;
+/// Bytes of a revocation list, DER: some 30,000 entries.
+pub const CRL_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a signed statement: two certificates and what it says; fits one open message.
+pub const STATEMENT_BYTES_MAX: usize = 12 << 10;
+/// Bytes of an invitation: certificates, revocation list and policy.
+pub const INVITE_BYTES_MAX: usize = 2 << 20;
+/// Bytes of the URL that an invitation names.
+pub const URL_BYTES_MAX: usize = 2048;
 /// Bytes of one open (bootstrap) message.
 pub const OPEN_BYTES_MAX: usize = 16 << 10;
 /// Packets that the replay window of one sender, epoch and domain remembers.
@@ -52,6 +70,7 @@ pub const BATCH_BYTES_MAX: usize = 65_000;
 /// Segments in one segmented send (Linux `UDP_MAX_SEGMENTS`).
 pub const BATCH_SEGMENTS_MAX: usize = 64;
 
+const _: () = assert!(STATEMENT_BYTES_MAX + 2048 <= OPEN_BYTES_MAX);
 const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
 const _: () = assert!(VOUCHED_PACKETS <= REPLAY_WINDOW_PACKETS);
 const _: () = assert!(ORIGIN_BATCH_MAX.is_power_of_two());
