@@ -1,5 +1,36 @@
-//! The mathematics: sealing, signatures, certificates, key agreement.
+//! The mathematics of Sealcast: one file per primitive or paper, all of it pure.
+//!
+//! This crate knows no members, sockets, clocks or files. Randomness is an argument
+//! (`&mut impl CryptoRng`), with one exception: the library draws the nonce of an ECDSA signature itself.
+//!
+//! | module | what | source |
+//! |---|---|---|
+//! | [`secret`] | bytes that erase themselves and never print | – |
+//! | [`hash`] | SHA-256 and injective transcripts | FIPS 180-4 |
+//! | [`kdf`] | HKDF-SHA256 with injective info | RFC 5869 |
+//! | [`aead`] | AES-256-GCM, ChaCha20-Poly1305 in place, counter nonces | RFC 5116, RFC 8439 |
+//! | [`veil`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
+//! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
+//! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
+//! | [`hpke`] | sealing to a public key | RFC 9180 |
+//! | [`identity`] | certificates, rights, statements | RFC 5280 |
 
 #![forbid(unsafe_code)]
 
+pub mod aead;
+pub mod hash;
+pub mod hpke;
 pub mod identity;
+pub mod kdf;
+pub mod merkle;
+pub mod secret;
+pub mod signature;
+pub mod veil;
+
+/// Bytes from hexadecimal digits, for tests and their vectors.
+#[cfg(test)]
+pub(crate) fn unhex(digits: &str) -> Vec<u8> {
+    assert!(digits.len().is_multiple_of(2), "two digits a byte");
+    let byte = |i: usize| u8::from_str_radix(&digits[i..i + 2], 16).expect("hexadecimal digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
