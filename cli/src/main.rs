@@ -1,2 +1,31 @@
-//! stub
-fn main() {}
+//! The program `sealcast`: one file per command below `commands`, help in [`help`], errors in [`hint`].
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod help;
+mod hint;
+mod interrupt;
+mod output;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use commands::Cli;
+use output::Output;
+
+fn main() -> ExitCode {
+    interrupt::install();
+    let matches = help::command(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|m| Cli::from_arg_matches(&m)) {
+        Ok(cli) => cli,
+        Err(error) => return hint::usage(error),
+    };
+    let output = Output::new(&cli.global);
+    match commands::run(cli, &output) {
+        Ok(()) => interrupt::exit_code(),
+        Err(failure) => output.fail(&failure),
+    }
+}
