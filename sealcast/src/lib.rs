@@ -4,3 +4,6 @@
 
 pub mod code;
 pub mod config;
+pub mod error;
+pub mod group;
+pub mod url;

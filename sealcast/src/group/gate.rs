@@ -1,0 +1,243 @@
+//! The gate before publishing: which key and compartment a topic takes, and whether anybody may seal.
+//!
+//! ```text
+//! Waiting ──Epoch──▶ Open ──Prepare, excludes──▶ Paused ──Epoch──▶ Open …   ──Excluded──▶ Closed
+//! ```
+//! Publishers on any thread share one gate behind a lock, and seal while they hold it: once it is
+//! paused, nothing is sealed under the old key any more (A5).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use sealcast_delivery::{Batch, SendError};
+use sealcast_keys::Exclusion;
+use sealcast_wire::{Access, Domain, Guarantee, Monotonic, Protect, View, limits};
+
+use super::recent::Recent;
+use crate::url::OriginMode;
+
+/// One installed or agreed epoch: who, with what, by which rights.
+pub struct Epoch {
+    /// The membership.
+    pub view: Arc<View>,
+    /// Seals and opens; `None` where nothing is sealed.
+    pub protect: Option<Arc<dyn Protect>>,
+    /// Who may do what.
+    pub access: Arc<dyn Access>,
+}
+
+/// The gate; see the module.
+pub struct Gate {
+    state: State,
+    origin: OriginMode,
+    routes: BTreeMap<Box<str>, Route>,
+    queue: VecDeque<Queued>,
+    queue_bytes: usize,
+    /// What was last sealed and sent, to vouch for.
+    pub(super) recent: Recent,
+}
+
+enum State {
+    Waiting,
+    Open(Arc<Epoch>),
+    Paused(Arc<Epoch>),
+    Closed(Exclusion),
+}
+
+/// How one topic is sealed in one epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The compartment whose key seals it.
+    pub domain: Domain,
+    /// Whether its origin is signed.
+    pub signed: bool,
+}
+
+/// What the gate says to a publisher.
+pub enum Pass {
+    /// Seal so, before the gate's lock is let go.
+    Send(Arc<Epoch>, Route),
+    /// The message was queued: the key is changing.
+    Queued,
+}
+
+/// A message to be published.
+#[derive(Clone, Copy, Debug)]
+pub struct Publication<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Its payload.
+    pub body: &'a [u8],
+    /// How strongly.
+    pub guarantee: Guarantee,
+    /// The sender's clock, microseconds since 1970, if it tells.
+    pub sent_micros: Option<u64>,
+}
+
+/// A message that waits for the next key.
+pub(super) struct Queued {
+    pub(super) topic: Box<str>,
+    pub(super) body: Vec<u8>,
+    pub(super) guarantee: Guarantee,
+    pub(super) sent_micros: Option<u64>,
+}
+
+impl Gate {
+    /// A gate of a group without a view.
+    pub fn new(origin: OriginMode) -> Gate {
+        Gate {
+            state: State::Waiting,
+            origin,
+            routes: BTreeMap::new(),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            recent: Recent::default(),
+        }
+    }
+
+    /// Whether a message may go, and how.
+    ///
+    /// # Errors
+    /// [`PublishError`]: rights are those of our own certificate (A1).
+    pub fn admit(&mut self, message: &Publication<'_>) -> Result<Pass, PublishError> {
+        if message.topic.len() > limits::TOPIC_BYTES_MAX || message.body.len() > limits::MESSAGE_BYTES_MAX {
+            return Err(SendError::TooLong.into());
+        }
+        match &self.state {
+            State::Open(epoch) => {
+                let epoch = epoch.clone();
+                Ok(Pass::Send(epoch.clone(), self.route(&epoch, message.topic)?))
+            }
+            State::Waiting => Err(PublishError::NotReady),
+            State::Closed(why) => Err(PublishError::Excluded(why.clone())),
+            State::Paused(epoch) => {
+                let epoch = epoch.clone();
+                self.route(&epoch, message.topic)?;
+                let bytes = message.topic.len() + message.body.len();
+                let full = self.queue.len() >= limits::PAUSED_MESSAGES_MAX
+                    || self.queue_bytes + bytes > limits::PAUSED_BYTES_MAX;
+                if full {
+                    return Err(SendError::Full.into());
+                }
+                self.queue_bytes += bytes;
+                self.queue.push_back(Queued {
+                    topic: message.topic.into(),
+                    body: message.body.to_vec(),
+                    guarantee: message.guarantee,
+                    sent_micros: message.sent_micros,
+                });
+                Ok(Pass::Queued)
+            }
+        }
+    }
+
+    /// The epoch that publishers seal for now.
+    pub fn epoch(&self) -> Option<&Arc<Epoch>> {
+        match &self.state {
+            State::Open(epoch) | State::Paused(epoch) => Some(epoch),
+            State::Waiting | State::Closed(_) => None,
+        }
+    }
+
+    /// Whether publishing is paused by a change of key that excludes somebody.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.state, State::Paused(_))
+    }
+
+    /// Why nothing can be published any more, if so.
+    pub fn closed(&self) -> Option<&Exclusion> {
+        match &self.state {
+            State::Closed(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Remembers datagrams that leave now, so that they can be vouched for (A5).
+    pub fn sending(&mut self, now: Monotonic, batch: &Batch) {
+        if self.epoch().is_some_and(|e| e.protect.is_some()) {
+            self.recent.remember(now, batch);
+        }
+    }
+
+    /// Nothing is sealed under the old key from now on.
+    pub(super) fn pause(&mut self) {
+        if let State::Open(epoch) = &self.state {
+            self.state = State::Paused(epoch.clone());
+        }
+    }
+
+    /// Seal for this epoch from now on; what was queued is the caller's to send, in order.
+    pub(super) fn open(&mut self, epoch: Arc<Epoch>) -> VecDeque<Queued> {
+        self.routes.clear();
+        self.state = State::Open(epoch);
+        self.queue_bytes = 0;
+        std::mem::take(&mut self.queue)
+    }
+
+    /// The old key stands after all.
+    pub(super) fn reopen(&mut self) -> VecDeque<Queued> {
+        match &self.state {
+            State::Paused(epoch) => {
+                let epoch = epoch.clone();
+                self.open(epoch)
+            }
+            _ => VecDeque::new(),
+        }
+    }
+
+    /// Nothing can be published any more.
+    pub(super) fn close(&mut self, why: Exclusion) {
+        self.routes.clear();
+        self.queue.clear();
+        self.queue_bytes = 0;
+        self.recent = Recent::default();
+        self.state = State::Closed(why);
+    }
+
+    fn route(&mut self, epoch: &Epoch, topic: &str) -> Result<Route, PublishError> {
+        if let Some(route) = self.routes.get(topic) {
+            return Ok(*route);
+        }
+        let access = &epoch.access;
+        if !access.may_publish(epoch.view.me, topic) {
+            return Err(PublishError::Denied);
+        }
+        let domain = access.domain(topic).ok_or(PublishError::Denied)?;
+        let must_sign = access.must_sign(topic);
+        let signed = match self.origin {
+            OriginMode::Auto => must_sign,
+            OriginMode::Signed => true,
+            OriginMode::Mac if must_sign => return Err(PublishError::MustSign),
+            OriginMode::Mac => false,
+        };
+        let route = Route { domain, signed: signed && epoch.protect.is_some() };
+        if self.routes.len() >= ROUTES_MAX {
+            self.routes.clear();
+        }
+        self.routes.insert(topic.into(), route);
+        Ok(route)
+    }
+}
+
+/// Topics whose route is remembered per epoch; beyond them the certificates are asked again.
+const ROUTES_MAX: usize = 4096;
+
+/// Why a message was not published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// No view is installed yet.
+    #[error("no key is agreed yet")]
+    NotReady,
+    /// Our certificate grants no `pub` on the topic.
+    #[error("our certificate grants no pub right on this topic")]
+    Denied,
+    /// `origin=mac`, but some reader of the topic may not write it: unsigned messages would be dropped (A1).
+    #[error("the topic demands signatures, and origin=mac forbids them")]
+    MustSign,
+    /// We are out.
+    #[error("no longer a member")]
+    Excluded(Exclusion),
+    /// Delivery says no.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}

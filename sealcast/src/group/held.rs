@@ -1,0 +1,82 @@
+//! Datagrams that wait: for the key of an epoch that is being agreed, or for their sender's vouch (A5).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sealcast_wire::{Address, Header, Monotonic, limits};
+
+/// A bounded queue of sealed datagrams, oldest first.
+#[derive(Default)]
+pub(super) struct Held {
+    datagrams: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+/// A sealed datagram as it came.
+pub(super) struct Waiting {
+    pub(super) since: Monotonic,
+    pub(super) from: Address,
+    pub(super) header: Header,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Held {
+    /// Keeps a copy; `false` if the queue is full.
+    pub(super) fn push(&mut self, now: Monotonic, from: Address, header: Header, datagram: &[u8]) -> bool {
+        let full =
+            self.datagrams.len() >= limits::HELD_DATAGRAMS_MAX || self.bytes + datagram.len() > limits::HELD_BYTES_MAX;
+        if !full {
+            self.bytes += datagram.len();
+            self.datagrams.push_back(Waiting { since: now, from, header, bytes: datagram.to_vec() });
+        }
+        !full
+    }
+
+    /// Takes out those that `wanted` says, in the order in which they came.
+    pub(super) fn take(&mut self, mut wanted: impl FnMut(&Header) -> bool) -> Vec<Waiting> {
+        let (out, kept): (Vec<_>, Vec<_>) = self.datagrams.drain(..).partition(|w| wanted(&w.header));
+        self.datagrams = kept.into();
+        self.bytes = self.datagrams.iter().map(|w| w.bytes.len()).sum();
+        out
+    }
+
+    /// Takes out those that have waited too long; their number.
+    pub(super) fn expire(&mut self, now: Monotonic, after: Duration) -> usize {
+        let mut n = 0;
+        while self.datagrams.front().is_some_and(|w| now.since(w.since) >= after) {
+            let gone = self.datagrams.pop_front().expect("just seen");
+            self.bytes -= gone.bytes.len();
+            n += 1;
+        }
+        n
+    }
+
+    /// When the oldest came.
+    pub(super) fn oldest(&self) -> Option<Monotonic> {
+        self.datagrams.front().map(|w| w.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealcast_wire::{Domain, EpochId, Slot};
+
+    #[test]
+    fn rule_g7_what_waits_is_bounded_by_number_and_bytes() {
+        let header = Header { domain: Domain(1), epoch: EpochId::default(), slot: Slot(0), flags: 0, counter: 0 };
+        let mut held = Held::default();
+        for i in 0..limits::HELD_DATAGRAMS_MAX {
+            assert!(held.push(Monotonic(i as u64), Address::Node(1), header, &[0; 60]));
+        }
+        assert!(!held.push(Monotonic(0), Address::Node(1), header, &[0; 60]));
+        assert_eq!(held.expire(Monotonic(99), Duration::from_micros(50)), 50);
+        assert_eq!(held.take(|_| true).len(), limits::HELD_DATAGRAMS_MAX - 50);
+        assert_eq!((held.bytes, held.oldest()), (0, None));
+
+        let mut held = Held::default();
+        let big = vec![0; limits::HELD_BYTES_MAX / 2 + 1];
+        assert!(held.push(Monotonic(0), Address::Node(1), header, &big));
+        assert!(!held.push(Monotonic(0), Address::Node(1), header, &big));
+    }
+}

@@ -1,0 +1,127 @@
+//! What an application gets: messages with their origin, and memberships as they change.
+
+use std::sync::Arc;
+
+use sealcast_keys::Exclusion;
+use sealcast_wire::{EpochId, Member, Slot, View};
+
+/// A delivered message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub(crate) from: From,
+    pub(crate) topic: Arc<str>,
+    pub(crate) sequence: u64,
+    pub(crate) sent_micros: Option<u64>,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Where a message is from, kept small: the roster is shared by all messages of an epoch.
+#[derive(Clone, Debug)]
+pub(crate) enum From {
+    Anonymous,
+    Member { view: Arc<View>, slot: Slot, signed: bool },
+}
+
+/// Who sent a message, and how well that is proved (A2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A verified signature of this member.
+    Signed(Member),
+    /// Sealed by somebody who holds the group's key and claims to be this member.
+    Claimed(Member),
+    /// Nothing is proved: the group has no keys.
+    Anonymous,
+}
+
+impl Message {
+    /// Who sent it, as far as it is proved.
+    pub fn origin(&self) -> Origin {
+        match &self.from {
+            From::Anonymous => Origin::Anonymous,
+            From::Member { view, slot, signed } => {
+                let member = view.member(*slot).expect("policy let the message pass, so its slot is in the roster");
+                if *signed { Origin::Signed(member.clone()) } else { Origin::Claimed(member.clone()) }
+            }
+        }
+    }
+
+    /// Its topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Its payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Its payload, without a copy.
+    pub fn into_payload(self) -> Vec<u8> {
+        self.payload
+    }
+
+    /// The epoch whose key sealed it; `None` without keys.
+    pub fn epoch(&self) -> Option<EpochId> {
+        match &self.from {
+            From::Anonymous => None,
+            From::Member { view, .. } => Some(view.epoch),
+        }
+    }
+
+    /// Its number: the place in the order where there is one, else its sender's count.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The sender's clock when it published, microseconds since 1970, if it told.
+    pub fn sent_micros(&self) -> Option<u64> {
+        self.sent_micros
+    }
+}
+
+impl Origin {
+    /// The name that is signed or claimed.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Origin::Signed(member) | Origin::Claimed(member) => Some(&member.name),
+            Origin::Anonymous => None,
+        }
+    }
+}
+
+/// As the command line prints it: `robot7`, `~robot7` for a claim, `?` where nothing is proved.
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Signed(member) => f.write_str(&member.name),
+            Origin::Claimed(member) => write!(f, "~{}", member.name),
+            Origin::Anonymous => f.write_str("?"),
+        }
+    }
+}
+
+/// A membership as it changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewEvent {
+    /// A view is installed.
+    Changed {
+        /// The membership; `view.change` says why.
+        view: Arc<View>,
+        /// Who is new.
+        joined: Vec<Member>,
+        /// Who is gone.
+        left: Vec<Member>,
+    },
+    /// We are out; nothing can be published any more.
+    Excluded(Exclusion),
+}
+
+impl ViewEvent {
+    pub(super) fn between(old: Option<&View>, view: Arc<View>) -> ViewEvent {
+        let none = Vec::new();
+        let before = old.map_or(&none, |v| &v.members);
+        let joined = view.members.iter().filter(|m| !before.contains(m)).cloned().collect();
+        let left = before.iter().filter(|m| !view.members.contains(m)).cloned().collect();
+        ViewEvent::Changed { view, joined, left }
+    }
+}

@@ -1,0 +1,675 @@
+//! The join of the two axes: any key scheme over any way that gives what it needs.
+//!
+//! ```text
+//!   publish ─▶ Gate ─▶ Delivery::send ─▶ Transmit          handle_datagram
+//!                ▲                                               │ by kind: LCM, open, sealed
+//!   Prepare, Epoch, Excluded                                Ring (epochs held) ─▶ Protect::open
+//!                │                                               ▼
+//!              Keys ◀──── Suspect, Flushed, Outcome, Fetched ── Delivery ─▶ Policy ─▶ Deliver
+//! ```
+//! A group is a value: time and bytes go in, [`Output`]s come out, nothing waits. A session is the
+//! shell around it; the simulator is another one. Call a verb, then drain [`Group::poll`].
+
+mod gate;
+mod held;
+mod message;
+mod opening;
+mod policy;
+mod recent;
+mod ring;
+mod vouch;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sealcast_delivery::{self as delivery, Batch, Delivered, Delivery, Outgoing, What};
+use sealcast_keys::{self as keys, Command, CommandError, Exclusion, HandleError, Keys, Notice};
+use sealcast_wire::{
+    Address, Agreement, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Lane, Monotonic, Now, Source, To, View,
+    frame, limits,
+};
+
+pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
+pub use message::{Message, Origin, ViewEvent};
+
+use crate::error::Result;
+use crate::url::{OriginMode, check_pair};
+use held::Held;
+use message::From;
+use opening::Opening;
+use ring::{Ring, Way};
+use vouch::{TAG_KEYS, TAG_VOUCH, VouchError};
+
+/// One group, as one member sees it.
+pub struct Group<K, D> {
+    keys: K,
+    delivery: D,
+    gate: Arc<Mutex<Gate>>,
+    ring: Ring,
+    /// Datagrams of epochs whose key is not agreed yet, and of superseded ones not vouched for yet.
+    held: Held,
+    opening: Opening,
+    /// Ready to be handed out, before anything new is asked of the axes.
+    ready: VecDeque<Output>,
+    /// G6: a record is not durable yet; what came after it waits here.
+    storing: bool,
+    blocked_keys: Option<keys::Output>,
+    blocked_delivery: Option<(delivery::Output, Batch)>,
+    /// Keys' messages by the token that delivery gave them.
+    tokens: BTreeMap<delivery::Token, keys::Token>,
+    /// Keys' messages that wait for another one to be accepted.
+    after: BTreeMap<keys::Token, Vec<keys::Output>>,
+    /// Our own vouch, to be said again.
+    vouching: Option<Vouching>,
+    drops: Drops,
+    misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
+    excluded: Option<Exclusion>,
+}
+
+/// What a group wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// The batch holds datagrams to be sent now.
+    Transmit(To),
+    /// An application message.
+    Deliver(Message),
+    /// The membership changed.
+    View(ViewEvent),
+    /// Make this durable, then call [`Group::stored`]: nothing later leaves before that (G6). Several in a
+    /// row need one sync.
+    Store {
+        /// Whose record it is.
+        of: Axis,
+        /// Overwrites the record of the same id.
+        id: u64,
+        /// The record.
+        record: Vec<u8>,
+    },
+    /// What became of a message that was published with a stronger guarantee than best effort.
+    Outcome(delivery::Token, delivery::Outcome),
+    /// Something worth telling the operator.
+    Notice(Notice),
+}
+
+/// Whose record a [`Output::Store`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Axis {
+    /// The key scheme's.
+    Keys,
+    /// The way's.
+    Delivery,
+}
+
+/// A vouch that is said a few times, since a lost one would cost every message under way.
+struct Vouching {
+    bytes: Vec<u8>,
+    epoch: EpochId,
+    next: Monotonic,
+    left: u32,
+}
+
+impl<K: Keys, D: Delivery> Group<K, D> {
+    /// Joins a key scheme and a way.
+    ///
+    /// # Errors
+    /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
+    pub fn new(keys: K, delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
+        check_pair(|lane| keys.needs(lane), |guarantee| delivery.gives(guarantee))?;
+        Ok(Group {
+            keys,
+            delivery,
+            gate: Arc::new(Mutex::new(Gate::new(origin))),
+            ring: Ring::default(),
+            held: Held::default(),
+            opening: Opening::default(),
+            ready: VecDeque::new(),
+            storing: false,
+            blocked_keys: None,
+            blocked_delivery: None,
+            tokens: BTreeMap::new(),
+            after: BTreeMap::new(),
+            vouching: None,
+            drops: Drops::default(),
+            misbehaved: VecDeque::new(),
+            excluded: None,
+        })
+    }
+
+    /// Publishes one message; it leaves, or is queued, with the next [`Group::poll`].
+    ///
+    /// # Errors
+    /// [`PublishError`].
+    pub fn publish(
+        &mut self,
+        now: Now,
+        message: Publication<'_>,
+    ) -> std::result::Result<Option<delivery::Token>, PublishError> {
+        let gate = self.gate.clone();
+        let mut gate = lock(&gate);
+        match gate.admit(&message)? {
+            Pass::Queued => Ok(None),
+            Pass::Send(epoch, route) => self.send(now, &epoch, route, &message).map(Some),
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        epoch: &Epoch,
+        route: Route,
+        message: &Publication<'_>,
+    ) -> std::result::Result<delivery::Token, PublishError> {
+        let Publication { topic, body, guarantee, sent_micros } = *message;
+        let outgoing = |what| Outgoing { what, guarantee, to: To::Group, expect: None };
+        if epoch.protect.is_none() {
+            // A scheme without a capability seals whole messages, or nothing at all.
+            let seal = keys::Seal { topic, id: self.opening.draw_id(), policy: "", operation: &[], body };
+            match self.keys.seal(&seal) {
+                Ok(sealed) => {
+                    let what = What::Sealed { topic, header: &sealed.header, body: &sealed.body };
+                    return Ok(self.delivery.send(now, None, outgoing(what))?);
+                }
+                Err(keys::SealError::PerDatagram) => {}
+                Err(keys::SealError::NotReady) => return Err(PublishError::NotReady),
+                Err(keys::SealError::Policy) => return Err(PublishError::Denied),
+            }
+        }
+        let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
+        Ok(self.delivery.send(now, epoch.protect.as_deref(), outgoing(what))?)
+    }
+
+    /// Does what the application asks of the group.
+    ///
+    /// # Errors
+    /// Those of the key scheme.
+    pub fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
+        self.keys.command(now, command)
+    }
+
+    /// Takes in one datagram, and opens it in place; drops are counted by reason.
+    pub fn handle_datagram(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        if let Err(why) = self.take_in(now, from, datagram) {
+            self.drops.count(why);
+        }
+    }
+
+    fn take_in(&mut self, now: Now, from: Address, datagram: &mut [u8]) -> std::result::Result<(), Dropped> {
+        let plain = self.ring.current().is_some_and(|e| e.protect.is_none());
+        match *datagram {
+            [b'L', ..] if plain => {
+                self.delivery.handle(now, Source::Outside(from), 0, datagram, None);
+                Ok(())
+            }
+            [frame::MAGIC, frame::KIND_OPEN, ref mut message @ ..] => {
+                if message.len() > limits::OPEN_BYTES_MAX {
+                    return Err(Dropped::Malformed);
+                }
+                self.delivery.handle(now, Source::Outside(from), 0, message, None);
+                Ok(())
+            }
+            [frame::MAGIC, frame::KIND_SEALED, ..] => {
+                let header = Header::parse(datagram).map_err(|_| Dropped::Malformed)?;
+                self.take_sealed(now, from, header, datagram)
+            }
+            [] => Err(Dropped::Malformed),
+            _ => Err(Dropped::Foreign),
+        }
+    }
+
+    fn take_sealed(
+        &mut self,
+        now: Now,
+        from: Address,
+        header: Header,
+        datagram: &mut [u8],
+    ) -> std::result::Result<(), Dropped> {
+        match self.ring.way(&header, datagram) {
+            Way::Open(at) => {
+                let epoch = self.ring.at(at).epoch.clone();
+                let protect = epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
+                let (source, flags, plaintext) = protect.open(datagram)?;
+                self.delivery.handle(now, source, flags, plaintext, Some(protect));
+                Ok(())
+            }
+            Way::Wait => self.hold(now, from, header, datagram),
+            Way::Unknown => {
+                // Ahead of us: its key may be being agreed. Behind us: its key is erased.
+                let ahead = self.ring.current().is_none_or(|e| header.epoch.counter >= e.view.epoch.counter);
+                if ahead && self.excluded.is_none() {
+                    self.hold(now, from, header, datagram)
+                } else {
+                    Err(Dropped::NoKey)
+                }
+            }
+            Way::Old => Err(Dropped::OldKey),
+        }
+    }
+
+    fn hold(&mut self, now: Now, from: Address, header: Header, datagram: &[u8]) -> std::result::Result<(), Dropped> {
+        if self.held.push(now.monotonic, from, header, datagram) { Ok(()) } else { Err(Dropped::Queue) }
+    }
+
+    /// Takes in again what was held, as far as `wanted` says.
+    fn release(&mut self, now: Now, wanted: impl FnMut(&Header) -> bool) {
+        for mut waiting in self.held.take(wanted) {
+            if let Err(why) = self.take_sealed(now, waiting.from, waiting.header, &mut waiting.bytes) {
+                self.drops.count(why);
+            }
+        }
+    }
+
+    /// What was asked to be stored is durable: what waited for it may leave.
+    pub fn stored(&mut self) {
+        self.storing = false;
+    }
+
+    /// When [`Group::handle_timeout`] wants to be called next.
+    pub fn timeout(&self) -> Option<Monotonic> {
+        let held = self.held.oldest().map(|since| since + limits::EPOCH_OVERLAP);
+        let vouching = self.vouching.as_ref().map(|v| v.next);
+        [self.keys.timeout(), self.delivery.timeout(), self.ring.timeout(), held, vouching].into_iter().flatten().min()
+    }
+
+    /// Time has come.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.keys.handle_timeout(now);
+        let epoch = self.ring.current().cloned();
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
+        self.delivery.handle_timeout(now, protect);
+        let gone = self.ring.expire(now.monotonic);
+        for _ in self.held.take(|h| gone.contains(&h.epoch)) {
+            self.drops.count(Dropped::OldKey);
+        }
+        for _ in 0..self.held.expire(now.monotonic, limits::EPOCH_OVERLAP) {
+            self.drops.count(Dropped::NoKey);
+        }
+        self.vouch_again(now);
+    }
+
+    /// The next thing to be done, until there is none; datagrams to transmit are appended to `batch`,
+    /// which the caller hands over empty.
+    pub fn poll(&mut self, now: Now, batch: &mut Batch) -> Option<Output> {
+        loop {
+            if let Some(output) = self.ready.pop_front() {
+                return Some(output);
+            }
+            let next = match self.blocked_keys.take() {
+                Some(output) => Some(output),
+                None => self.keys.poll(),
+            };
+            match next {
+                Some(keys::Output::Store { id, record }) => {
+                    self.storing = true;
+                    return Some(Output::Store { of: Axis::Keys, id, record });
+                }
+                Some(output) if self.storing => {
+                    self.blocked_keys = Some(output);
+                    return None;
+                }
+                Some(output) => {
+                    self.do_for_keys(now, output);
+                    continue;
+                }
+                None => {}
+            }
+            let next = match self.blocked_delivery.take() {
+                Some((output, held)) => {
+                    batch.bytes.extend_from_slice(&held.bytes);
+                    batch.lengths.extend_from_slice(&held.lengths);
+                    Some(output)
+                }
+                None => self.delivery.poll(batch),
+            };
+            match next {
+                Some(delivery::Output::Store { id, record }) => {
+                    self.storing = true;
+                    return Some(Output::Store { of: Axis::Delivery, id, record });
+                }
+                Some(output) if self.storing => {
+                    self.blocked_delivery = Some((output, std::mem::take(batch)));
+                    return None;
+                }
+                Some(delivery::Output::Transmit(to)) => {
+                    lock(&self.gate).sending(now.monotonic, batch);
+                    return Some(Output::Transmit(to));
+                }
+                Some(output) => self.do_for_delivery(now, output),
+                None => return None,
+            }
+        }
+    }
+
+    // ---- what keys want -------------------------------------------------------------------------
+
+    fn do_for_keys(&mut self, now: Now, output: keys::Output) {
+        match output {
+            keys::Output::Send { after: Some(other), token, lane, to, expect, bytes } => {
+                let waits = keys::Output::Send { after: None, token, lane, to, expect, bytes };
+                self.after.entry(other).or_default().push(waits);
+            }
+            keys::Output::Send { token, lane, to, expect, bytes, .. } => {
+                self.send_for_keys(now, token, lane, to, expect, &bytes);
+            }
+            keys::Output::Fetch { id, what } => {
+                if !self.delivery.fetch(now, id, &what) {
+                    self.keys.fetched(now, id, keys::Fetched::Missing);
+                }
+            }
+            keys::Output::Offer { what, bytes } => self.delivery.offer(now, &what, &bytes),
+            keys::Output::Prepare(view) => {
+                if self.excludes(&view) {
+                    lock(&self.gate).pause();
+                    self.ring.suspend();
+                }
+                self.delivery.prepare(now, &view);
+            }
+            keys::Output::Abandoned => {
+                self.ring.resume();
+                let queued = lock(&self.gate).reopen();
+                self.send_queued(now, queued);
+                self.release(now, |_| true);
+            }
+            keys::Output::Keyed { epoch, protect, view, access } => {
+                self.ring.keyed(Arc::new(Epoch { view: Arc::new(view), protect: Some(protect), access }));
+                self.release(now, |h| h.epoch == epoch);
+            }
+            keys::Output::Epoch { view, protect, access } => {
+                self.install(now, Epoch { view: Arc::new(view), protect, access });
+            }
+            keys::Output::Excluded { why } => {
+                lock(&self.gate).close(why.clone());
+                self.ring.clear();
+                self.vouching = None;
+                for _ in self.held.take(|_| true) {
+                    self.drops.count(Dropped::NoKey);
+                }
+                self.excluded = Some(why.clone());
+                self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
+            }
+            keys::Output::Opened { index, origin, body } => {
+                for message in self.opening.opened(index, origin, body, self.ring.current()) {
+                    self.ready.push_back(Output::Deliver(message));
+                }
+            }
+            keys::Output::Notice(notice) => self.ready.push_back(Output::Notice(notice)),
+            keys::Output::Store { .. } => unreachable!("poll hands out records before it comes here"),
+        }
+    }
+
+    fn send_for_keys(
+        &mut self,
+        now: Now,
+        token: keys::Token,
+        lane: Lane,
+        to: To,
+        expect: Option<sealcast_wire::Transition>,
+        bytes: &[u8],
+    ) {
+        let (guarantee, _) = self.keys.needs(lane);
+        let sealed = lane != Lane::Open;
+        let epoch = self.ring.current().cloned();
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_deref()).filter(|_| sealed);
+        let tagged = if protect.is_some() { [&[TAG_KEYS][..], bytes].concat() } else { Vec::new() };
+        let bytes = if protect.is_some() { &tagged } else { bytes };
+        let what = What::Keys { bytes, sealed: protect.is_some() };
+        match self.delivery.send(now, protect, Outgoing { what, guarantee, to, expect }) {
+            // Best effort has no outcome of its own: handed to the network is all that it promises.
+            Ok(_) if guarantee == Guarantee::BestEffort => self.settle(now, token, keys::Outcome::Accepted),
+            Ok(given) => {
+                self.tokens.insert(given, token);
+            }
+            Err(_) => self.settle(now, token, keys::Outcome::Failed),
+        }
+    }
+
+    fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::Outcome) {
+        self.keys.outcome(now, token, outcome);
+        for waiting in self.after.remove(&token).unwrap_or_default() {
+            match (outcome, waiting) {
+                (keys::Outcome::Accepted, output) => self.do_for_keys(now, output),
+                (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::Outcome::Failed),
+                (_, _) => unreachable!("only messages wait for messages"),
+            }
+        }
+    }
+
+    /// Whether a view leaves out somebody of the installed one, so that no old key may be trusted (A5).
+    fn excludes(&self, next: &View) -> bool {
+        let gone = |e: &Arc<Epoch>| e.view.members.iter().any(|m| next.slot_of(&m.id.cert).is_none());
+        next.change.excludes() || self.ring.current().is_some_and(gone)
+    }
+
+    fn install(&mut self, now: Now, epoch: Epoch) {
+        let epoch = Arc::new(epoch);
+        let before = self.ring.current().map(|e| e.view.clone());
+        let excludes = self.excludes(&epoch.view) && before.is_some();
+        self.ring.install(now.monotonic, epoch.clone(), excludes);
+        self.delivery.install(now, &epoch.view);
+        let queued = {
+            let mut gate = lock(&self.gate);
+            if let (Some(old), true, Some(protect)) = (&before, excludes, &epoch.protect) {
+                let vouchers = gate.recent.vouch(now.monotonic, old.epoch);
+                let bytes = vouch::write(old.epoch, &vouchers, &**protect);
+                self.vouching = Some(Vouching { bytes, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
+            }
+            gate.open(epoch.clone())
+        };
+        self.vouch_again(now);
+        self.send_queued(now, queued);
+        self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
+        self.release(now, |h| h.epoch == epoch.view.epoch);
+    }
+
+    fn send_queued(&mut self, now: Now, queued: VecDeque<gate::Queued>) {
+        let gate = self.gate.clone();
+        for waiting in queued {
+            let message = Publication {
+                topic: &waiting.topic,
+                body: &waiting.body,
+                guarantee: waiting.guarantee,
+                sent_micros: waiting.sent_micros,
+            };
+            // Rights were judged when it was queued, but the new epoch may know better ones.
+            let sent = match lock(&gate).admit(&message) {
+                Ok(Pass::Send(epoch, route)) => self.send(now, &epoch, route, &message).map(drop),
+                Ok(Pass::Queued) => Ok(()),
+                Err(why) => Err(why),
+            };
+            match sent {
+                Ok(()) => {}
+                Err(PublishError::Denied | PublishError::MustSign) => self.drops.count(Dropped::Policy),
+                Err(_) => self.drops.count(Dropped::Queue),
+            }
+        }
+    }
+
+    fn vouch_again(&mut self, now: Now) {
+        let Some(vouching) = self.vouching.as_mut().filter(|v| v.next <= now.monotonic) else { return };
+        vouching.left -= 1;
+        // Spread by slot, so that the members' repetitions do not collide.
+        let spread = self.ring.current().map_or(0, |e| u64::from(e.view.me.0) % 16);
+        vouching.next = now.monotonic + VOUCH_AGAIN * (VOUCHES - vouching.left) + Duration::from_millis(spread);
+        let epoch = self.ring.current().filter(|e| e.view.epoch == vouching.epoch).cloned();
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
+        if protect.is_some() {
+            let what = What::Keys { bytes: &vouching.bytes, sealed: true };
+            let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+            // A full queue is met by the repetitions.
+            let _ = self.delivery.send(now, protect, outgoing);
+        }
+        if protect.is_none() || self.vouching.as_ref().is_some_and(|v| v.left == 0) {
+            self.vouching = None;
+        }
+    }
+
+    // ---- what delivery wants --------------------------------------------------------------------
+
+    fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
+        match output {
+            delivery::Output::Keys { source: source @ Source::Inside { .. }, bytes } => {
+                self.control(now, source, &bytes);
+            }
+            delivery::Output::Keys { source, bytes } => self.handle_for_keys(now, &source, &bytes),
+            delivery::Output::Deliver(delivered) => {
+                if let Err(why) = self.deliver(now, delivered) {
+                    self.drops.count(why);
+                }
+            }
+            delivery::Output::Attach { index, attachments } => {
+                let more = keys::Delivered { index, header: &[], body: None, attachments: &attachments };
+                self.keys.open(now, more);
+            }
+            delivery::Output::Fetched(id, result) => self.keys.fetched(now, id, result),
+            delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
+                Some(of_keys) => {
+                    let outcome = match outcome {
+                        delivery::Outcome::Accepted => keys::Outcome::Accepted,
+                        delivery::Outcome::Superseded(epoch) => keys::Outcome::Superseded(epoch),
+                        delivery::Outcome::Failed => keys::Outcome::Failed,
+                    };
+                    self.settle(now, of_keys, outcome);
+                }
+                None => self.ready.push_back(Output::Outcome(token, outcome)),
+            },
+            delivery::Output::Suspect(slot) => self.keys.suspect(now, slot),
+            delivery::Output::Flushed(cut) => self.keys.flushed(now, cut),
+            delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {
+                unreachable!("poll hands these out before it comes here")
+            }
+        }
+    }
+
+    /// A message of the control lane: a vouch, or the key scheme's.
+    fn control(&mut self, now: Now, source: Source, message: &[u8]) {
+        match message {
+            [TAG_KEYS, rest @ ..] => self.handle_for_keys(now, &source, rest),
+            [TAG_VOUCH, ..] => {
+                if let Err(why) = self.vouched(now, source, message) {
+                    self.drops.count(why);
+                }
+            }
+            _ => self.drops.count(Dropped::Malformed),
+        }
+    }
+
+    fn vouched(&mut self, now: Now, source: Source, message: &[u8]) -> std::result::Result<(), Dropped> {
+        let Source::Inside { epoch, slot, .. } = source else { return Err(Dropped::Auth) };
+        let new = self.ring.of(epoch).ok_or(Dropped::Stale)?.epoch.clone();
+        let protect = new.protect.as_deref().ok_or(Dropped::NoKey)?;
+        let (old, vouchers) = vouch::read(message, slot, protect).map_err(|e| match e {
+            VouchError::Malformed => Dropped::Malformed,
+            VouchError::Proof => Dropped::Auth,
+        })?;
+        let was = self.ring.vouch(old, &new.view, slot, vouchers).ok_or(Dropped::Stale)?;
+        self.release(now, |h| h.epoch == old && h.slot == was);
+        Ok(())
+    }
+
+    fn handle_for_keys(&mut self, now: Now, source: &Source, message: &[u8]) {
+        match self.keys.handle(now, source, message) {
+            Ok(()) => {}
+            Err(HandleError::Dropped(why)) => self.drops.count(why),
+            Err(HandleError::Misbehaved(who, how)) => {
+                self.drops.count(Dropped::Auth);
+                if self.misbehaved.len() >= MISBEHAVED_MAX {
+                    self.misbehaved.pop_front();
+                }
+                self.misbehaved.push_back((who, how));
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
+        let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
+        let from = match source {
+            Source::Inside { epoch, slot, domain, .. } => {
+                let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
+                let Epoch { view, access, .. } = &*entry.epoch;
+                entry.policy.judge(&**access, slot, domain, signed, &topic)?;
+                view.member(slot).ok_or(Dropped::Malformed)?;
+                From::Member { view: view.clone(), slot, signed }
+            }
+            Source::Outside(_) if header.is_empty() => {
+                let current = self.ring.current().ok_or(Dropped::NoKey)?;
+                if current.protect.is_some() {
+                    return Err(Dropped::Auth);
+                }
+                From::Anonymous
+            }
+            Source::Outside(_) => {
+                self.opening.wait(index, topic, sent_micros)?;
+                let sealed = keys::Delivered { index, header: &header, body: Some(&body), attachments: &attachments };
+                self.keys.open(now, sealed);
+                return Ok(());
+            }
+        };
+        let message = Message { from, topic, sequence: index, sent_micros, payload: body };
+        self.ready.push_back(Output::Deliver(message));
+        Ok(())
+    }
+
+    // ---- what can be seen -----------------------------------------------------------------------
+
+    /// The installed epoch.
+    pub fn epoch(&self) -> Option<&Arc<Epoch>> {
+        self.ring.current()
+    }
+
+    /// The installed membership.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.ring.current().map(|e| &e.view)
+    }
+
+    /// Why we are out, if so.
+    pub fn excluded(&self) -> Option<&Exclusion> {
+        self.excluded.as_ref()
+    }
+
+    /// The gate, for publishers on other threads.
+    pub fn gate(&self) -> Arc<Mutex<Gate>> {
+        self.gate.clone()
+    }
+
+    /// What was dropped, by reason (G7).
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Members whose misbehaviour was proved, newest last.
+    pub fn misbehaved(&self) -> impl Iterator<Item = &(CertHash, keys::Misbehaviour)> {
+        self.misbehaved.iter()
+    }
+
+    /// With which agreement the way below gives a guarantee.
+    pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        self.delivery.gives(guarantee)
+    }
+
+    /// The key scheme, to look at.
+    pub fn keys(&self) -> &K {
+        &self.keys
+    }
+
+    /// The way, to look at.
+    pub fn delivery(&self) -> &D {
+        &self.delivery
+    }
+
+    /// The way, for its shell.
+    pub fn delivery_mut(&mut self) -> &mut D {
+        &mut self.delivery
+    }
+}
+
+/// A lock whose holder cannot leave half a change behind: what it guards stays usable after a panic.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often a vouch is said, the first included: with 20 % loss, 99.8 % hear it.
+const VOUCHES: u32 = 4;
+/// The wait before the first repetition; later ones wait longer.
+const VOUCH_AGAIN: Duration = Duration::from_millis(15);
+/// Proved misbehaviours remembered.
+const MISBEHAVED_MAX: usize = 64;

@@ -1,0 +1,96 @@
+//! Messages of ways that seal per message: held until each is opened or ⊥, and then delivered topic by
+//! topic in the way's order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sealcast_wire::{CertHash, Dropped, limits};
+
+use super::gate::Epoch;
+use super::message::{From, Message};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Opening {
+    topics: BTreeMap<Arc<str>, BTreeMap<u64, State>>,
+    topic_of: BTreeMap<u64, Arc<str>>,
+    drawn: u64,
+}
+
+enum State {
+    Waits {
+        sent_micros: Option<u64>,
+    },
+    /// Opened, or ⊥.
+    Done(Option<Message>),
+}
+
+impl Opening {
+    /// A sealed message came; it takes its place in its topic's order.
+    pub(super) fn wait(&mut self, index: u64, topic: Arc<str>, sent_micros: Option<u64>) -> Result<(), Dropped> {
+        if self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX {
+            return Err(Dropped::Queue);
+        }
+        self.topic_of.insert(index, topic.clone());
+        self.topics.entry(topic).or_default().entry(index).or_insert(State::Waits { sent_micros });
+        Ok(())
+    }
+
+    /// A message was opened, or nobody may read it; what can be delivered now, in order.
+    pub(super) fn opened(
+        &mut self,
+        index: u64,
+        origin: Option<CertHash>,
+        body: Option<Vec<u8>>,
+        current: Option<&Arc<Epoch>>,
+    ) -> Vec<Message> {
+        let Some(topic) = self.topic_of.remove(&index) else { return Vec::new() };
+        let Some(line) = self.topics.get_mut(&topic) else { return Vec::new() };
+        if let Some(state @ State::Waits { .. }) = line.get_mut(&index) {
+            let State::Waits { sent_micros } = *state else { unreachable!("just matched") };
+            let from = current
+                .zip(origin)
+                .and_then(|(e, cert)| Some((e.view.clone(), e.view.slot_of(&cert)?)))
+                .map_or(From::Anonymous, |(view, slot)| From::Member { view, slot, signed: true });
+            let message =
+                body.map(|payload| Message { from, topic: topic.clone(), sequence: index, sent_micros, payload });
+            *state = State::Done(message);
+        }
+        let mut out = Vec::new();
+        while let Some(first) = line.first_entry().filter(|e| matches!(e.get(), State::Done(_))) {
+            if let State::Done(Some(message)) = first.remove() {
+                out.push(message);
+            }
+        }
+        if line.is_empty() {
+            self.topics.remove(&topic);
+        }
+        out
+    }
+
+    /// An id that binds retries of one message to it; unique within this process's run.
+    pub(super) fn draw_id(&mut self) -> [u8; 16] {
+        self.drawn += 1;
+        u128::from(self.drawn).to_be_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topics_messages_wait_for_the_first_and_bottom_is_skipped() {
+        let mut opening = Opening::default();
+        for index in 1..=3 {
+            opening.wait(index, "market".into(), None).unwrap();
+        }
+        opening.wait(4, "other".into(), None).unwrap();
+        assert!(opening.opened(3, None, Some(vec![3]), None).is_empty());
+        assert_eq!(opening.opened(4, None, Some(vec![4]), None).len(), 1, "topics do not wait for each other");
+        assert!(opening.opened(2, None, None, None).is_empty());
+        let out: Vec<u64> = opening.opened(1, None, Some(vec![1]), None).iter().map(|m| m.sequence).collect();
+        assert_eq!(out, [1, 3]);
+        assert!(opening.topics.is_empty() && opening.topic_of.is_empty());
+    }
+}

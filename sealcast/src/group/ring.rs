@@ -1,0 +1,190 @@
+//! The epochs whose keys are held at once, and what a datagram of each of them may do (A5).
+//!
+//! ```text
+//! Keyed ──Epoch──▶ Current ──joined, rekeyed, merged──▶ Overlap    opened for ≤ 2 s
+//!                     │ └──────left, suspected, evicted─▶ Closing   opened only if vouched for, ≤ 2 s
+//!                     └ Prepare, excludes: held until the next epoch, or until it is abandoned
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sealcast_wire::{EpochId, Header, MemberId, Monotonic, Slot, View, limits};
+
+use super::gate::Epoch;
+use super::policy::Policy;
+use super::vouch::{Voucher, digest};
+
+/// See the module. Newest last.
+#[derive(Default)]
+pub(super) struct Ring {
+    entries: Vec<Entry>,
+}
+
+/// One epoch that we hold the key of.
+pub(super) struct Entry {
+    pub(super) epoch: Arc<Epoch>,
+    pub(super) policy: Policy,
+    phase: Phase,
+    /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
+    vouched: BTreeMap<Slot, BTreeSet<Voucher>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Keyed,
+    Current,
+    Suspended,
+    Overlap { until: Monotonic },
+    Closing { until: Monotonic },
+}
+
+/// What becomes of a sealed datagram.
+pub(super) enum Way {
+    /// Open it with this entry's capability.
+    Open(usize),
+    /// Its epoch is not known (yet).
+    Unknown,
+    /// Its key is superseded and its sender has not vouched yet.
+    Wait,
+    /// Its key is superseded, and its sender's vouch does not name it.
+    Old,
+}
+
+impl Ring {
+    /// An agreed key, not installed yet; the oldest is forgotten beyond the limit.
+    pub(super) fn keyed(&mut self, epoch: Arc<Epoch>) {
+        if self.position(epoch.view.epoch).is_none() {
+            self.make_room();
+            let policy = Policy::default();
+            self.entries.push(Entry { epoch, policy, phase: Phase::Keyed, vouched: BTreeMap::new() });
+        }
+    }
+
+    /// Installs a view; the epoch before it closes, at once if somebody is excluded.
+    pub(super) fn install(&mut self, now: Monotonic, epoch: Arc<Epoch>, excludes: bool) {
+        let until = now + limits::EPOCH_OVERLAP;
+        for entry in &mut self.entries {
+            entry.phase = match entry.phase {
+                Phase::Current | Phase::Suspended if excludes => Phase::Closing { until },
+                Phase::Current | Phase::Suspended => Phase::Overlap { until },
+                // Who was excluded may hold the keys of earlier epochs too.
+                Phase::Overlap { until } if excludes => Phase::Closing { until },
+                Phase::Keyed | Phase::Overlap { .. } | Phase::Closing { .. } => entry.phase,
+            };
+        }
+        let id = epoch.view.epoch;
+        // Keys agreed for an attempt that lost are of no use any more.
+        self.entries.retain(|e| e.phase != Phase::Keyed || e.epoch.view.epoch == id);
+        self.keyed(epoch);
+        let at = self.position(id).expect("keyed puts it in");
+        let entry = self.entries.remove(at);
+        self.entries.push(Entry { phase: Phase::Current, ..entry });
+    }
+
+    /// A change that excludes somebody begins: nothing of the current epoch is opened unvouched.
+    pub(super) fn suspend(&mut self) {
+        for entry in &mut self.entries {
+            match entry.phase {
+                Phase::Current => entry.phase = Phase::Suspended,
+                Phase::Overlap { until } => entry.phase = Phase::Closing { until },
+                Phase::Keyed | Phase::Suspended | Phase::Closing { .. } => {}
+            }
+        }
+    }
+
+    /// The change was abandoned: the current epoch stands, keys agreed for the next are forgotten.
+    pub(super) fn resume(&mut self) {
+        self.entries.retain(|e| e.phase != Phase::Keyed);
+        for entry in &mut self.entries {
+            if entry.phase == Phase::Suspended {
+                entry.phase = Phase::Current;
+            }
+        }
+    }
+
+    /// What to do with a sealed datagram.
+    pub(super) fn way(&self, header: &Header, datagram: &[u8]) -> Way {
+        let Some(at) = self.position(header.epoch) else { return Way::Unknown };
+        let entry = &self.entries[at];
+        match entry.phase {
+            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Way::Open(at),
+            Phase::Suspended | Phase::Closing { .. } => match entry.vouched.get(&header.slot) {
+                None => Way::Wait,
+                Some(named) => {
+                    let voucher = Voucher { domain: header.domain, counter: header.counter, digest: digest(datagram) };
+                    if named.contains(&voucher) { Way::Open(at) } else { Way::Old }
+                }
+            },
+        }
+    }
+
+    /// Takes a vouch of the member that sits at `by` in `new` for what it sealed in `old`; the slot
+    /// that it had there.
+    pub(super) fn vouch(&mut self, old: EpochId, new: &View, by: Slot, vouchers: Vec<Voucher>) -> Option<Slot> {
+        let member: MemberId = new.member(by)?.id;
+        let at = self.position(old)?;
+        let entry = &mut self.entries[at];
+        let slot = entry.epoch.view.members.iter().position(|m| m.id == member)?;
+        let slot = Slot(u16::try_from(slot).expect("a roster is bounded by limits::MEMBERS_MAX"));
+        // The first word counts: a second, different one would be a way to add to it.
+        entry.vouched.entry(slot).or_insert_with(|| vouchers.into_iter().collect());
+        Some(slot)
+    }
+
+    /// Erases the keys whose time is over; their epochs.
+    pub(super) fn expire(&mut self, now: Monotonic) -> Vec<EpochId> {
+        let over = |phase| match phase {
+            Phase::Overlap { until } | Phase::Closing { until } => until <= now,
+            Phase::Keyed | Phase::Current | Phase::Suspended => false,
+        };
+        let gone = self.entries.iter().filter(|e| over(e.phase)).map(|e| e.epoch.view.epoch).collect();
+        self.entries.retain(|e| !over(e.phase));
+        gone
+    }
+
+    /// When the next key's time is over.
+    pub(super) fn timeout(&self) -> Option<Monotonic> {
+        let ends = self.entries.iter().filter_map(|e| match e.phase {
+            Phase::Overlap { until } | Phase::Closing { until } => Some(until),
+            Phase::Keyed | Phase::Current | Phase::Suspended => None,
+        });
+        ends.min()
+    }
+
+    /// Forgets every key.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// The entry at an index that [`Ring::way`] gave.
+    pub(super) fn at(&mut self, at: usize) -> &mut Entry {
+        &mut self.entries[at]
+    }
+
+    /// The entry of an epoch.
+    pub(super) fn of(&mut self, epoch: EpochId) -> Option<&mut Entry> {
+        let at = self.position(epoch)?;
+        Some(&mut self.entries[at])
+    }
+
+    /// The installed epoch.
+    pub(super) fn current(&self) -> Option<&Arc<Epoch>> {
+        let entry = self.entries.iter().find(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
+        entry.map(|e| &e.epoch)
+    }
+
+    fn position(&self, epoch: EpochId) -> Option<usize> {
+        // Newest first: nearly every datagram is of the newest epoch.
+        self.entries.iter().rposition(|e| e.epoch.view.epoch == epoch)
+    }
+
+    fn make_room(&mut self) {
+        if self.entries.len() >= limits::EPOCHS_HELD {
+            let spare = self.entries.iter().position(|e| !matches!(e.phase, Phase::Current | Phase::Suspended));
+            self.entries.remove(spare.expect("one entry at most is current, and EPOCHS_HELD is larger than 1"));
+        }
+    }
+}
+
+const _: () = assert!(limits::EPOCHS_HELD > 1);

@@ -1,0 +1,412 @@
+//! One URL says how bytes travel and who holds the keys.
+//!
+//! ```text
+//! udpm://239.255.76.67:7667?ttl=1&keys=contributory&group=ward3
+//! mem:bench?keys=plain&order=best-effort
+//! ```
+//! LCM's URLs are read too (`udpm://` alone means LCM's address), but never as a wish for plaintext:
+//! without `keys=` the group is sealed. An option that is not known is an error, since a mistyped one
+//! could weaken what was asked for.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use sealcast_wire::{Agreement, Guarantee, Lane};
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+
+/// A URL, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// How bytes travel.
+    pub way: Way,
+    /// Who holds the keys.
+    pub keys: Scheme,
+    /// Everything else.
+    pub options: Options,
+    text: String,
+}
+
+/// How bytes travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// UDP multicast to this address.
+    Multicast(SocketAddr),
+    /// Inside this process, among sessions that name the same place.
+    Memory {
+        /// The place.
+        name: String,
+        /// Whether all deliver in one order.
+        ordered: bool,
+    },
+}
+
+/// Who holds the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Nobody: nothing is sealed.
+    Plain,
+    /// Every member contributes (Dutta–Barua).
+    Contributory,
+}
+
+/// When a message's origin is proved by a signature (A1, A2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OriginMode {
+    /// Where some reader of the topic may not write it.
+    #[default]
+    Auto,
+    /// Always.
+    Signed,
+    /// Never: the group's key alone, as LCMsec.
+    Mac,
+}
+
+/// The cipher of payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cipher {
+    /// AES-256-GCM.
+    #[default]
+    Aes256Gcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+}
+
+/// The options of a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `ttl=`: how many routers multicast may pass; 0 stays on this machine.
+    pub ttl: u8,
+    /// `recv_buf_size=`: bytes of the socket's receive buffer.
+    pub recv_buf_size: Option<usize>,
+    /// `interface=`: the local address of the interface to use.
+    pub interface: Option<IpAddr>,
+    /// `mtu=`: bytes of an IP packet; else asked from the route.
+    pub mtu: Option<usize>,
+    /// `linger=`: how long a message may wait for company.
+    pub linger: Duration,
+    /// `batch=`: messages in quick succession share datagrams and system calls; off: one message, one
+    /// datagram, one call (for measurements).
+    pub batch: bool,
+    /// `gso=`: segmented sends where the kernel has them.
+    pub gso: bool,
+    /// `group=`: the group's name.
+    pub group: Option<String>,
+    /// `origin=`.
+    pub origin: OriginMode,
+    /// `suite=`.
+    pub cipher: Cipher,
+    /// `rekey=`: a new key after this time.
+    pub rekey: Option<Duration>,
+    /// `detect=`: a member silent for this long is suspected.
+    pub detect: Option<Duration>,
+    /// `wait=`: how long publish waits for the first key.
+    pub wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            ttl: 0,
+            recv_buf_size: None,
+            interface: None,
+            mtu: None,
+            linger: Duration::ZERO,
+            batch: true,
+            gso: true,
+            group: None,
+            origin: OriginMode::Auto,
+            cipher: Cipher::Aes256Gcm,
+            rekey: None,
+            detect: None,
+            wait: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Url {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// [`Code::BadUrl`] with the part that is not understood.
+    pub fn parse(text: &str) -> Result<Url> {
+        let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        let (scheme, place) = place.split_once(':').ok_or_else(|| {
+            bad(text, "it has no scheme")
+                .with_hint("udpm://239.255.76.67:7667?keys=contributory, or mem:NAME?keys=plain")
+        })?;
+        let way = match scheme {
+            "udpm" => Way::Multicast(multicast_address(text, place)?),
+            "mem" => Way::Memory { name: place.trim_start_matches('/').to_owned(), ordered: false },
+            "mqtt" | "mqtts" | "quorum" | "gossip" => {
+                return Err(not_built(text, &format!("{scheme}: is a way of the design that")));
+            }
+            "tcpq" | "file" | "memq" | "mpudpm" => {
+                return Err(bad(text, &format!("LCM's {scheme}: is not carried here")).with_hint("use udpm: or mem:"));
+            }
+            _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint("use udpm: or mem:")),
+        };
+        let mut url = Url { way, keys: Scheme::Contributory, options: Options::default(), text: text.to_owned() };
+        for pair in query.split('&').filter(|p| !p.is_empty()) {
+            let (name, value) =
+                pair.split_once('=').ok_or_else(|| bad(text, &format!("the option «{pair}» has no value")))?;
+            url.set(name, value)?;
+        }
+        Ok(url)
+    }
+
+    /// The URL to use when none is named: `SEALCAST_URL`, else the selected context's (`context`), else
+    /// `LCM_DEFAULT_URL`.
+    ///
+    /// # Errors
+    /// [`Code::NoUrl`] if there is none, or those of [`Url::parse`].
+    pub fn default_of(context: Option<&str>) -> Result<Url> {
+        let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        match var("SEALCAST_URL").or_else(|| context.map(str::to_owned)).or_else(|| var("LCM_DEFAULT_URL")) {
+            Some(url) => Url::parse(&url),
+            None => Err(Error::new(Code::NoUrl, "no URL is given")
+                .with_hint("export SEALCAST_URL='udpm://239.255.76.67:7667?ttl=0&keys=contributory'")),
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let text = self.text.clone();
+        let wrong = |takes: &str| bad(&text, &format!("{name}={value}: {name} takes {takes}"));
+        let options = &mut self.options;
+        match name {
+            "ttl" => options.ttl = value.parse().map_err(|_| wrong("a number from 0 to 255"))?,
+            "recv_buf_size" => {
+                options.recv_buf_size = Some(bytes(value).ok_or_else(|| wrong("bytes, such as 4194304 or 4MiB"))?);
+            }
+            "interface" => {
+                options.interface = Some(value.parse().map_err(|_| wrong("the address of a local interface"))?);
+            }
+            "mtu" => {
+                let n = bytes(value).filter(|n| (576..=65_536).contains(n));
+                options.mtu = Some(n.ok_or_else(|| wrong("bytes from 576 to 65536"))?);
+            }
+            "linger" => options.linger = duration(value).ok_or_else(|| wrong("a time such as 100us or 5ms"))?,
+            "batch" => options.batch = switch(value).ok_or_else(|| wrong("on or off"))?,
+            "gso" => options.gso = switch(value).ok_or_else(|| wrong("on or off"))?,
+            "group" if !value.is_empty() => options.group = Some(value.to_owned()),
+            "origin" => {
+                options.origin = match value {
+                    "auto" => OriginMode::Auto,
+                    "signed" => OriginMode::Signed,
+                    "mac" => OriginMode::Mac,
+                    _ => return Err(wrong("auto, signed or mac")),
+                }
+            }
+            "suite" => {
+                options.cipher = match value {
+                    "aes256gcm" | "aes" => Cipher::Aes256Gcm,
+                    "chacha20poly1305" | "chacha" => Cipher::ChaCha20Poly1305,
+                    _ => return Err(wrong("aes256gcm or chacha20poly1305")),
+                }
+            }
+            "rekey" => options.rekey = Some(duration(value).ok_or_else(|| wrong("a time such as 1h"))?),
+            "detect" => options.detect = Some(duration(value).ok_or_else(|| wrong("a time such as 500ms"))?),
+            "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
+            "keys" => {
+                self.keys = match value {
+                    "plain" => Scheme::Plain,
+                    "contributory" => Scheme::Contributory,
+                    "center" | "mls" | "threshold" | "hybrid" | "broadcast" => {
+                        return Err(not_built(&text, &format!("keys={value} is a scheme of the design that")));
+                    }
+                    _ => return Err(wrong("plain or contributory")),
+                }
+            }
+            "order" => match (&mut self.way, value) {
+                (Way::Memory { ordered, .. }, "total") => *ordered = true,
+                (Way::Memory { ordered, .. }, "best-effort") => *ordered = false,
+                (Way::Memory { .. }, _) => return Err(wrong("total or best-effort")),
+                (Way::Multicast(_), _) => return Err(bad(&text, "order= belongs to mem: URLs")),
+            },
+            _ => {
+                return Err(bad(&text, &format!("unknown option «{name}»")).with_hint(format!("known are {KNOWN}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What this URL's way gives; the pairing table's left side.
+    pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        match (&self.way, guarantee) {
+            (_, Guarantee::BestEffort) => Some(Agreement::None),
+            (Way::Memory { ordered: true, .. }, _) => Some(Agreement::Primary),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a scheme's needs are met by a way: the table of pairs, in code.
+///
+/// `needs` asks the scheme and `gives` the way; the answer names the first lane that does not fit.
+///
+/// # Errors
+/// [`Code::BadPair`] with both sides and what would fit.
+pub fn check_pair(
+    needs: impl Fn(Lane) -> (Guarantee, Agreement),
+    gives: impl Fn(Guarantee) -> Option<Agreement>,
+) -> Result<()> {
+    for lane in [Lane::Open, Lane::Control, Lane::Data] {
+        let (guarantee, agreement) = needs(lane);
+        let given = gives(guarantee);
+        if given.is_none_or(|g| g < agreement) {
+            let has = given.map_or("does not have".to_owned(), |g| format!("gives only with agreement {g:?}"));
+            return Err(Error::new(
+                Code::BadPair,
+                format!("these keys need {guarantee:?} with agreement {agreement:?} on the {lane:?} lane, which this way {has}"),
+            )
+            .with_hint("keys=contributory works over every way"));
+        }
+    }
+    Ok(())
+}
+
+impl FromStr for Url {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Url> {
+        Url::parse(text)
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn bad(url: &str, what: &str) -> Error {
+    Error::new(Code::BadUrl, format!("{url}: {what}"))
+}
+
+fn not_built(url: &str, what: &str) -> Error {
+    Error::new(Code::BadUrl, format!("{url}: {what} is not built in this version"))
+        .with_hint("use udpm://…?keys=contributory, or keys=plain")
+}
+
+fn multicast_address(url: &str, place: &str) -> Result<SocketAddr> {
+    let place = place.strip_prefix("//").unwrap_or(place).trim_end_matches('/');
+    let (ip, port) = match place.rsplit_once(':') {
+        Some((ip, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => (ip, Some(port)),
+        _ => (place, None),
+    };
+    let ip: IpAddr = match ip.trim_start_matches('[').trim_end_matches(']') {
+        "" => LCM_ADDRESS.into(),
+        v6 if v6.contains(':') => v6.parse::<Ipv6Addr>().map_err(|_| bad(url, "the address cannot be read"))?.into(),
+        v4 => v4.parse::<Ipv4Addr>().map_err(|_| bad(url, &format!("«{v4}» is not an IP address")))?.into(),
+    };
+    if !ip.is_multicast() {
+        return Err(
+            bad(url, &format!("{ip} is not a multicast address")).with_hint("use one of 239.0.0.0 to 239.255.255.255")
+        );
+    }
+    let port = match port {
+        Some(port) => {
+            port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad(url, "the port is not from 1 to 65535"))?
+        }
+        None => LCM_PORT,
+    };
+    Ok(SocketAddr::new(ip, port))
+}
+
+/// A time: a number with `us`, `ms`, `s`, `m` or `h`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let at = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..at].parse().ok()?;
+    let micros = match &text[at..] {
+        "us" | "µs" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" | "min" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ => return None,
+    };
+    Some(Duration::from_micros(number.checked_mul(micros)?))
+}
+
+fn bytes(text: &str) -> Option<usize> {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: usize = text[..at].parse().ok()?;
+    let unit = match &text[at..] {
+        "" => 1,
+        "k" | "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "on" | "1" | "true" => Some(true),
+        "off" | "0" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// LCM's default address (lcm_udpm.c).
+const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
+/// LCM's default port (lcm_udpm.c).
+const LCM_PORT: u16 = 7667;
+const KNOWN: &str =
+    "ttl recv_buf_size interface mtu linger batch gso group origin suite rekey detect wait keys (and order for mem:)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lcm_urls_are_read_and_stay_sealed() {
+        let url = Url::parse("udpm://").unwrap();
+        assert_eq!(url.way, Way::Multicast("239.255.76.67:7667".parse().unwrap()));
+        assert_eq!(url.keys, Scheme::Contributory);
+        let url = Url::parse("udpm://239.1.2.3:99?ttl=1&recv_buf_size=4194304&keys=plain").unwrap();
+        assert_eq!((url.options.ttl, url.options.recv_buf_size), (1, Some(4 << 20)));
+        assert_eq!(url.keys, Scheme::Plain);
+        let url = Url::parse("udpm://:7668?ttl=1").unwrap();
+        assert_eq!(url.way, Way::Multicast("239.255.76.67:7668".parse().unwrap()));
+        let url = Url::parse("udpm://[ff15::5c]:7667?keys=plain").unwrap();
+        assert!(matches!(url.way, Way::Multicast(a) if a.is_ipv6()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error_that_names_it() {
+        for (text, part) in [
+            ("239.255.76.67:7667", "scheme"),
+            ("udpm://10.0.0.1:7667", "not a multicast address"),
+            ("udpm://239.255.76.67:0", "port"),
+            ("udpm://239.255.76.67:7667?tll=1", "«tll»"),
+            ("udpm://239.255.76.67:7667?ttl=1000", "ttl"),
+            ("udpm://239.255.76.67:7667?keys=plian", "plain or contributory"),
+            ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
+            ("mqtt://relay/prefix", "not built in this version"),
+            ("quorum:cluster.toml", "not built in this version"),
+            ("udpm://?linger=5", "a time such as"),
+            ("udpm://?ttl", "no value"),
+        ] {
+            let error = Url::parse(text).unwrap_err();
+            assert_eq!(error.code(), Code::BadUrl, "{text}");
+            assert!(error.message().contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_scheme_that_needs_order_is_refused_where_nothing_orders() {
+        let url = Url::parse("udpm://?keys=plain").unwrap();
+        let needs = |lane| match lane {
+            Lane::Control => (Guarantee::Ordered, Agreement::Forkable),
+            _ => (Guarantee::BestEffort, Agreement::None),
+        };
+        let error = check_pair(needs, |g| url.gives(g)).unwrap_err();
+        assert_eq!(error.code(), Code::BadPair);
+        assert!(error.message().contains("Control lane"), "{error}");
+        let url = Url::parse("mem:x?keys=plain&order=total").unwrap();
+        assert_eq!(check_pair(needs, |g| url.gives(g)), Ok(()));
+    }
+}
