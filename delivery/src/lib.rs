@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod memory;
+
 use std::sync::Arc;
 
 use sealcast_wire::{

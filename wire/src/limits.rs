@@ -71,6 +71,19 @@ pub const BATCH_BYTES_MAX: usize = 65_000;
 pub const BATCH_SEGMENTS_MAX: usize = 64;
 
 const _: () = assert!(STATEMENT_BYTES_MAX + 2048 <= OPEN_BYTES_MAX);
+/// Bytes of one datagram of the in-process ways: what UDP over IPv4 carries, less an orderer's frame.
+pub const MEMORY_DATAGRAM_BYTES_MAX: usize = 65_400;
+/// Messages that an in-process orderer gives a place to.
+pub const ORDERED_MESSAGES_MAX: usize = 1 << 20;
+/// Ordered messages that came ahead of a missing one, held per client.
+pub const ORDERED_AHEAD_MAX: usize = 4096;
+/// Submitted messages without an outcome, and unanswered fetches, per client.
+pub const ORDERED_PENDING_MAX: usize = 1024;
+/// Bytes of one thing kept for those who fetch it.
+pub const OFFER_BYTES_MAX: usize = 60_000;
+/// Things kept for those who fetch them.
+pub const OFFERS_MAX: usize = 65_536;
+
 const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
 const _: () = assert!(VOUCHED_PACKETS <= REPLAY_WINDOW_PACKETS);
 const _: () = assert!(ORIGIN_BATCH_MAX.is_power_of_two());

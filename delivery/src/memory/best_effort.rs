@@ -1,0 +1,189 @@
+//! One datagram per message, delivered at most once, in any order.
+
+use std::collections::VecDeque;
+
+use sealcast_wire::frame::FLAG_SIGNED;
+use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
+use sealcast_wire::{Agreement, Dropped, Drops, Guarantee, Monotonic, Now, Protect, Source, To, View};
+
+use super::frame::{Data, Frame};
+use super::{Outbox, open_datagram};
+use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
+
+/// The machine of `mem:`.
+#[derive(Debug, Default)]
+pub struct BestEffort {
+    /// Whether data is taken that nobody sealed (`keys=plain`).
+    plain: bool,
+    tokens: u64,
+    number: u64,
+    pub(super) outbox: Outbox,
+    pub(super) outputs: VecDeque<Output>,
+    pub(super) drops: Drops,
+}
+
+impl BestEffort {
+    /// A way that takes sealed data only.
+    pub fn new() -> BestEffort {
+        BestEffort::default()
+    }
+
+    /// A way for `keys=plain`: data travels unsealed and is taken unsealed.
+    pub fn plain() -> BestEffort {
+        BestEffort { plain: true, ..BestEffort::default() }
+    }
+
+    pub(super) fn token(&mut self) -> Token {
+        self.tokens += 1;
+        Token(self.tokens)
+    }
+
+    /// The whole datagram of a message, sealed as it asks for.
+    pub(super) fn datagram(
+        &mut self,
+        protect: Option<&dyn Protect>,
+        message: &Outgoing<'_>,
+    ) -> Result<Vec<u8>, SendError> {
+        match message.what {
+            What::Keys { bytes, sealed: false } => bounded(open_datagram(&Frame::Keys(bytes))),
+            What::Keys { bytes, sealed: true } => {
+                let protect = protect.ok_or(SendError::Exhausted(sealcast_wire::Exhausted))?;
+                seal(protect, sealcast_wire::Domain::GROUP, 0, &Frame::Keys(bytes))
+            }
+            What::Sealed { topic, header, body } => {
+                if topic.len() > TOPIC_BYTES_MAX || header.len() > usize::from(u16::MAX) {
+                    return Err(SendError::TooLong);
+                }
+                bounded(open_datagram(&Frame::Sealed { topic, header, body }))
+            }
+            What::Data { topic, domain, signed, sent_micros, body } => {
+                if topic.len() > TOPIC_BYTES_MAX {
+                    return Err(SendError::TooLong);
+                }
+                self.number += 1;
+                let mut data = Data { number: self.number, sent_micros, proof: &[], topic, body };
+                match protect {
+                    Some(protect) => {
+                        let mut proof = Vec::new();
+                        if signed {
+                            protect.vouch(&Frame::Data(data).bytes(), &mut proof);
+                        }
+                        data.proof = &proof;
+                        seal(protect, domain, if signed { FLAG_SIGNED } else { 0 }, &Frame::Data(data))
+                    }
+                    None if self.plain => bounded(open_datagram(&Frame::Data(data))),
+                    None => Err(SendError::Exhausted(sealcast_wire::Exhausted)),
+                }
+            }
+        }
+    }
+
+    /// Takes in a frame of this way; `Err` says why it was dropped.
+    pub(super) fn take(
+        &mut self,
+        source: Source,
+        flags: u16,
+        frame: Frame<'_>,
+        protect: Option<&dyn Protect>,
+    ) -> Result<(), Dropped> {
+        match frame {
+            Frame::Keys(bytes) => self.outputs.push_back(Output::Keys { source, bytes: bytes.to_vec() }),
+            Frame::Data(data) => {
+                let signed = match source {
+                    Source::Outside(_) if !self.plain => return Err(Dropped::Auth),
+                    Source::Outside(_) => false,
+                    Source::Inside { slot, .. } if flags & FLAG_SIGNED != 0 => {
+                        let statement = Frame::Data(Data { proof: &[], ..data }).bytes();
+                        let vouched = protect.is_some_and(|p| p.vouched(slot, &statement, data.proof));
+                        if !vouched {
+                            return Err(Dropped::Auth);
+                        }
+                        true
+                    }
+                    Source::Inside { .. } => false,
+                };
+                self.outputs.push_back(Output::Deliver(Delivered {
+                    index: data.number,
+                    source,
+                    signed,
+                    topic: data.topic.into(),
+                    sent_micros: data.sent_micros,
+                    header: Vec::new(),
+                    body: data.body.to_vec(),
+                    attachments: Vec::new(),
+                }));
+            }
+            _ => return Err(Dropped::Foreign),
+        }
+        Ok(())
+    }
+
+    /// Appends the next datagram to the batch, if it goes where the batch goes.
+    pub(super) fn fill(&mut self, batch: &mut Batch) -> Option<Output> {
+        let (to, datagram) = self.outbox.pop_front()?;
+        batch.to = to;
+        batch.push(&datagram);
+        Some(Output::Transmit(To::Group))
+    }
+}
+
+impl Delivery for BestEffort {
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        (guarantee == Guarantee::BestEffort).then_some(Agreement::None)
+    }
+
+    fn send(&mut self, _now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError> {
+        if message.guarantee != Guarantee::BestEffort {
+            return Err(SendError::NotGiven(message.guarantee));
+        }
+        let datagram = self.datagram(protect, &message)?;
+        self.outbox.push_back((None, datagram));
+        let token = self.token();
+        self.outputs.push_back(Output::Outcome(token, Outcome::Accepted));
+        Ok(token)
+    }
+
+    fn handle(&mut self, _now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
+        let taken = Frame::parse(frame)
+            .map_err(|_| Dropped::Malformed)
+            .and_then(|frame| self.take(source, flags, frame, protect));
+        if let Err(why) = taken {
+            self.drops.count(why);
+        }
+    }
+
+    fn prepare(&mut self, _now: Now, _next: &View) {
+        self.outputs.push_back(Output::Flushed([0; 32]));
+    }
+
+    fn install(&mut self, _now: Now, _view: &View) {}
+
+    fn timeout(&self) -> Option<Monotonic> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Now, _protect: Option<&dyn Protect>) {}
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        self.fill(batch).or_else(|| self.outputs.pop_front())
+    }
+}
+
+fn seal(
+    protect: &dyn Protect,
+    domain: sealcast_wire::Domain,
+    flags: u16,
+    frame: &Frame<'_>,
+) -> Result<Vec<u8>, SendError> {
+    let (before, after) = protect.overhead();
+    let mut datagram = vec![0; before];
+    datagram.extend_from_slice(&frame.bytes());
+    datagram.resize(datagram.len() + after, 0);
+    let mut datagram = bounded(datagram)?;
+    protect.seal(domain, flags, &mut datagram)?;
+    Ok(datagram)
+}
+
+fn bounded(datagram: Vec<u8>) -> Result<Vec<u8>, SendError> {
+    if datagram.len() > MEMORY_DATAGRAM_BYTES_MAX { Err(SendError::TooLong) } else { Ok(datagram) }
+}

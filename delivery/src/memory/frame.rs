@@ -1,0 +1,211 @@
+//! The frames of the in-process ways: what a datagram holds behind its open header or inside its seal.
+
+use sealcast_wire::limits::{OFFER_BYTES_MAX, TOPIC_BYTES_MAX};
+use sealcast_wire::{CertHash, EpochId, Fetch, FetchId, Fetched, Malformed, Reader, Transition, Writer};
+
+/// Names an ordered message by its content: sent again, it is the same message.
+pub(super) type EntryId = [u8; 16];
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Frame<'a> {
+    /// A key scheme's message.
+    Keys(&'a [u8]),
+    /// Application data; always inside a seal, except where nothing is sealed at all.
+    Data(Data<'a>),
+    /// Application data that the scheme sealed as a whole.
+    Sealed { topic: &'a str, header: &'a [u8], body: &'a [u8] },
+    /// To the orderer: give this a place.
+    Submit { id: EntryId, expect: Option<Transition>, cargo: &'a [u8] },
+    /// From the orderer: this has a place.
+    Entry { index: u64, id: EntryId, cargo: &'a [u8] },
+    /// From the orderer to who submitted: it has that place, or another one won.
+    Placed { id: EntryId, index: u64 },
+    /// From the orderer to who submitted: another one won; this epoch stands.
+    Beaten { id: EntryId, stands: EpochId },
+    /// To the orderer: send again from this index on; `u64::MAX` asks only for the head.
+    Again { from: u64 },
+    /// From the orderer: the next index to be given.
+    Head { next: u64 },
+    /// From a broker: its share, digest or proof for a message.
+    Attachment { index: u64, broker: u16, bytes: &'a [u8] },
+    /// To whoever keeps things: give me this.
+    Ask { id: FetchId, what: Fetch },
+    /// The answer.
+    Answer { id: FetchId, result: Fetched },
+    /// To whoever keeps things: keep this.
+    Offer { what: Fetch, bytes: &'a [u8] },
+    /// The answer: it is kept.
+    Kept { what: Fetch },
+}
+
+/// Application data as a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Data<'a> {
+    pub(super) number: u64,
+    pub(super) sent_micros: Option<u64>,
+    /// The sender's proof over topic, number and body; empty if it gave none.
+    pub(super) proof: &'a [u8],
+    pub(super) topic: &'a str,
+    pub(super) body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
+        let mut r = Reader::new(bytes);
+        let frame = match r.u8()? {
+            0 => Frame::Keys(r.rest()),
+            1 => Frame::Data(Data {
+                number: r.u64()?,
+                sent_micros: option(&mut r, |r| r.u64())?,
+                proof: r.bytes16(PROOF_BYTES_MAX)?,
+                topic: text(&mut r)?,
+                body: r.rest(),
+            }),
+            2 => Frame::Sealed { topic: text(&mut r)?, header: r.bytes16(usize::from(u16::MAX))?, body: r.rest() },
+            3 => Frame::Submit { id: r.array()?, expect: option(&mut r, transition)?, cargo: r.rest() },
+            4 => Frame::Entry { index: r.u64()?, id: r.array()?, cargo: r.rest() },
+            5 => Frame::Placed { id: r.array()?, index: r.u64()? },
+            6 => Frame::Beaten { id: r.array()?, stands: epoch(&mut r)? },
+            7 => Frame::Again { from: r.u64()? },
+            8 => Frame::Head { next: r.u64()? },
+            9 => Frame::Attachment { index: r.u64()?, broker: r.u16()?, bytes: r.rest() },
+            10 => Frame::Ask { id: FetchId(r.u64()?), what: what(&mut r)? },
+            11 => Frame::Answer {
+                id: FetchId(r.u64()?),
+                result: match r.u8()? {
+                    0 => Fetched::Missing,
+                    1 => Fetched::Bytes(r.rest().to_vec()),
+                    _ => return Err(Malformed),
+                },
+            },
+            12 => Frame::Offer { what: what(&mut r)?, bytes: bounded(r.rest())? },
+            13 => Frame::Kept { what: what(&mut r)? },
+            _ => return Err(Malformed),
+        };
+        r.end()?;
+        Ok(frame)
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        match self {
+            Frame::Keys(bytes) => w.u8(0).raw(bytes),
+            Frame::Data(d) => {
+                w.u8(1).u64(d.number);
+                match d.sent_micros {
+                    Some(t) => w.u8(1).u64(t),
+                    None => w.u8(0),
+                };
+                w.bytes16(d.proof).bytes16(d.topic.as_bytes()).raw(d.body)
+            }
+            Frame::Sealed { topic, header, body } => w.u8(2).bytes16(topic.as_bytes()).bytes16(header).raw(body),
+            Frame::Submit { id, expect, cargo } => {
+                w.u8(3).raw(id);
+                match expect {
+                    Some(t) => w.u8(1).raw(&t.from.to_bytes()).raw(&t.to.to_bytes()),
+                    None => w.u8(0),
+                };
+                w.raw(cargo)
+            }
+            Frame::Entry { index, id, cargo } => w.u8(4).u64(*index).raw(id).raw(cargo),
+            Frame::Placed { id, index } => w.u8(5).raw(id).u64(*index),
+            Frame::Beaten { id, stands } => w.u8(6).raw(id).raw(&stands.to_bytes()),
+            Frame::Again { from } => w.u8(7).u64(*from),
+            Frame::Head { next } => w.u8(8).u64(*next),
+            Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
+            Frame::Ask { id, what } => put_what(w.u8(10).u64(id.0), what),
+            Frame::Answer { id, result } => match result {
+                Fetched::Missing => w.u8(11).u64(id.0).u8(0),
+                Fetched::Bytes(bytes) => w.u8(11).u64(id.0).u8(1).raw(bytes),
+            },
+            Frame::Offer { what, bytes } => put_what(w.u8(12), what).raw(bytes),
+            Frame::Kept { what } => put_what(w.u8(13), what),
+        };
+        w.finish()
+    }
+}
+
+fn option<'a, T>(
+    r: &mut Reader<'a>,
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
+) -> Result<Option<T>, Malformed> {
+    match r.u8()? {
+        0 => Ok(None),
+        1 => read(r).map(Some),
+        _ => Err(Malformed),
+    }
+}
+
+fn epoch(r: &mut Reader<'_>) -> Result<EpochId, Malformed> {
+    Ok(EpochId { counter: r.u32()?, hash: r.u64()? })
+}
+
+fn transition(r: &mut Reader<'_>) -> Result<Transition, Malformed> {
+    Ok(Transition { from: epoch(r)?, to: epoch(r)? })
+}
+
+fn text<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    std::str::from_utf8(r.bytes16(TOPIC_BYTES_MAX)?).map_err(|_| Malformed)
+}
+
+fn bounded(bytes: &[u8]) -> Result<&[u8], Malformed> {
+    if bytes.len() > OFFER_BYTES_MAX { Err(Malformed) } else { Ok(bytes) }
+}
+
+fn what(r: &mut Reader<'_>) -> Result<Fetch, Malformed> {
+    match r.u8()? {
+        0 => Ok(Fetch::Blob(r.array()?)),
+        1 => Ok(Fetch::KeyPackage(CertHash(r.array()?))),
+        2 => Ok(Fetch::ShareProofs { index: r.u64()? }),
+        _ => Err(Malformed),
+    }
+}
+
+fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
+    match what {
+        Fetch::Blob(hash) => w.u8(0).raw(hash),
+        Fetch::KeyPackage(cert) => w.u8(1).raw(&cert.0),
+        Fetch::ShareProofs { index } => w.u8(2).u64(*index),
+    }
+}
+
+const PROOF_BYTES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_frame_round_trips_and_no_prefix_is_taken_for_more() {
+        let epoch = EpochId { counter: 3, hash: 9 };
+        let data = Data { number: 5, sent_micros: Some(7), proof: b"proof", topic: "a/b", body: b"body" };
+        for frame in [
+            Frame::Keys(b"hello"),
+            Frame::Data(data),
+            Frame::Data(Data { sent_micros: None, proof: &[], ..data }),
+            Frame::Sealed { topic: "t", header: b"h", body: b"b" },
+            Frame::Submit { id: [1; 16], expect: None, cargo: b"c" },
+            Frame::Submit { id: [1; 16], expect: Some(Transition { from: epoch, to: epoch }), cargo: b"c" },
+            Frame::Entry { index: 1, id: [2; 16], cargo: b"c" },
+            Frame::Placed { id: [3; 16], index: 4 },
+            Frame::Beaten { id: [4; 16], stands: epoch },
+            Frame::Again { from: 8 },
+            Frame::Head { next: 8 },
+            Frame::Attachment { index: 1, broker: 2, bytes: b"share" },
+            Frame::Ask { id: FetchId(1), what: Fetch::Blob([5; 32]) },
+            Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
+            Frame::Ask { id: FetchId(1), what: Fetch::ShareProofs { index: 3 } },
+            Frame::Answer { id: FetchId(1), result: Fetched::Missing },
+            Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
+            Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },
+            Frame::Kept { what: Fetch::Blob([5; 32]) },
+        ] {
+            let bytes = frame.bytes();
+            assert_eq!(Frame::parse(&bytes), Ok(frame.clone()));
+            for n in 0..bytes.len() {
+                assert_ne!(Frame::parse(&bytes[..n]), Ok(frame.clone()));
+            }
+        }
+    }
+}

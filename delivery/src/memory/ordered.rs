@@ -1,0 +1,387 @@
+//! One total order over an [`Orderer`](super::Orderer), beside best effort.
+//!
+//! ```text
+//! send ─ Submit ─▶ Orderer ─ Entry ─▶ everybody, in the order of its index
+//!                     └── Placed | Beaten ─▶ who submitted
+//! ```
+//! A client submits again until it hears what became of its message; the same bytes are the same
+//! message. `Accepted` is reported at the message's place in the order, after everything before it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sealcast_crypto::hash::sha256;
+use sealcast_wire::frame::KIND_SEALED;
+use sealcast_wire::limits::{EPOCH_OVERLAP, OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX};
+use sealcast_wire::{
+    Address, Agreement, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Header, Monotonic, Now, Protect, Source,
+    View,
+};
+
+use super::best_effort::BestEffort;
+use super::frame::{EntryId, Frame};
+use super::{open_content, open_datagram};
+use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token};
+
+/// The machine of an ordered `mem:`.
+#[derive(Debug)]
+pub struct Ordered {
+    orderer: Address,
+    best_effort: BestEffort,
+    /// The next index to deliver; `None` until we know where the order stands.
+    next: Option<u64>,
+    ahead: BTreeMap<u64, (EntryId, Vec<u8>)>,
+    /// Since when the head waits for an epoch that is not installed.
+    stuck: Option<Monotonic>,
+    pending: BTreeMap<EntryId, Pending>,
+    asked: BTreeMap<FetchId, Asked>,
+    offered: BTreeMap<Fetch, Offered>,
+    again_at: Monotonic,
+    started: bool,
+}
+
+/// Where in the order a client begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the first message ever.
+    Beginning,
+    /// With what is ordered from now on.
+    Head,
+    /// With this index.
+    At(u64),
+}
+
+#[derive(Debug)]
+struct Pending {
+    token: Token,
+    datagram: Vec<u8>,
+    retry_at: Monotonic,
+    tries: u32,
+    placed: bool,
+}
+
+#[derive(Debug)]
+struct Offered {
+    datagram: Vec<u8>,
+    retry_at: Monotonic,
+    tries: u32,
+}
+
+#[derive(Debug)]
+struct Asked {
+    what: Fetch,
+    retry_at: Monotonic,
+    tries: u32,
+}
+
+impl Ordered {
+    /// A client of the orderer at that address.
+    pub fn new(orderer: Address, start: Start) -> Ordered {
+        Ordered {
+            orderer,
+            best_effort: BestEffort::new(),
+            next: match start {
+                Start::Beginning => Some(0),
+                Start::Head => None,
+                Start::At(index) => Some(index),
+            },
+            ahead: BTreeMap::new(),
+            stuck: None,
+            pending: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            again_at: Monotonic(0),
+            started: false,
+        }
+    }
+
+    fn submit(&mut self, now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError> {
+        if self.pending.len() >= ORDERED_PENDING_MAX {
+            return Err(SendError::Full);
+        }
+        let cargo = self.best_effort.datagram(protect, &message)?;
+        let id: EntryId = sha256(&cargo)[..16].try_into().expect("a hash has 32 bytes");
+        let datagram = open_datagram(&Frame::Submit { id, expect: message.expect, cargo: &cargo });
+        let token = self.best_effort.token();
+        self.tell_orderer(datagram.clone());
+        let retry_at = now.monotonic + RETRY;
+        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, placed: false });
+        Ok(token)
+    }
+
+    fn tell_orderer(&mut self, datagram: Vec<u8>) {
+        self.best_effort.outbox.push_back((Some(self.orderer), datagram));
+    }
+
+    fn take(
+        &mut self,
+        now: Now,
+        source: Source,
+        flags: u16,
+        frame: Frame<'_>,
+        protect: Option<&dyn Protect>,
+    ) -> Result<(), Dropped> {
+        let from_orderer = source == Source::Outside(self.orderer);
+        match frame {
+            Frame::Entry { index, id, cargo } if from_orderer => {
+                let next = *self.next.get_or_insert(index);
+                if index < next {
+                    return Err(Dropped::Stale);
+                }
+                if self.ahead.len() >= ORDERED_AHEAD_MAX && index != next {
+                    return Err(Dropped::Queue);
+                }
+                self.ahead.insert(index, (id, cargo.to_vec()));
+                if index > next {
+                    self.again_at = self.again_at.min(now.monotonic + RETRY);
+                }
+                self.advance(now, protect);
+            }
+            Frame::Head { next } if from_orderer => {
+                self.next.get_or_insert(next);
+            }
+            Frame::Placed { id, index } if from_orderer => {
+                // Behind us already (we submitted again after a restart): its place has passed.
+                let passed = self.next.is_some_and(|next| index < next);
+                if let Some(pending) = self.pending.get_mut(&id) {
+                    pending.placed = true;
+                    if passed {
+                        let token = pending.token;
+                        self.pending.remove(&id);
+                        self.best_effort.outputs.push_back(Output::Outcome(token, Outcome::Accepted));
+                    }
+                }
+            }
+            Frame::Beaten { id, stands } if from_orderer => {
+                if let Some(pending) = self.pending.remove(&id) {
+                    let outcome = Outcome::Superseded(stands);
+                    self.best_effort.outputs.push_back(Output::Outcome(pending.token, outcome));
+                }
+            }
+            Frame::Answer { id, result } => {
+                let Some(asked) = self.asked.get(&id) else { return Err(Dropped::Stale) };
+                let many = matches!(asked.what, Fetch::ShareProofs { .. });
+                if let (Fetch::Blob(hash), Fetched::Bytes(bytes)) = (&asked.what, &result)
+                    && sha256(bytes) != *hash
+                {
+                    return Err(Dropped::Auth);
+                }
+                if result == Fetched::Missing {
+                    return Ok(()); // somebody may still bring it: asked again until patience ends
+                }
+                if !many {
+                    self.asked.remove(&id);
+                }
+                self.best_effort.outputs.push_back(Output::Fetched(id, result));
+            }
+            Frame::Kept { what } if from_orderer => {
+                self.offered.remove(&what);
+            }
+            Frame::Attachment { index, broker, bytes } => {
+                let attachments = vec![(broker, bytes.to_vec())];
+                self.best_effort.outputs.push_back(Output::Attach { index, attachments });
+            }
+            Frame::Submit { .. } | Frame::Again { .. } | Frame::Ask { .. } | Frame::Offer { .. } => {}
+            Frame::Entry { .. }
+            | Frame::Head { .. }
+            | Frame::Placed { .. }
+            | Frame::Beaten { .. }
+            | Frame::Kept { .. } => return Err(Dropped::Auth),
+            other => return self.best_effort.take(source, flags, other, protect),
+        }
+        Ok(())
+    }
+
+    /// Delivers what is next in the order, as far as it is here and can be opened.
+    fn advance(&mut self, now: Now, protect: Option<&dyn Protect>) {
+        while let Some(next) = self.next
+            && let Some((id, mut cargo)) = self.ahead.remove(&next)
+        {
+            if let Some(ours) = self.pending.remove(&id) {
+                self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Accepted));
+                if matches!(open_content(&cargo).and_then(Frame::parse), Ok(Frame::Keys(_))) {
+                    // Its sender knows it, and has just been told its place.
+                    self.next = Some(next + 1);
+                    continue;
+                }
+            }
+            let waits = sealed_for(&cargo).is_some_and(|e| protect.is_some_and(|p| e.counter > p.epoch().counter));
+            if waits && now.monotonic.since(*self.stuck.get_or_insert(now.monotonic)) < EPOCH_OVERLAP {
+                self.ahead.insert(next, (id, cargo));
+                return;
+            }
+            self.stuck = None;
+            self.next = Some(next + 1);
+            if let Err(why) = self.deliver(next, &mut cargo, protect) {
+                self.best_effort.drops.count(why);
+            }
+        }
+    }
+
+    fn deliver(&mut self, index: u64, cargo: &mut [u8], protect: Option<&dyn Protect>) -> Result<(), Dropped> {
+        if let Some(epoch) = sealed_for(cargo) {
+            let protect = protect.ok_or(Dropped::NoKey)?;
+            if epoch != protect.epoch() {
+                return Err(if epoch.counter < protect.epoch().counter { Dropped::OldKey } else { Dropped::NoKey });
+            }
+            let (source, flags, frame) = protect.open(cargo)?;
+            let before = self.best_effort.outputs.len();
+            self.best_effort.take(
+                source,
+                flags,
+                Frame::parse(frame).map_err(|_| Dropped::Malformed)?,
+                Some(protect),
+            )?;
+            for output in self.best_effort.outputs.range_mut(before..) {
+                if let Output::Deliver(delivered) = output {
+                    delivered.index = index;
+                }
+            }
+            return Ok(());
+        }
+        let source = Source::Outside(self.orderer);
+        match open_content(cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
+            Frame::Sealed { topic, header, body } => {
+                self.best_effort.outputs.push_back(Output::Deliver(Delivered {
+                    index,
+                    source,
+                    signed: false,
+                    topic: topic.into(),
+                    sent_micros: None,
+                    header: header.to_vec(),
+                    body: body.to_vec(),
+                    attachments: Vec::new(),
+                }));
+                Ok(())
+            }
+            Frame::Keys(bytes) => {
+                self.best_effort.outputs.push_back(Output::Keys { source, bytes: bytes.to_vec() });
+                Ok(())
+            }
+            _ => Err(Dropped::Foreign),
+        }
+    }
+}
+
+impl Delivery for Ordered {
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        match guarantee {
+            Guarantee::BestEffort => Some(Agreement::None),
+            Guarantee::Fifo | Guarantee::Ordered => Some(Agreement::Forkable),
+            Guarantee::Safe => None,
+        }
+    }
+
+    fn send(&mut self, now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError> {
+        match message.guarantee {
+            Guarantee::BestEffort => self.best_effort.send(now, protect, message),
+            Guarantee::Fifo | Guarantee::Ordered => self.submit(now, protect, message),
+            Guarantee::Safe => Err(SendError::NotGiven(message.guarantee)),
+        }
+    }
+
+    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
+        let taken = Frame::parse(frame)
+            .map_err(|_| Dropped::Malformed)
+            .and_then(|frame| self.take(now, source, flags, frame, protect));
+        if let Err(why) = taken {
+            self.best_effort.drops.count(why);
+        }
+    }
+
+    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
+        if self.asked.len() >= ORDERED_PENDING_MAX {
+            return false;
+        }
+        self.asked.insert(id, Asked { what: what.clone(), retry_at: now.monotonic, tries: 0 });
+        true
+    }
+
+    fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
+        if bytes.len() > OFFER_BYTES_MAX || self.offered.len() >= ORDERED_PENDING_MAX {
+            return self.best_effort.drops.count(Dropped::Queue);
+        }
+        let datagram = open_datagram(&Frame::Offer { what: what.clone(), bytes });
+        self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
+    }
+
+    fn prepare(&mut self, now: Now, next: &View) {
+        self.best_effort.prepare(now, next);
+    }
+
+    fn install(&mut self, _now: Now, _view: &View) {
+        self.stuck = None;
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        if !self.started {
+            return Some(Monotonic(0));
+        }
+        let pending = self.pending.values().filter(|p| !p.placed).map(|p| p.retry_at);
+        let asked = self.asked.values().map(|a| a.retry_at);
+        pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
+    }
+
+    fn handle_timeout(&mut self, now: Now, protect: Option<&dyn Protect>) {
+        self.advance(now, protect);
+        let mut datagrams = VecDeque::new();
+        if now.monotonic >= self.again_at || !self.started {
+            self.started = true;
+            self.again_at = now.monotonic + if self.ahead.is_empty() { IDLE } else { RETRY };
+            let from = self.next.unwrap_or(u64::MAX);
+            datagrams.push_back((Some(self.orderer), open_datagram(&Frame::Again { from })));
+        }
+        for pending in self.pending.values_mut().filter(|p| !p.placed && p.retry_at <= now.monotonic) {
+            pending.tries += 1;
+            pending.retry_at = now.monotonic + backoff(pending.tries);
+            datagrams.push_back((Some(self.orderer), pending.datagram.clone()));
+        }
+        for offered in self.offered.values_mut().filter(|o| o.retry_at <= now.monotonic) {
+            offered.tries += 1;
+            offered.retry_at = now.monotonic + backoff(offered.tries);
+            datagrams.push_back((Some(self.orderer), offered.datagram.clone()));
+        }
+        let mut missing = Vec::new();
+        for (id, asked) in self.asked.iter_mut().filter(|(_, a)| a.retry_at <= now.monotonic) {
+            if asked.tries == ASK_TRIES {
+                missing.push(*id);
+                continue;
+            }
+            asked.tries += 1;
+            asked.retry_at = now.monotonic + backoff(asked.tries);
+            let to = match asked.what {
+                Fetch::ShareProofs { .. } => None, // brokers hear the group's datagrams
+                _ => Some(self.orderer),
+            };
+            datagrams.push_back((to, open_datagram(&Frame::Ask { id: *id, what: asked.what.clone() })));
+        }
+        for id in missing {
+            self.asked.remove(&id);
+            self.best_effort.outputs.push_back(Output::Fetched(id, Fetched::Missing));
+        }
+        self.best_effort.outbox.append(&mut datagrams);
+    }
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        self.best_effort.poll(batch)
+    }
+}
+
+/// The epoch of a sealed cargo.
+fn sealed_for(cargo: &[u8]) -> Option<EpochId> {
+    (cargo.get(1) == Some(&KIND_SEALED)).then(|| Header::parse(cargo).ok()).flatten().map(|h| h.epoch)
+}
+
+fn backoff(tries: u32) -> Duration {
+    RETRY * 2u32.saturating_pow(tries.min(6))
+}
+
+/// First wait for an answer of the orderer: well above a round trip on a LAN.
+const RETRY: Duration = Duration::from_millis(20);
+/// How often an idle client asks whether it missed the last message.
+const IDLE: Duration = Duration::from_millis(200);
+/// How often something is asked for before it is missing: about two seconds.
+const ASK_TRIES: u32 = 6;
+
+#[cfg(test)]
+mod tests;

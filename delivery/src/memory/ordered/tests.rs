@@ -1,0 +1,167 @@
+//! Clients and their orderer, joined by a wire that loses what it is told to lose.
+
+use super::*;
+use crate::What;
+use crate::memory::Orderer;
+use sealcast_wire::{CertHash, To, Transition};
+
+const ORDERER: Address = Address::Node(0);
+
+struct Wire {
+    now: Now,
+    orderer: Orderer,
+    clients: Vec<Ordered>,
+    seen: Vec<Vec<String>>,
+    /// Loses about one datagram in so many; 0 loses none.
+    lose_each: u64,
+    chance: u64,
+}
+
+impl Wire {
+    fn new(n: usize, start: Start) -> Wire {
+        Wire {
+            now: Now { monotonic: Monotonic(0), utc: None },
+            orderer: Orderer::new(),
+            clients: (0..n).map(|_| Ordered::new(ORDERER, start)).collect(),
+            seen: vec![Vec::new(); n],
+            lose_each: 0,
+            chance: 1,
+        }
+    }
+
+    fn keys<'a>(bytes: &'a [u8], expect: Option<Transition>) -> Outgoing<'a> {
+        let what = What::Keys { bytes, sealed: false };
+        Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group, expect }
+    }
+
+    fn send(&mut self, client: usize, bytes: &[u8], expect: Option<Transition>) -> Token {
+        self.clients[client].send(self.now, None, Wire::keys(bytes, expect)).expect("there is room")
+    }
+
+    fn loses(&mut self) -> bool {
+        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.lose_each > 0 && (self.chance >> 33).is_multiple_of(self.lose_each)
+    }
+
+    fn run(&mut self, millis: u64) {
+        for _ in 0..millis {
+            self.now.monotonic = self.now.monotonic + Duration::from_millis(1);
+            for i in 0..self.clients.len() {
+                if self.clients[i].timeout().is_some_and(|t| t <= self.now.monotonic) {
+                    self.clients[i].handle_timeout(self.now, None);
+                }
+                self.drain(i);
+            }
+        }
+    }
+
+    fn drain(&mut self, i: usize) {
+        let mut batch = Batch::default();
+        while let Some(output) = self.clients[i].poll(&mut batch) {
+            match output {
+                Output::Transmit(_) => {
+                    for datagram in batch.iter().map(<[u8]>::to_vec).collect::<Vec<_>>() {
+                        if !self.loses() {
+                            self.orderer.handle(Address::Node(1 + i as u32), &datagram);
+                        }
+                    }
+                    batch.clear();
+                }
+                Output::Keys { bytes, .. } => self.seen[i].push(String::from_utf8(bytes).expect("tests send text")),
+                Output::Outcome(token, outcome) => self.seen[i].push(format!("{} {outcome:?}", token.0)),
+                Output::Fetched(id, result) => self.seen[i].push(format!("{id:?} {result:?}")),
+                other => panic!("not expected: {other:?}"),
+            }
+        }
+        while let Some((to, mut datagram)) = self.orderer.poll() {
+            for client in 0..self.clients.len() {
+                if to.is_none_or(|to| to == Address::Node(1 + client as u32)) && !self.loses() {
+                    self.clients[client].handle(self.now, Source::Outside(ORDERER), 0, &mut datagram[2..], None);
+                }
+            }
+        }
+    }
+}
+
+fn epoch(counter: u32) -> EpochId {
+    EpochId { counter, hash: u64::from(counter) * 11 }
+}
+
+#[test]
+fn all_see_one_order_in_spite_of_loss() {
+    for lose_each in [0, 2, 3, 5, 7] {
+        let mut wire = Wire { lose_each, ..Wire::new(3, Start::Beginning) };
+        for round in 0..20 {
+            for client in 0..3 {
+                wire.send(client, format!("{round}/{client}").as_bytes(), None);
+            }
+            wire.run(3);
+        }
+        wire.run(5_000);
+        // A client's own messages show as outcomes at their places: compare by positions.
+        assert!(wire.seen.iter().all(|s| s.len() == 60), "losing each {lose_each}th: {:?}", wire.seen);
+        for at in 0..60 {
+            let at: Vec<&String> = wire.seen.iter().map(|s| &s[at]).collect();
+            let accepted = at.iter().filter(|s| s.ends_with("Accepted")).count();
+            let texts: Vec<_> = at.iter().filter(|s| !s.ends_with("Accepted")).collect();
+            assert!(accepted == 1 && texts[0] == texts[1], "{at:?}");
+        }
+    }
+}
+
+#[test]
+fn of_two_racers_one_is_accepted_and_the_other_told_what_stands() {
+    let mut wire = Wire::new(2, Start::Beginning);
+    let from = EpochId::default();
+    wire.send(0, b"a", Some(Transition { from, to: epoch(1) }));
+    wire.send(1, b"b", Some(Transition { from, to: EpochId { counter: 1, hash: 99 } }));
+    wire.run(100);
+    assert_eq!(wire.seen[0], ["1 Accepted"]);
+    assert_eq!(wire.seen[1], ["a", "1 Superseded(1:000000000000000b)"]);
+    wire.send(1, b"c", Some(Transition { from: epoch(1), to: epoch(2) }));
+    wire.run(100);
+    assert_eq!(wire.seen[0], ["1 Accepted", "c"]);
+}
+
+#[test]
+fn the_same_bytes_again_are_the_same_message() {
+    let mut wire = Wire::new(2, Start::Beginning);
+    let expect = Some(Transition { from: EpochId::default(), to: epoch(1) });
+    wire.send(0, b"commit", expect);
+    wire.run(50);
+    // The process starts again, knows nothing of the outcome, and sends what its disk held.
+    wire.clients[0] = Ordered::new(ORDERER, Start::Head);
+    wire.seen[0].clear();
+    wire.run(50);
+    wire.send(0, b"commit", expect);
+    wire.run(50);
+    assert_eq!(wire.seen[0], ["1 Accepted"]);
+    assert_eq!(wire.seen[1], ["commit"]);
+    assert_eq!(wire.orderer.ordered(), 1);
+}
+
+#[test]
+fn what_one_offers_another_fetches() {
+    let mut wire = Wire { lose_each: 3, ..Wire::new(2, Start::Head) };
+    let what = Fetch::KeyPackage(CertHash([7; 32]));
+    assert!(wire.clients[1].fetch(wire.now, FetchId(5), &what));
+    wire.run(60);
+    assert!(wire.seen[1].is_empty(), "nobody has it yet");
+    wire.clients[0].offer(wire.now, &what, b"package");
+    wire.run(2_000);
+    assert_eq!(wire.seen[1], [format!("{:?} {:?}", FetchId(5), Fetched::Bytes(b"package".to_vec()))]);
+    assert!(wire.clients[1].fetch(wire.now, FetchId(6), &Fetch::Blob([1; 32])));
+    wire.run(5_000);
+    assert_eq!(wire.seen[1][1], format!("{:?} Missing", FetchId(6)));
+}
+
+#[test]
+fn only_the_orderer_orders() {
+    let mut client = Ordered::new(ORDERER, Start::Beginning);
+    let now = Now { monotonic: Monotonic(0), utc: None };
+    let mut entry = Frame::Entry { index: 0, id: [0; 16], cargo: b"x" }.bytes();
+    client.handle(now, Source::Outside(Address::Node(9)), 0, &mut entry, None);
+    let mut batch = Batch::default();
+    assert!(client.poll(&mut batch).is_none());
+    assert_eq!(client.best_effort.drops.of(Dropped::Auth), 1);
+}

@@ -1,0 +1,113 @@
+//! Gives messages their places in one total order, compares-and-sets epochs, and keeps what others
+//! fetch: an untrusted party that holds no key and reads no payload.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
+
+use sealcast_wire::limits::{OFFERS_MAX, ORDERED_MESSAGES_MAX};
+use sealcast_wire::{Address, Dropped, Drops, EpochId, Fetch, Fetched, Transition};
+
+use super::frame::{EntryId, Frame};
+use super::{Outbox, open_content, open_datagram};
+
+/// The orderer's machine: datagrams in, datagrams out, no clock.
+#[derive(Debug, Default)]
+pub struct Orderer {
+    log: Vec<(EntryId, Vec<u8>)>,
+    places: BTreeMap<EntryId, u64>,
+    /// The epoch that the last accepted transition led to.
+    stands: EpochId,
+    offers: BTreeMap<Fetch, Vec<u8>>,
+    outbox: Outbox,
+    drops: Drops,
+}
+
+impl Orderer {
+    /// An orderer with an empty order.
+    pub fn new() -> Orderer {
+        Orderer::default()
+    }
+
+    /// A datagram has come.
+    pub fn handle(&mut self, from: Address, datagram: &[u8]) {
+        match open_content(datagram).and_then(Frame::parse) {
+            Ok(Frame::Submit { id, expect, cargo }) => self.submit(from, id, expect, cargo),
+            Ok(Frame::Again { from: index }) => self.again(from, index),
+            // What is asked of brokers is not for us.
+            Ok(Frame::Ask { what: Fetch::ShareProofs { .. }, .. }) => {}
+            Ok(Frame::Ask { id, what }) => {
+                let result = self.offers.get(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.clone()));
+                self.answer(from, &Frame::Answer { id, result });
+            }
+            Ok(Frame::Offer { what, bytes }) => self.keep(from, what, bytes),
+            Ok(_) => {}
+            Err(_) => self.drops.count(Dropped::Malformed),
+        }
+    }
+
+    /// The next datagram to be sent; `None` as destination is the group.
+    pub fn poll(&mut self) -> Option<(Option<Address>, Vec<u8>)> {
+        self.outbox.pop_front()
+    }
+
+    /// How many messages have a place.
+    pub fn ordered(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// What was dropped so far.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    fn submit(&mut self, from: Address, id: EntryId, expect: Option<Transition>, cargo: &[u8]) {
+        let next = self.log.len() as u64;
+        let index = match self.places.entry(id) {
+            Place::Occupied(place) => *place.get(),
+            Place::Vacant(_) if expect.is_some_and(|t| t.from != self.stands) => {
+                return self.answer(from, &Frame::Beaten { id, stands: self.stands });
+            }
+            Place::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
+            Place::Vacant(place) => {
+                place.insert(next);
+                self.log.push((id, cargo.to_vec()));
+                if let Some(transition) = expect {
+                    self.stands = transition.to;
+                }
+                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, cargo })));
+                next
+            }
+        };
+        self.answer(from, &Frame::Placed { id, index });
+    }
+
+    fn again(&mut self, to: Address, index: u64) {
+        let next = self.log.len() as u64;
+        self.answer(to, &Frame::Head { next });
+        let from = usize::try_from(index.min(next)).expect("an index below the log's length");
+        for (i, (id, cargo)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
+            let entry = Frame::Entry { index: i as u64, id: *id, cargo };
+            self.outbox.push_back((Some(to), open_datagram(&entry)));
+        }
+    }
+
+    fn keep(&mut self, from: Address, what: Fetch, bytes: &[u8]) {
+        if let Fetch::Blob(hash) = what
+            && sealcast_crypto::hash::sha256(bytes) != hash
+        {
+            return self.drops.count(Dropped::Auth);
+        }
+        if self.offers.len() >= OFFERS_MAX && !self.offers.contains_key(&what) {
+            return self.drops.count(Dropped::Queue);
+        }
+        self.offers.insert(what.clone(), bytes.to_vec());
+        self.answer(from, &Frame::Kept { what });
+    }
+
+    fn answer(&mut self, to: Address, frame: &Frame<'_>) {
+        self.outbox.push_back((Some(to), open_datagram(frame)));
+    }
+}
+
+/// Messages resent for one request.
+const RESENT_AT_ONCE: usize = 32;
