@@ -5,14 +5,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
+pub mod lcm;
 pub mod memory;
+pub mod multicast;
+pub mod reassembly;
 
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Address, Agreement, Domain, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect, Slot, Source,
-    To, Transition, View,
+    Agreement, Domain, Drops, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect, Slot, Source, To,
+    Transition, View,
 };
+
+pub use batch::{Batch, Train};
 
 /// One way's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
 pub trait Delivery: Send {
@@ -21,9 +27,11 @@ pub trait Delivery: Send {
 
     /// Frames, seals and queues one message.
     ///
-    /// `protect` is the current epoch's capability; `None` sends on the open lane, where the message
-    /// protects itself.
-    fn send(&mut self, now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError>;
+    /// `protect` is the current epoch's capability, shared because messages that wait for others in a
+    /// record are sealed with the one they were sent under; `None` sends on the open lane, where the
+    /// message protects itself.
+    fn send(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>, message: Outgoing<'_>)
+    -> Result<Token, SendError>;
 
     /// Takes in one opened frame: the plaintext of a datagram from `source`, or an open message.
     fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>);
@@ -37,7 +45,8 @@ pub trait Delivery: Send {
     /// Makes something available to whoever fetches it; ways without a place for it drop it.
     fn offer(&mut self, _now: Now, _what: &Fetch, _bytes: &[u8]) {}
 
-    /// A view is coming: flush the current one.
+    /// A view is coming: flush the current one. What was sent before is sealed, at the latest here,
+    /// under the key that it was sent with (A5).
     fn prepare(&mut self, now: Now, next: &View);
 
     /// The view that was prepared is installed.
@@ -47,10 +56,15 @@ pub trait Delivery: Send {
     fn timeout(&self) -> Option<Monotonic>;
 
     /// Time has come.
-    fn handle_timeout(&mut self, now: Now, protect: Option<&dyn Protect>);
+    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>);
 
     /// The next thing to be done, until there is none; datagrams to transmit are appended to `batch`.
     fn poll(&mut self, batch: &mut Batch) -> Option<Output>;
+
+    /// What was dropped so far, by reason (G7).
+    fn drops(&self) -> Drops {
+        Drops::default()
+    }
 }
 
 /// Names a message that was sent, for its outcome.
@@ -180,57 +194,25 @@ pub enum SendError {
     /// A queue is full: try again later.
     #[error("queue full")]
     Full,
-    /// Longer than `limits::MESSAGE_BYTES_MAX`, or the topic too long.
-    #[error("message or topic too long")]
+    /// The message is longer than we take into memory, here or at receivers.
+    #[error("message longer than MESSAGE_BYTES_MAX ({} bytes)", sealcast_wire::limits::MESSAGE_BYTES_MAX)]
     TooLong,
+    /// The topic is longer than the way carries, or holds a byte that it cannot carry (LCM: NUL).
+    #[error("topic too long or not representable")]
+    BadTopic,
+    /// The epoch of `protect` is over: load the current one and send again.
+    #[error("this epoch is over")]
+    Retired,
     /// This way does not give that guarantee.
     #[error("this way does not give {0:?}")]
     NotGiven(Guarantee),
     /// Only the primary component orders (B1).
     #[error("not in the primary component")]
     NotPrimary,
+    /// This way seals per datagram and carries no message-sealed cargo.
+    #[error("this way seals per datagram")]
+    PerDatagram,
     /// The epoch's key cannot seal any more.
     #[error(transparent)]
     Exhausted(#[from] Exhausted),
-}
-
-/// Datagrams laid end to end, ready for segmented sends.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// The bytes of all datagrams.
-    pub bytes: Vec<u8>,
-    /// Length of each datagram, in order; runs of equal length go out as one segmented send.
-    pub lengths: Vec<usize>,
-    /// Where to, if not to the group.
-    pub to: Option<Address>,
-}
-
-impl Batch {
-    /// Whether it holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
-    }
-
-    /// Empties it and keeps its memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.lengths.clear();
-        self.to = None;
-    }
-
-    /// Appends one whole datagram.
-    pub fn push(&mut self, datagram: &[u8]) {
-        self.bytes.extend_from_slice(datagram);
-        self.lengths.push(datagram.len());
-    }
-
-    /// The datagrams, one after the other.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut at = 0;
-        self.lengths.iter().map(move |n| {
-            let d = &self.bytes[at..at + n];
-            at += n;
-            d
-        })
-    }
 }

@@ -110,8 +110,9 @@ impl From<SendError> for Error {
         let code = match error {
             SendError::Full => Code::Full,
             SendError::TooLong => Code::TooLarge,
-            SendError::NotGiven(_) => Code::BadPair,
-            SendError::NotPrimary => Code::NotReady,
+            SendError::BadTopic => Code::BadValue,
+            SendError::NotGiven(_) | SendError::PerDatagram => Code::BadPair,
+            SendError::NotPrimary | SendError::Retired => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
         Error::new(code, error.to_string())

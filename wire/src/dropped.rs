@@ -40,11 +40,14 @@ pub enum Dropped {
     /// A fragment that contradicts another one of the same message.
     #[error("conflict")]
     Conflict,
+    /// Longer than we take into memory (`limits::MESSAGE_BYTES_MAX`).
+    #[error("too-long")]
+    TooLong,
 }
 
 impl Dropped {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Dropped; 12] = [
+    pub const ALL: [Dropped; 13] = [
         Dropped::Malformed,
         Dropped::Auth,
         Dropped::Replay,
@@ -57,7 +60,14 @@ impl Dropped {
         Dropped::Foreign,
         Dropped::Stale,
         Dropped::Conflict,
+        Dropped::TooLong,
     ];
+}
+
+impl From<crate::codec::Malformed> for Dropped {
+    fn from(_: crate::codec::Malformed) -> Dropped {
+        Dropped::Malformed
+    }
 }
 
 /// One counter per reason.

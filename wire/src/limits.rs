@@ -35,12 +35,14 @@ pub const URL_BYTES_MAX: usize = 2048;
 pub const OPEN_BYTES_MAX: usize = 16 << 10;
 /// Packets that the replay window of one sender, epoch and domain remembers.
 pub const REPLAY_WINDOW_PACKETS: usize = 4096;
-/// Bytes of incomplete messages held per sender.
-pub const REASSEMBLY_BYTES_PER_SENDER_MAX: usize = 64 << 20;
+/// Bytes of incomplete messages held per sender: one message of the largest size with its overhead.
+pub const REASSEMBLY_BYTES_PER_SENDER_MAX: usize = 80 << 20;
 /// Bytes of incomplete messages held in all.
 pub const REASSEMBLY_BYTES_MAX: usize = 256 << 20;
 /// Incomplete messages held per sender.
 pub const REASSEMBLY_MESSAGES_PER_SENDER_MAX: usize = 64;
+/// Incomplete messages held in all; on a plain way senders cost an attacker nothing.
+pub const REASSEMBLY_MESSAGES_MAX: usize = 1024;
 /// How long an incomplete message waits for its next fragment.
 pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Messages that a publisher may have queued while the key changes (A5).
@@ -53,6 +55,17 @@ pub const HELD_DATAGRAMS_MAX: usize = 4096;
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// How many of its last packets a sender vouches for after a change that excludes somebody (A5).
 pub const VOUCHED_PACKETS: usize = 512;
+/// Bytes of sent packets that a sender keeps so that it can vouch for them (A5).
+pub const VOUCHED_BYTES_MAX: usize = 2 << 20;
+/// Bytes that wait in a sender to be transmitted; a message more than that makes `Full`.
+pub const SENDING_BYTES_MAX: usize = 8 << 20;
+/// Message numbers of one signing sender that a receiver remembers, against an insider who seals
+/// signed records again (A12).
+pub const SIGNED_NUMBERS_WINDOW: usize = 16_384;
+/// Verified roots of origin batches that a receiver remembers (A12).
+pub const ORIGIN_ROOTS_MAX: usize = 1024;
+/// Topic names that a receiver keeps interned.
+pub const TOPICS_INTERNED_MAX: usize = 1024;
 /// How long both epochs are accepted after a join or a timed rekey (A5).
 pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
 /// Epochs whose keys are held at once: the current one and those in overlap (A5).
@@ -70,6 +83,9 @@ pub const BATCH_BYTES_MAX: usize = 65_000;
 /// Segments in one segmented send (Linux `UDP_MAX_SEGMENTS`).
 pub const BATCH_SEGMENTS_MAX: usize = 64;
 
+/// Default time of silence after which a member is suspected.
+pub const DETECT: Duration = Duration::from_secs(3);
+
 const _: () = assert!(STATEMENT_BYTES_MAX + 2048 <= OPEN_BYTES_MAX);
 /// Bytes of one datagram of the in-process ways: what UDP over IPv4 carries, less an orderer's frame.
 pub const MEMORY_DATAGRAM_BYTES_MAX: usize = 65_400;
@@ -85,5 +101,6 @@ pub const OFFER_BYTES_MAX: usize = 60_000;
 pub const OFFERS_MAX: usize = 65_536;
 
 const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
+const _: () = assert!(REASSEMBLY_BYTES_PER_SENDER_MAX > MESSAGE_BYTES_MAX);
 const _: () = assert!(VOUCHED_PACKETS <= REPLAY_WINDOW_PACKETS);
 const _: () = assert!(ORIGIN_BATCH_MAX.is_power_of_two());

@@ -21,6 +21,15 @@ pub trait Protect: Send + Sync {
         (HEADER_LEN, TAG_LEN)
     }
 
+    /// Whether [`Protect::seal`] can still seal in this domain; asked before a message is taken, since
+    /// sealing comes later, when its record is full or flushed.
+    ///
+    /// # Errors
+    /// [`Exhausted`] as [`Protect::seal`].
+    fn ready(&self, _domain: Domain) -> Result<(), Exhausted> {
+        Ok(())
+    }
+
     /// Seals `datagram` = header room ‖ plaintext ‖ tag room in place and returns its packet counter.
     ///
     /// `flags` are the frame's `FLAG_…`.

@@ -1,6 +1,7 @@
 //! One datagram per message, delivered at most once, in any order.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use sealcast_wire::frame::FLAG_SIGNED;
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
@@ -132,11 +133,16 @@ impl Delivery for BestEffort {
         (guarantee == Guarantee::BestEffort).then_some(Agreement::None)
     }
 
-    fn send(&mut self, _now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError> {
+    fn send(
+        &mut self,
+        _now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
         if message.guarantee != Guarantee::BestEffort {
             return Err(SendError::NotGiven(message.guarantee));
         }
-        let datagram = self.datagram(protect, &message)?;
+        let datagram = self.datagram(protect.map(|p| &**p), &message)?;
         self.outbox.push_back((None, datagram));
         let token = self.token();
         self.outputs.push_back(Output::Outcome(token, Outcome::Accepted));
@@ -162,7 +168,7 @@ impl Delivery for BestEffort {
         None
     }
 
-    fn handle_timeout(&mut self, _now: Now, _protect: Option<&dyn Protect>) {}
+    fn handle_timeout(&mut self, _now: Now, _protect: Option<&Arc<dyn Protect>>) {}
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         self.fill(batch).or_else(|| self.outputs.pop_front())

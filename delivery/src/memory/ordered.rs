@@ -8,6 +8,7 @@
 //! message. `Accepted` is reported at the message's place in the order, after everything before it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_crypto::hash::sha256;
@@ -95,11 +96,16 @@ impl Ordered {
         }
     }
 
-    fn submit(&mut self, now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError> {
+    fn submit(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
         if self.pending.len() >= ORDERED_PENDING_MAX {
             return Err(SendError::Full);
         }
-        let cargo = self.best_effort.datagram(protect, &message)?;
+        let cargo = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
         let id: EntryId = sha256(&cargo)[..16].try_into().expect("a hash has 32 bytes");
         let datagram = open_datagram(&Frame::Submit { id, expect: message.expect, cargo: &cargo });
         let token = self.best_effort.token();
@@ -272,7 +278,12 @@ impl Delivery for Ordered {
         }
     }
 
-    fn send(&mut self, now: Now, protect: Option<&dyn Protect>, message: Outgoing<'_>) -> Result<Token, SendError> {
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
         match message.guarantee {
             Guarantee::BestEffort => self.best_effort.send(now, protect, message),
             Guarantee::Fifo | Guarantee::Ordered => self.submit(now, protect, message),
@@ -322,8 +333,8 @@ impl Delivery for Ordered {
         pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
     }
 
-    fn handle_timeout(&mut self, now: Now, protect: Option<&dyn Protect>) {
-        self.advance(now, protect);
+    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
+        self.advance(now, protect.map(|p| &**p));
         let mut datagrams = VecDeque::new();
         if now.monotonic >= self.again_at || !self.started {
             self.started = true;

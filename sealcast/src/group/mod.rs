@@ -176,7 +176,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
         }
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
-        Ok(self.delivery.send(now, epoch.protect.as_deref(), outgoing(what))?)
+        Ok(self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?)
     }
 
     /// Does what the application asks of the group.
@@ -275,7 +275,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn handle_timeout(&mut self, now: Now) {
         self.keys.handle_timeout(now);
         let epoch = self.ring.current().cloned();
-        let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
         self.delivery.handle_timeout(now, protect);
         let gone = self.ring.expire(now.monotonic);
         for _ in self.held.take(|h| gone.contains(&h.epoch)) {
@@ -409,7 +409,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let (guarantee, _) = self.keys.needs(lane);
         let sealed = lane != Lane::Open;
         let epoch = self.ring.current().cloned();
-        let protect = epoch.as_ref().and_then(|e| e.protect.as_deref()).filter(|_| sealed);
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_ref()).filter(|_| sealed);
         let tagged = if protect.is_some() { [&[TAG_KEYS][..], bytes].concat() } else { Vec::new() };
         let bytes = if protect.is_some() { &tagged } else { bytes };
         let what = What::Keys { bytes, sealed: protect.is_some() };
@@ -491,7 +491,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let spread = self.ring.current().map_or(0, |e| u64::from(e.view.me.0) % 16);
         vouching.next = now.monotonic + VOUCH_AGAIN * (VOUCHES - vouching.left) + Duration::from_millis(spread);
         let epoch = self.ring.current().filter(|e| e.view.epoch == vouching.epoch).cloned();
-        let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
         if protect.is_some() {
             let what = What::Keys { bytes: &vouching.bytes, sealed: true };
             let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };

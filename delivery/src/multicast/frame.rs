@@ -1,0 +1,282 @@
+//! Frames: what the plaintext of a sealed datagram (a *record*) consists of.
+//!
+//! ```text
+//! record = frame … frame [padding] [origin proof]          the proof where the header says FLAG_SIGNED
+//!
+//!            0      1           2        6        14       18       22
+//! whole      | kind | topic len | length | number | [sent] | topic | body |
+//! piece      | kind | topic len | length | number | total  | offset | [sent] | topic | bytes |
+//!              u8     u8          u32      u64      u32      u32      u64
+//! heartbeat  | 3 | number u64 |
+//! padding    | 0 … 0 |                                           to the end of the frames
+//!
+//! kind of whole and piece: bits 0–5: 1 whole message, 2 piece of a message
+//!                          bit 6 (0x40): a key scheme's message; topic length is 0
+//!                          bit 7 (0x80): `sent` is there: the sender's clock, µs since 1970
+//! ```
+//! Integers are big-endian. `length` is that of what follows the topic; `number` counts the messages of a
+//! sender up from 1 over all topics and epochs of one incarnation; `total` is the length of the whole body
+//! and `offset` is the place of the bytes in it. Each piece names its topic, so that a receiver can pass
+//! over it without putting it together. Keys and heartbeats are good in `Domain::GROUP` only.
+
+use sealcast_wire::codec::{Malformed, Reader};
+
+/// One frame; borrowed from its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A whole message.
+    Whole {
+        /// What it is about.
+        head: Head<'a>,
+        /// All of its bytes.
+        body: &'a [u8],
+    },
+    /// A part of a message.
+    Piece {
+        /// What it is about.
+        head: Head<'a>,
+        /// Length of the whole body, bytes.
+        total: u32,
+        /// Where `bytes` belong.
+        offset: u32,
+        /// The part, at least one byte.
+        bytes: &'a [u8],
+    },
+    /// A sign of life.
+    Heartbeat {
+        /// The number of the sender's last message.
+        number: u64,
+    },
+}
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// A key scheme's message, not application data.
+    pub keys: bool,
+    /// The sender's number for it.
+    pub number: u64,
+    /// The sender's clock, microseconds since 1970.
+    pub sent_micros: Option<u64>,
+    /// At most 255 bytes; empty for a key scheme's message.
+    pub topic: &'a str,
+}
+
+impl Head<'_> {
+    /// Bytes of a `whole` frame before its body.
+    pub fn whole_len(&self) -> usize {
+        WHOLE_FIXED + self.variable_len()
+    }
+
+    /// Bytes of a `piece` frame before its bytes.
+    pub fn piece_len(&self) -> usize {
+        PIECE_FIXED + self.variable_len()
+    }
+
+    /// Appends a `whole` frame.
+    ///
+    /// # Panics
+    /// If topic or body are longer than their length fields; callers check.
+    pub fn write_whole(&self, body: &[u8], record: &mut Vec<u8>) {
+        let mut fixed = [0; WHOLE_FIXED];
+        self.start(WHOLE, body.len(), &mut fixed);
+        record.extend_from_slice(&fixed);
+        self.finish(body, record);
+    }
+
+    /// Appends a `piece` frame.
+    ///
+    /// # Panics
+    /// If a length is longer than its field; callers check.
+    pub fn write_piece(&self, total: usize, offset: usize, bytes: &[u8], record: &mut Vec<u8>) {
+        let mut fixed = [0; PIECE_FIXED];
+        self.start(PIECE, bytes.len(), &mut fixed);
+        fixed[14..18].copy_from_slice(&u32_of(total).to_be_bytes());
+        fixed[18..22].copy_from_slice(&u32_of(offset).to_be_bytes());
+        record.extend_from_slice(&fixed);
+        self.finish(bytes, record);
+    }
+
+    fn variable_len(&self) -> usize {
+        self.topic.len() + if self.sent_micros.is_some() { 8 } else { 0 }
+    }
+
+    fn start(&self, kind: u8, length: usize, fixed: &mut [u8]) {
+        let keys = if self.keys { KEYS } else { 0 };
+        let timed = if self.sent_micros.is_some() { TIMED } else { 0 };
+        fixed[0] = kind | keys | timed;
+        fixed[1] = u8::try_from(self.topic.len()).expect("senders bound topics");
+        fixed[2..6].copy_from_slice(&u32_of(length).to_be_bytes());
+        fixed[6..14].copy_from_slice(&self.number.to_be_bytes());
+    }
+
+    fn finish(&self, bytes: &[u8], record: &mut Vec<u8>) {
+        if let Some(sent) = self.sent_micros {
+            record.extend_from_slice(&sent.to_be_bytes());
+        }
+        record.extend_from_slice(self.topic.as_bytes());
+        record.extend_from_slice(bytes);
+    }
+}
+
+/// Appends a heartbeat.
+pub fn write_heartbeat(number: u64, record: &mut Vec<u8>) {
+    record.push(HEARTBEAT);
+    record.extend_from_slice(&number.to_be_bytes());
+}
+
+/// The frames of a record, in order; after the first malformed one there are no more.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: Reader<'a>,
+}
+
+impl<'a> Frames<'a> {
+    /// The frames of `record`, which is the opened plaintext without its origin proof.
+    pub fn of(record: &'a [u8]) -> Frames<'a> {
+        Frames { rest: Reader::new(record) }
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.remaining() == 0 {
+            return None;
+        }
+        let frame = read(&mut self.rest).transpose();
+        if !matches!(frame, Some(Ok(_))) {
+            self.rest.rest();
+        }
+        frame
+    }
+}
+
+fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
+    let kind = r.u8()?;
+    match kind {
+        PADDING => {
+            let clean = r.rest().iter().all(|&b| b == 0);
+            return if clean { Ok(None) } else { Err(Malformed) };
+        }
+        HEARTBEAT => return Ok(Some(Frame::Heartbeat { number: r.u64()? })),
+        _ => {}
+    }
+    let topic_len = usize::from(r.u8()?);
+    let length = r.u32()? as usize;
+    let number = r.u64()?;
+    let keys = kind & KEYS != 0;
+    if keys && topic_len != 0 {
+        return Err(Malformed);
+    }
+    let place = match kind & KIND_MASK {
+        WHOLE => None,
+        PIECE => Some((r.u32()?, r.u32()?)),
+        _ => return Err(Malformed),
+    };
+    let sent_micros = if kind & TIMED != 0 { Some(r.u64()?) } else { None };
+    let topic = std::str::from_utf8(r.take(topic_len)?).map_err(|_| Malformed)?;
+    let bytes = r.take(length)?;
+    let head = Head { keys, number, sent_micros, topic };
+    match place {
+        None => Ok(Some(Frame::Whole { head, body: bytes })),
+        Some((total, offset)) => {
+            let end = (offset as usize).checked_add(length).ok_or(Malformed)?;
+            if length == 0 || end > total as usize {
+                return Err(Malformed);
+            }
+            Ok(Some(Frame::Piece { head, total, offset, bytes }))
+        }
+    }
+}
+
+fn u32_of(n: usize) -> u32 {
+    u32::try_from(n).expect("senders bound messages")
+}
+
+const PADDING: u8 = 0;
+const WHOLE: u8 = 1;
+const PIECE: u8 = 2;
+const HEARTBEAT: u8 = 3;
+const KIND_MASK: u8 = 0x3F;
+const KEYS: u8 = 0x40;
+const TIMED: u8 = 0x80;
+
+const WHOLE_FIXED: usize = 14;
+const PIECE_FIXED: usize = 22;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames(record: &[u8]) -> Vec<Result<Frame<'_>, Malformed>> {
+        Frames::of(record).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let timed = Head { keys: false, number: 9, sent_micros: Some(77), topic: "pose/robot7" };
+        let keys = Head { keys: true, number: 10, sent_micros: None, topic: "" };
+        let mut record = Vec::new();
+        timed.write_whole(b"body", &mut record);
+        assert_eq!(record.len(), timed.whole_len() + 4);
+        keys.write_piece(100, 40, b"part", &mut record);
+        write_heartbeat(11, &mut record);
+        assert_eq!(
+            frames(&record),
+            [
+                Ok(Frame::Whole { head: timed, body: b"body" }),
+                Ok(Frame::Piece { head: keys, total: 100, offset: 40, bytes: b"part" }),
+                Ok(Frame::Heartbeat { number: 11 }),
+            ]
+        );
+        let read = frames(&record).len();
+        record.extend_from_slice(&[0; 5]);
+        assert_eq!(frames(&record).len(), read, "padding is no frame");
+        record.push(1);
+        assert_eq!(frames(&record)[read], Err(Malformed), "padding hides nothing");
+    }
+
+    #[test]
+    fn the_layout_is_this() {
+        let mut record = Vec::new();
+        Head { keys: false, number: 0x0102, sent_micros: None, topic: "ab" }.write_whole(b"xyz", &mut record);
+        assert_eq!(record, b"\x01\x02\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x01\x02abxyz");
+        record.clear();
+        Head { keys: true, number: 3, sent_micros: Some(4), topic: "" }.write_piece(9, 5, b"z", &mut record);
+        let expect = b"\xC2\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x09\x00\x00\x00\x05";
+        assert_eq!(record[..22], expect[..]);
+        assert_eq!(record[22..], *b"\x00\x00\x00\x00\x00\x00\x00\x04z");
+    }
+
+    #[test]
+    fn rule_g2_impossible_frames_are_malformed() {
+        let head = Head { keys: false, number: 1, sent_micros: None, topic: "t" };
+        let mut beyond = Vec::new();
+        head.write_piece(4, 3, b"ab", &mut beyond);
+        let mut empty = Vec::new();
+        head.write_piece(4, 3, b"", &mut empty);
+        let mut named = Vec::new();
+        Head { keys: true, ..head }.write_whole(b"", &mut named);
+        for record in
+            [&beyond[..], &empty, &named, b"\x05", b"\x3F123456789012345", b"\x01\x01\xFF\xFF\xFF\xFF12345678t"]
+        {
+            assert_eq!(frames(record), [Err(Malformed)]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_any_bytes_are_frames_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let total: usize = frames(&bytes).into_iter().flatten().map(|frame| match frame {
+                Frame::Whole { body, .. } => body.len(),
+                Frame::Piece { bytes, .. } => bytes.len(),
+                Frame::Heartbeat { .. } => 8,
+            }).sum();
+            prop_assert!(total <= bytes.len());
+        }
+    }
+}

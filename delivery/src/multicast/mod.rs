@@ -1,0 +1,212 @@
+//! UDP multicast, best effort: LCM's datagrams in a plain group, sealed records in any other.
+//!
+//! ```text
+//!            publishers' threads                      the thread that reads the socket
+//! message ──▶ Sender ──▶ Batch ──▶ network ──▶ Protect::open ──▶ Receiver ──▶ message
+//!             pack, cut, sign, seal                              prove, put together
+//! ```
+//! [`Multicast`] is both halves as one [`Delivery`]; a session shares the [`Sender`] among threads
+//! ([`Multicast::sender`]) and keeps the rest on one. Every datagram is authenticated before anything
+//! here looks into it; the frames inside are described in [`frame`], origin proofs in `origin`.
+
+pub mod frame;
+mod liveness;
+mod origin;
+mod receiver;
+mod sender;
+mod sent;
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sealcast_wire::{Agreement, Drops, Guarantee, Monotonic, Now, Protect, Source, To, View, limits};
+
+pub use receiver::{Received, Receiver, Sink};
+pub use sender::{Data, SEGMENT_MAX, SEGMENT_MIN, Sender};
+pub use sent::Packet;
+
+use crate::reassembly::Bounds;
+use crate::{Batch, Delivered, Delivery, Outgoing, Output, SendError, Token, What};
+
+/// How a multicast member behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of a datagram's payload at most: the path's MTU less 28 for IPv4 and UDP.
+    pub segment: usize,
+    /// After how much silence a member is suspected; heartbeats come eight times as often.
+    pub detect: Duration,
+    /// How much is held for incomplete messages.
+    pub bounds: Bounds,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { segment: ETHERNET_SEGMENT, detect: limits::DETECT, bounds: Bounds::default() }
+    }
+}
+
+/// Both halves of a multicast member.
+#[derive(Debug)]
+pub struct Multicast {
+    sender: Arc<Mutex<Sender>>,
+    receiver: Receiver,
+    inbox: Inbox,
+    heartbeat: Duration,
+    /// Whether a view is installed whose members wait for signs of life.
+    watched: Option<Monotonic>,
+}
+
+impl Multicast {
+    /// A member that has sent nothing and heard nobody.
+    pub fn new(config: Config) -> Multicast {
+        Multicast {
+            sender: Arc::new(Mutex::new(Sender::new(config.segment))),
+            receiver: Receiver::new(config.detect, config.bounds),
+            inbox: Inbox::default(),
+            heartbeat: config.detect / HEARTBEATS_PER_DETECT,
+            watched: None,
+        }
+    }
+
+    /// The sending half, to be shared with publishers' threads.
+    pub fn sender(&self) -> Arc<Mutex<Sender>> {
+        Arc::clone(&self.sender)
+    }
+
+    /// The receiving half.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the next heartbeat is due, if nothing else is sent before.
+    fn heartbeat_due(&self) -> Option<Monotonic> {
+        let installed = self.watched?;
+        let last = self.lock().last_sealed().map_or(installed, |last| last.max(installed));
+        Some(last + self.heartbeat)
+    }
+}
+
+impl Delivery for Multicast {
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        (guarantee == Guarantee::BestEffort).then_some(Agreement::None)
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
+        if self.gives(message.guarantee).is_none() {
+            return Err(SendError::NotGiven(message.guarantee));
+        }
+        let mut sender = self.lock();
+        let number = match message.what {
+            What::Data { topic, domain, signed, sent_micros, body } => {
+                sender.data(now.monotonic, protect, Data { topic, domain, signed, sent_micros, body })?
+            }
+            What::Keys { bytes, sealed } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,
+            What::Sealed { .. } => return Err(SendError::PerDatagram),
+        };
+        Ok(Token(number))
+    }
+
+    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
+        let open = matches!(source, Source::Outside(_)) && !frame.starts_with(b"LC0");
+        if open {
+            return self.inbox.keys(source, Cow::Borrowed(frame));
+        }
+        self.receiver.handle(now.monotonic, source, flags, frame, protect, &mut self.inbox);
+    }
+
+    fn prepare(&mut self, _now: Now, _next: &View) {
+        self.lock().seal();
+    }
+
+    fn install(&mut self, now: Now, view: &View) {
+        self.receiver.install(now.monotonic, view);
+        self.watched = (view.members.len() > 1).then_some(now.monotonic);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        [self.receiver.timeout(), self.heartbeat_due()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
+        for slot in self.receiver.handle_timeout(now.monotonic) {
+            self.inbox.ready.push_back(Output::Suspect(slot));
+        }
+        if self.heartbeat_due().is_some_and(|due| now.monotonic >= due) {
+            let beaten = protect.is_some_and(|protect| self.lock().heartbeat(now.monotonic, protect).is_ok());
+            if !beaten {
+                // Nothing can be sealed now: try again later.
+                self.watched = Some(now.monotonic);
+            }
+        }
+    }
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        if let Some(output) = self.inbox.ready.pop_front() {
+            return Some(output);
+        }
+        let ready = self.lock().poll()?;
+        batch.append(&ready);
+        Some(Output::Transmit(To::Group))
+    }
+
+    fn drops(&self) -> Drops {
+        self.receiver.drops()
+    }
+}
+
+/// What came up, until it is polled.
+#[derive(Debug, Default)]
+struct Inbox {
+    ready: VecDeque<Output>,
+    topics: BTreeSet<Arc<str>>,
+}
+
+impl Inbox {
+    fn intern(&mut self, topic: &str) -> Arc<str> {
+        if let Some(known) = self.topics.get(topic) {
+            return Arc::clone(known);
+        }
+        if self.topics.len() == limits::TOPICS_INTERNED_MAX {
+            self.topics.clear();
+        }
+        let topic: Arc<str> = topic.into();
+        self.topics.insert(Arc::clone(&topic));
+        topic
+    }
+}
+
+impl Sink for Inbox {
+    fn message(&mut self, message: Received<'_>) {
+        let delivered = Delivered {
+            index: message.number,
+            source: message.source,
+            signed: message.signed,
+            topic: self.intern(message.topic),
+            sent_micros: message.sent_micros,
+            header: Vec::new(),
+            body: message.body.into_owned(),
+            attachments: Vec::new(),
+        };
+        self.ready.push_back(Output::Deliver(delivered));
+    }
+
+    fn keys(&mut self, source: Source, bytes: Cow<'_, [u8]>) {
+        self.ready.push_back(Output::Keys { source, bytes: bytes.into_owned() });
+    }
+}
+
+/// Ethernet's MTU of 1,500 bytes less IPv4's and UDP's headers.
+pub const ETHERNET_SEGMENT: usize = 1472;
+/// Eight in a row lost to 20 % independent loss: 3 in a million.
+const HEARTBEATS_PER_DETECT: u32 = 8;

@@ -1,0 +1,275 @@
+//! Origin proofs: one signature for a batch of records, and the path to it in each (A12).
+//!
+//! ```text
+//! end of a signed record's plaintext:
+//! | frames | path: 32 B × ⌈log₂ count⌉ | signature | index u8 | count u8 | signature length u16 |
+//! ```
+//! A leaf is the SHA-256 of a record's frames with their padding; the tree is `crypto::merkle`'s; what is
+//! signed is a hash over epoch, domain, slot and root. Places of the path that a tree of this count does
+//! not use are zero, so that all records of a batch have proofs of one length and leave in one segmented
+//! send.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use sealcast_crypto::hash::{Transcript, sha256};
+use sealcast_crypto::merkle::{Tree, path_len, root_of};
+use sealcast_wire::codec::{Malformed, Reader};
+use sealcast_wire::{Domain, Dropped, EpochId, Incarnation, Protect, Slot, limits};
+
+/// Hashes of records that wait to be signed together.
+#[derive(Debug, Default)]
+pub(super) struct Unsigned {
+    leaves: Vec<[u8; 32]>,
+}
+
+/// A signed batch of records, ready to give each its proof.
+#[derive(Debug)]
+pub(super) struct Signed {
+    tree: Tree,
+    signature: Vec<u8>,
+}
+
+impl Unsigned {
+    /// Adds the next record.
+    pub(super) fn push(&mut self, frames: &[u8]) {
+        self.leaves.push(sha256(frames));
+    }
+
+    /// How many records wait.
+    pub(super) fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Signs the batch, and starts the next.
+    pub(super) fn sign(&mut self, domain: Domain, protect: &dyn Protect) -> Signed {
+        let tree = Tree::new(&self.leaves);
+        self.leaves.clear();
+        let mut signature = Vec::with_capacity(SIGNATURE_BYTES);
+        protect.vouch(&statement(protect.epoch(), domain, protect.slot(), &tree.root()), &mut signature);
+        Signed { tree, signature }
+    }
+}
+
+impl Signed {
+    /// Length of each record's proof.
+    pub(super) fn proof_len(&self) -> usize {
+        32 * depth(self.tree.count()) + self.signature.len() + TRAILER_BYTES
+    }
+
+    /// Writes the proof of record `index` into `room`, which has its length.
+    pub(super) fn write(&self, index: usize, room: &mut [u8]) {
+        let (path, rest) = room.split_at_mut(32 * depth(self.tree.count()));
+        path.fill(0);
+        for (sibling, place) in self.tree.path(index).iter().zip(path.chunks_mut(32)) {
+            place.copy_from_slice(sibling);
+        }
+        let (signature, trailer) = rest.split_at_mut(self.signature.len());
+        signature.copy_from_slice(&self.signature);
+        trailer[0] = u8::try_from(index).expect("ORIGIN_BATCH_MAX is small");
+        trailer[1] = u8::try_from(self.tree.count()).expect("ORIGIN_BATCH_MAX is small");
+        trailer[2..].copy_from_slice(&u16::try_from(self.signature.len()).expect("signatures are short").to_be_bytes());
+    }
+}
+
+/// Roots whose signature was verified, and the numbers of signed messages seen.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    verified: BTreeSet<Root>,
+    order: VecDeque<Root>,
+    seen: BTreeMap<Incarnation, Numbers>,
+    checks: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Root {
+    epoch: EpochId,
+    domain: Domain,
+    slot: Slot,
+    root: [u8; 32],
+}
+
+impl Origins {
+    /// Splits a signed record into its frames once its proof is verified.
+    pub(super) fn verify<'a>(
+        &mut self,
+        (epoch, domain, slot): (EpochId, Domain, Slot),
+        record: &'a [u8],
+        protect: &dyn Protect,
+    ) -> Result<&'a [u8], Dropped> {
+        let proof = Proof::parse(record)?;
+        let root = root_of(&sha256(proof.frames), proof.index, proof.count, &proof.path).ok_or(Dropped::Auth)?;
+        let root = Root { epoch, domain, slot, root };
+        if self.verified.contains(&root) {
+            return Ok(proof.frames);
+        }
+        self.checks += 1;
+        if !protect.vouched(slot, &statement(epoch, domain, slot, &root.root), proof.signature) {
+            return Err(Dropped::Auth);
+        }
+        if self.order.len() == limits::ORIGIN_ROOTS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.verified.remove(&oldest);
+        }
+        self.order.push_back(root);
+        self.verified.insert(root);
+        Ok(proof.frames)
+    }
+
+    /// Whether a signed message of this number is new; the number of a whole one is remembered.
+    pub(super) fn fresh(&mut self, from: Incarnation, number: u64, whole: bool) -> bool {
+        match self.seen.get_mut(&from) {
+            Some(numbers) if whole => numbers.mark(number),
+            Some(numbers) => !numbers.contains(number),
+            None => {
+                if whole {
+                    self.seen.entry(from).or_default().mark(number);
+                }
+                true
+            }
+        }
+    }
+
+    /// Forgets members that are gone.
+    pub(super) fn retain(&mut self, member: impl Fn(&Incarnation) -> bool) {
+        self.seen.retain(|incarnation, _| member(incarnation));
+    }
+
+    /// How many signatures were checked.
+    pub(super) fn checks(&self) -> u64 {
+        self.checks
+    }
+}
+
+/// The parts of a signed record.
+struct Proof<'a> {
+    frames: &'a [u8],
+    path: Vec<[u8; 32]>,
+    signature: &'a [u8],
+    index: usize,
+    count: usize,
+}
+
+impl<'a> Proof<'a> {
+    fn parse(record: &'a [u8]) -> Result<Proof<'a>, Malformed> {
+        let split = record.len().checked_sub(TRAILER_BYTES).ok_or(Malformed)?;
+        let (rest, trailer) = record.split_at(split);
+        let mut r = Reader::new(trailer);
+        let (index, count, signature) = (usize::from(r.u8()?), usize::from(r.u8()?), usize::from(r.u16()?));
+        if index >= count || count > limits::ORIGIN_BATCH_MAX {
+            return Err(Malformed);
+        }
+        let (rest, signature) = rest.split_at(rest.len().checked_sub(signature).ok_or(Malformed)?);
+        let (frames, path) = rest.split_at(rest.len().checked_sub(32 * depth(count)).ok_or(Malformed)?);
+        let mut places = path.chunks_exact(32).map(|sibling| <[u8; 32]>::try_from(sibling).expect("chunks of 32"));
+        let path = places.by_ref().take(path_len(index, count)).collect();
+        if places.any(|unused| unused != [0; 32]) {
+            return Err(Malformed);
+        }
+        Ok(Proof { frames, path, signature, index, count })
+    }
+}
+
+/// A window over the message numbers of one sender, as in RFC 6479.
+#[derive(Debug)]
+struct Numbers {
+    highest: u64,
+    seen: Vec<u64>,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { highest: 0, seen: vec![0; WORDS] }
+    }
+}
+
+impl Numbers {
+    fn contains(&self, number: u64) -> bool {
+        let block = number / 64;
+        if number > self.highest {
+            return false;
+        }
+        // The block of the highest number overwrites the oldest one, so a full block less is remembered.
+        if self.highest / 64 - block >= WORDS as u64 {
+            return true;
+        }
+        self.seen[(block % WORDS as u64) as usize] & (1 << (number % 64)) != 0
+    }
+
+    /// Whether the number is new; it is not any more.
+    fn mark(&mut self, number: u64) -> bool {
+        if self.contains(number) {
+            return false;
+        }
+        let (block, last) = (number / 64, self.highest / 64);
+        for skipped in 1..=block.saturating_sub(last).min(WORDS as u64) {
+            self.seen[((last + skipped) % WORDS as u64) as usize] = 0;
+        }
+        if block.saturating_sub(last) > WORDS as u64 {
+            self.seen.fill(0);
+        }
+        self.highest = self.highest.max(number);
+        self.seen[(block % WORDS as u64) as usize] |= 1 << (number % 64);
+        true
+    }
+}
+
+/// What is signed (G3: protocol, epoch with its member set, domain, signer).
+fn statement(epoch: EpochId, domain: Domain, slot: Slot, root: &[u8; 32]) -> [u8; 32] {
+    Transcript::new("sealcast/v1/origin")
+        .add(&epoch.to_bytes())
+        .add(&domain.0.to_be_bytes())
+        .add(&slot.0.to_be_bytes())
+        .add(root)
+        .finish()
+}
+
+/// ⌈log₂ count⌉.
+fn depth(count: usize) -> usize {
+    count.next_power_of_two().ilog2() as usize
+}
+
+/// Room that a record must leave for the proof of a full batch.
+pub(super) const PROOF_BYTES_MAX: usize =
+    32 * limits::ORIGIN_BATCH_MAX.ilog2() as usize + SIGNATURE_BYTES + TRAILER_BYTES;
+/// An Ed25519 or P-256 signature.
+const SIGNATURE_BYTES: usize = 64;
+const TRAILER_BYTES: usize = 4;
+const WORDS: usize = limits::SIGNED_NUMBERS_WINDOW / 64;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_window_never_takes_a_number_twice(
+            steps in prop::collection::vec((any::<bool>(), 0_u64..30_000), 1..400),
+            start in prop_oneof![Just(0_u64), Just(u64::MAX - 4_000_000)],
+        ) {
+            let (mut numbers, mut seen, mut at) = (Numbers::default(), BTreeSet::new(), start);
+            for (forward, step) in steps {
+                let number = if forward { at += step / 3; at } else { at.saturating_sub(step) };
+                let taken = numbers.mark(number);
+                prop_assert!(!(taken && seen.contains(&number)), "{number} taken twice");
+                let recent = numbers.highest - number < (limits::SIGNED_NUMBERS_WINDOW - 64) as u64;
+                prop_assert!(taken || seen.contains(&number) || !recent, "{number} refused though new");
+                seen.insert(number);
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_record_is_no_proof() {
+        for n in 0..TRAILER_BYTES {
+            assert!(Proof::parse(&[0; 8][..n]).is_err());
+        }
+        assert!(Proof::parse(&[0, 0, 0, 0]).is_err(), "no batch has no records");
+        assert!(Proof::parse(&[0, 65, 0, 0]).is_err(), "no batch is that big");
+        assert!(Proof::parse(&[0, 2, 0, 0]).is_err(), "there is no path");
+    }
+}
