@@ -182,6 +182,7 @@ mod tests {
     use rand_core::SeedableRng;
 
     use super::*;
+    use crate::unhex;
 
     fn pair(seed: u8) -> KeyPair {
         KeyPair::derive(&Secret::from_bytes([seed; 32]))
@@ -189,6 +190,56 @@ mod tests {
 
     fn sealed() -> Vec<u8> {
         seal_to(&pair(1).public(), b"info", b"aad", b"plaintext", &mut ChaCha20Rng::seed_from_u64(1)).unwrap()
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Vectors {
+        vectors: Vec<Vector>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        name: String,
+        expect: String,
+        ikm_e: String,
+        ikm_r: String,
+        pk_r: String,
+        enc: String,
+        shared_secret: String,
+        #[serde(default)]
+        info: String,
+        #[serde(default)]
+        aad: String,
+        #[serde(default)]
+        plaintext: String,
+        #[serde(default)]
+        ciphertext: String,
+    }
+
+    #[test]
+    fn rfc9180_vectors() {
+        let file: Vectors = serde_json::from_str(include_str!("../vectors/hpke.json")).unwrap();
+        for it in &file.vectors {
+            let derive = |ikm: &str| KeyPair::derive(&Secret::try_from(&unhex(ikm)[..]).unwrap());
+            let (sender, receiver) = (derive(&it.ikm_e), derive(&it.ikm_r));
+            assert_eq!(receiver.public.0.to_vec(), unhex(&it.pk_r), "{}", it.name);
+            assert_eq!(sender.public.0.to_vec(), unhex(&it.enc), "{}", it.name);
+            let (enc, pk_r) = (&sender.public.0, &receiver.public.0);
+            let encap = shared_secret(&sender.private, pk_r, enc, pk_r).unwrap();
+            let decap = shared_secret(&receiver.private, enc, enc, pk_r).unwrap();
+            assert_eq!(encap.expose().to_vec(), unhex(&it.shared_secret), "{}", it.name);
+            assert_eq!(encap, decap, "{}", it.name);
+            match it.expect.as_str() {
+                "shared secret" => {}
+                "sealed" => {
+                    let (info, aad) = (unhex(&it.info), unhex(&it.aad));
+                    let sealed = seal_with(&sender, &receiver.public, &info, &aad, &unhex(&it.plaintext)).unwrap();
+                    assert_eq!(sealed, unhex(&(it.enc.clone() + &it.ciphertext)), "{}", it.name);
+                    assert_eq!(*receiver.open(&info, &aad, &sealed).unwrap(), unhex(&it.plaintext), "{}", it.name);
+                }
+                other => panic!("{}: expect {other}?", it.name),
+            }
+        }
     }
 
     #[test]

@@ -13,11 +13,13 @@
 //! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
 //! | [`hpke`] | sealing to a public key | RFC 9180 |
+//! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
 //! | [`identity`] | certificates, rights, statements | RFC 5280 |
 
 #![forbid(unsafe_code)]
 
 pub mod aead;
+pub mod dutta_barua;
 pub mod hash;
 pub mod hpke;
 pub mod identity;
