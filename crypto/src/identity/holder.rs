@@ -1,0 +1,115 @@
+//! What a member holds: its certificate, its keys, whom it trusts, and its groups' veils.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::anchor::{TrustAnchor, Verified};
+use super::certificate::{Certificate, CertificateError};
+use super::keytext::{Fingerprint, MemberSecret, PublicKeys};
+use crate::hpke;
+use crate::secret::Secret;
+use crate::signature::SigningKey;
+use crate::veil::Veil;
+
+/// A member's identity.
+#[derive(Debug)]
+pub struct Identity {
+    certificate: Arc<Verified>,
+    key: SigningKey,
+    sealing: hpke::KeyPair,
+    anchor: TrustAnchor,
+    veils: BTreeMap<String, Secret<32>>,
+}
+
+/// Why the parts are no identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The certificate is not this authority's, or malformed.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The certificate is for other keys.
+    #[error("the secret key does not belong to the certificate")]
+    OtherKey,
+}
+
+impl Identity {
+    /// Puts an identity together. Time and revocation are not judged here but whenever it is used.
+    ///
+    /// # Errors
+    /// The certificate does not verify, or is for other keys.
+    pub fn new(
+        certificate: &Certificate,
+        secret: &MemberSecret,
+        anchor: TrustAnchor,
+    ) -> Result<Identity, IdentityError> {
+        Identity::with_keys(certificate, secret.signing_key(), secret.sealing_key(), anchor)
+    }
+
+    /// The same from keys that came otherwise: from a PKCS#8 file, for example.
+    ///
+    /// # Errors
+    /// As [`Identity::new`].
+    pub fn with_keys(
+        certificate: &Certificate,
+        key: SigningKey,
+        sealing: hpke::KeyPair,
+        anchor: TrustAnchor,
+    ) -> Result<Identity, IdentityError> {
+        let certificate = anchor.verify_issued(certificate)?;
+        if certificate.key != *key.public() || certificate.sealing.is_some_and(|s| s != sealing.public()) {
+            return Err(IdentityError::OtherKey);
+        }
+        Ok(Identity { certificate, key, sealing, anchor, veils: BTreeMap::new() })
+    }
+
+    /// Adds the secret of a group's veil.
+    #[must_use]
+    pub fn with_veil(mut self, group: &str, secret: Secret<32>) -> Identity {
+        self.veils.insert(group.to_owned(), secret);
+        self
+    }
+
+    /// The certificate.
+    pub fn certificate(&self) -> &Arc<Verified> {
+        &self.certificate
+    }
+
+    /// Signs for the member.
+    pub fn key(&self) -> &SigningKey {
+        &self.key
+    }
+
+    /// Opens what was sealed for the member.
+    pub fn sealing(&self) -> &hpke::KeyPair {
+        &self.sealing
+    }
+
+    /// The public keys, `scpub1…`.
+    pub fn public(&self) -> PublicKeys {
+        PublicKeys { signing: self.key.public().clone(), sealing: self.sealing.public() }
+    }
+
+    /// Whom it trusts, with the revocation list known when it was put together.
+    pub fn anchor(&self) -> &TrustAnchor {
+        &self.anchor
+    }
+
+    /// The authority's fingerprint, `scca1…`.
+    pub fn authority(&self) -> Fingerprint {
+        Fingerprint(self.anchor.certificate().hash().0)
+    }
+
+    /// A group's veil. Without a secret it is the public one: see [`Identity::is_veiled`].
+    pub fn veil(&self, group: &str) -> Veil {
+        match self.veils.get(group) {
+            Some(secret) => Veil::new(secret),
+            None => Veil::public(&self.authority().0, group),
+        }
+    }
+
+    /// Whether there is a secret for a group's veil. If not, whoever has the authority's certificate and
+    /// the group's name can read the names in key agreement: to be said loudly.
+    pub fn is_veiled(&self, group: &str) -> bool {
+        self.veils.contains_key(group)
+    }
+}
