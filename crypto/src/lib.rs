@@ -29,9 +29,6 @@ pub mod secret;
 pub mod signature;
 pub mod veil;
 
-#[cfg(test)]
-mod wycheproof;
-
 /// Bytes from hexadecimal digits, for tests and their vectors.
 #[cfg(test)]
 pub(crate) fn unhex(digits: &str) -> Vec<u8> {

@@ -20,7 +20,7 @@ pub mod invite;
 pub mod keytext;
 pub mod ledger;
 pub mod pattern;
-mod pem;
+pub mod pem;
 pub mod rights;
 pub mod serial;
 pub mod statement;
