@@ -221,3 +221,247 @@ pub const SHORT_BYTES_MAX: usize = 65_499;
 pub const FRAGMENT_BYTES: usize = 65_487;
 
 const _: () = assert!((limits::MESSAGE_BYTES_MAX + CHANNEL_BYTES_MAX + 1).div_ceil(FRAGMENT_BYTES) <= 65_535);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sealcast_crypto::hash::sha256;
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// `delivery/vectors/lcm.json`: what LCM's own libraries put on the wire.
+    #[derive(Deserialize)]
+    struct Vectors {
+        messages: Vec<Vector>,
+    }
+
+    #[derive(Deserialize)]
+    struct Vector {
+        by: String,
+        channel: String,
+        sequence: u32,
+        data_bytes: usize,
+        datagrams: Vec<Golden>,
+    }
+
+    #[derive(Deserialize)]
+    struct Golden {
+        bytes: usize,
+        head: String,
+        sha256: String,
+    }
+
+    /// The data of the vectors.
+    fn data(n: usize) -> Vec<u8> {
+        (0..n).map(|k| (7 * k + k / 256) as u8).collect()
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    fn encode(sequence: u32, channel: &str, data: &[u8]) -> Vec<Vec<u8>> {
+        let mut batch = Batch::default();
+        let encoded = Encoder::new(sequence).encode(channel, data, &mut batch);
+        assert_eq!(encoded, Ok(sequence));
+        batch.iter().map(<[u8]>::to_vec).collect()
+    }
+
+    fn from(port: u16) -> Address {
+        Address::Socket(([127, 0, 0, 1], port).into())
+    }
+
+    fn decode(decoder: &mut Decoder, datagrams: &[Vec<u8>]) -> Vec<(String, Vec<u8>)> {
+        let mut messages = Vec::new();
+        for datagram in datagrams {
+            let message = decoder.handle(Monotonic(0), from(1), datagram);
+            messages.extend(message.map(|m| (m.channel.into_owned(), m.data.into_owned())));
+        }
+        messages
+    }
+
+    fn fragment(seq: u32, size: u32, offset: u32, number: u16, count: u16, rest: &[u8]) -> Vec<u8> {
+        let mut d = LONG.to_vec();
+        d.extend_from_slice(&[seq.to_be_bytes(), size.to_be_bytes(), offset.to_be_bytes()].concat());
+        d.extend_from_slice(&[number.to_be_bytes(), count.to_be_bytes()].concat());
+        d.extend_from_slice(rest);
+        d
+    }
+
+    #[test]
+    fn our_datagrams_are_those_of_lcm_byte_for_byte_and_back() {
+        let vectors: Vectors = serde_json::from_str(include_str!("../vectors/lcm.json")).expect("vectors are JSON");
+        assert!(vectors.messages.len() > 20);
+        for v in vectors.messages {
+            let what = format!("{} bytes on {:?} by {}", v.data_bytes, v.channel, v.by);
+            let ours = encode(v.sequence, &v.channel, &data(v.data_bytes));
+            assert_eq!(ours.len(), v.datagrams.len(), "{what}");
+            for (ours, theirs) in ours.iter().zip(&v.datagrams) {
+                assert_eq!(ours.len(), theirs.bytes, "{what}");
+                assert_eq!(hex(&ours[..ours.len().min(32)]), theirs.head, "{what}");
+                assert_eq!(hex(&sha256(ours)), theirs.sha256, "{what}");
+            }
+            let mut decoder = Decoder::new(Bounds::default());
+            assert_eq!(decode(&mut decoder, &ours), [(v.channel, data(v.data_bytes))], "{what}");
+            assert_eq!((decoder.bytes(), decoder.drops()), (0, Drops::default()), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_said_in_lcm_is_refused() {
+        let (mut encoder, mut batch) = (Encoder::default(), Batch::default());
+        assert_eq!(encoder.encode(&"x".repeat(64), b"", &mut batch), Err(SendError::BadTopic));
+        assert_eq!(encoder.encode("a\0b", b"", &mut batch), Err(SendError::BadTopic));
+        let too_long = vec![0; limits::MESSAGE_BYTES_MAX + 1];
+        let error = encoder.encode("c", &too_long, &mut batch).expect_err("too long");
+        assert!(error.to_string().contains("MESSAGE_BYTES_MAX"), "the limit names itself: {error}");
+        assert!(batch.is_empty());
+        assert_eq!(encoder.encode("c", b"", &mut batch), Ok(0), "refused messages use no number");
+    }
+
+    #[test]
+    fn a_size_beyond_our_memory_is_counted_as_such() {
+        let mut decoder = Decoder::new(Bounds::default());
+        let size = u32::try_from(limits::MESSAGE_BYTES_MAX).expect("fits") + 1;
+        assert_eq!(decoder.handle(Monotonic(0), from(1), &fragment(0, size, 0, 0, 2000, b"c\0x")), None);
+        assert_eq!((decoder.drops().of(Dropped::TooLong), decoder.bytes()), (1, 0));
+    }
+
+    #[test]
+    fn senders_and_sequences_are_kept_apart() {
+        let (a, b) = (encode(5, "c", &[1; 70_000]), encode(5, "c", &[2; 70_000]));
+        let mut decoder = Decoder::new(Bounds::default());
+        assert_eq!(decoder.handle(Monotonic(0), from(1), &a[0]), None);
+        assert_eq!(decoder.handle(Monotonic(0), from(2), &b[0]), None);
+        for (port, datagram, expect) in [(1, &a[1], 1), (2, &b[1], 2)] {
+            let whole = decoder.handle(Monotonic(0), from(port), datagram).expect("whole");
+            assert!(whole.data.len() == 70_000 && whole.data.iter().all(|&byte| byte == expect));
+        }
+    }
+
+    #[test]
+    fn w2_eight_bytes_kill_nobody() {
+        let mut decoder = Decoder::new(Bounds::default());
+        for magic in ["LC02", "LC03", "LC04", "LC05", "LCM1", "\x5C\x01\x00\x00"] {
+            for n in 0..40 {
+                let datagram = [magic.as_bytes(), &vec![0xFF; n]].concat();
+                assert_eq!(decoder.handle(Monotonic(0), from(1), &datagram), None);
+            }
+        }
+        assert_eq!(decoder.bytes(), 0);
+        assert_eq!(decoder.drops().iter().map(|(_, n)| n).sum::<u64>(), 6 * 40);
+    }
+
+    #[test]
+    fn w3_an_offset_near_the_end_of_memory_is_refused() {
+        let mut decoder = Decoder::new(Bounds::default());
+        for offset in [0xFFFF_FFF0, 0xFFFF_FFFF, 0x8000_0000, 36, 37] {
+            for size in [36, 100, u32::MAX, 0x7FFF_FFFF] {
+                assert_eq!(decoder.handle(Monotonic(0), from(1), &fragment(1, size, offset, 1, 2, &[0; 36])), None);
+            }
+        }
+        assert_eq!(decoder.handle(Monotonic(0), from(1), &fragment(2, 36, 4, 0, 1, b"c\0abc")), None);
+        assert_eq!(decoder.handle(Monotonic(0), from(1), &fragment(2, 36, 0, 2, 2, b"abc")), None);
+        assert!(decoder.bytes() < 4096, "{} bytes held", decoder.bytes());
+    }
+
+    #[test]
+    fn w8_long_messages_on_short_channels_arrive() {
+        for channel in ["c", "c1", "pose/robot7", &"x".repeat(63)] {
+            let mut decoder = Decoder::new(Bounds::default());
+            let sent = data(100 * 1024);
+            assert_eq!(decode(&mut decoder, &encode(0, channel, &sent)), [(channel.to_owned(), sent)]);
+        }
+    }
+
+    #[test]
+    fn w10_the_plain_sequence_wraps_and_the_next_message_arrives() {
+        let (mut encoder, mut batch) = (Encoder::new(u32::MAX), Batch::default());
+        let body = data(70_000);
+        for expect in [u32::MAX, 0, 1] {
+            assert_eq!(encoder.encode("c", &body, &mut batch), Ok(expect));
+        }
+        let datagrams: Vec<_> = batch.iter().map(<[u8]>::to_vec).collect();
+        assert_eq!(decode(&mut Decoder::new(Bounds::default()), &datagrams).len(), 3);
+    }
+
+    #[test]
+    fn w15_every_byte_on_the_wire_is_meant() {
+        // Header, channel, NUL and data account for each byte: no padding, network order.
+        assert_eq!(encode(0x0102_0304, "ab", b"xyz"), [b"LC02\x01\x02\x03\x04ab\0xyz".to_vec()]);
+        let long = encode(0x0102_0304, "ab", &[9; 65_497]);
+        let expect = [&b"LC03\x01\x02\x03\x04\x00\x00\xFF\xD9\x00\x00\x00\x00\x00\x00\x00\x02ab\0"[..], &[9; 65_484]];
+        assert_eq!(long[0], expect.concat());
+        let expect = [&b"LC03\x01\x02\x03\x04\x00\x00\xFF\xD9\x00\x00\xFF\xCC\x00\x01\x00\x02"[..], &[9; 13]];
+        assert_eq!(long[1], expect.concat());
+    }
+
+    #[test]
+    fn w16_fragments_of_other_systems_are_taken() {
+        // Apple's LCM cuts at 1,423 bytes; nothing here depends on the system we run on.
+        let body = data(10_000);
+        let first = 1_423 - 2;
+        let mut datagrams = vec![fragment(3, 10_000, 0, 0, 8, &[b"c\0", &body[..first]].concat())];
+        for (i, part) in body[first..].chunks(1_423).enumerate() {
+            let offset = u32::try_from(first + i * 1_423).expect("small");
+            datagrams.push(fragment(3, 10_000, offset, u16::try_from(i + 1).expect("small"), 8, part));
+        }
+        assert_eq!(datagrams.len(), 8);
+        datagrams.reverse();
+        assert_eq!(decode(&mut Decoder::new(Bounds::default()), &datagrams), [("c".to_owned(), body)]);
+    }
+
+    /// Lengths around every threshold, and up to 3 MB.
+    fn length() -> impl Strategy<Value = usize> {
+        prop_oneof![
+            4 => 0_usize..2_000,
+            4 => (1_usize..4, 0_usize..140).prop_map(|(n, d)| n * FRAGMENT_BYTES + 70 - d),
+            2 => 0_usize..300_000,
+            1 => Just(3 << 20),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn messages_round_trip_shuffled_and_doubled(
+            n in length(), channel in "[a-z/]{0,63}", seed in any::<u64>(), lose in any::<bool>(),
+        ) {
+            let sent = data(n);
+            let mut datagrams = encode(9, &channel, &sent);
+            let mut lost = lose.then(|| datagrams.swap_remove(seed as usize % datagrams.len()));
+            datagrams.extend_from_within(..datagrams.len() / 2);
+            let mut order: Vec<_> = (0..datagrams.len()).collect();
+            order.sort_by_key(|&i| (i as u64 + 1).wrapping_mul(seed | 1).rotate_left(17));
+            let shuffled: Vec<_> = order.into_iter().map(|i| datagrams[i].clone()).collect();
+            let mut decoder = Decoder::new(Bounds::default());
+            let mut got = decode(&mut decoder, &shuffled);
+            if let Some(lost) = lost.take() {
+                prop_assert!(got.is_empty());
+                got = decode(&mut decoder, &[lost]);
+            }
+            prop_assert!(!got.is_empty());
+            prop_assert!(got.iter().all(|m| *m == (channel.clone(), sent.clone())));
+            decoder.handle_timeout(Monotonic(10_000_000));
+            prop_assert_eq!(decoder.bytes(), 0);
+        }
+
+        #[test]
+        fn rule_g2_any_datagrams_hold_little_and_never_panic(
+            datagrams in prop::collection::vec(
+                (prop_oneof![Just(&b"LC02"[..]), Just(&b"LC03"[..]), Just(&b""[..])],
+                 prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..80), any::<u16>()), 0..100)
+        ) {
+            let mut decoder = Decoder::new(Bounds::default());
+            let mut received = 0;
+            for (magic, rest, port) in datagrams {
+                let datagram = [magic, &rest].concat();
+                received += datagram.len();
+                decoder.handle(Monotonic(0), from(port), &datagram);
+                prop_assert!(decoder.bytes() <= 4 * received + 1024 * 600);
+            }
+        }
+    }
+}

@@ -10,6 +10,8 @@ pub mod lcm;
 pub mod memory;
 pub mod multicast;
 pub mod reassembly;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 

@@ -15,6 +15,8 @@ mod origin;
 mod receiver;
 mod sender;
 mod sent;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -39,11 +41,13 @@ pub struct Config {
     pub detect: Duration,
     /// How much is held for incomplete messages.
     pub bounds: Bounds,
+    /// Whether the group has no keys and speaks LCM's datagrams.
+    pub plain: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { segment: ETHERNET_SEGMENT, detect: limits::DETECT, bounds: Bounds::default() }
+        Config { segment: ETHERNET_SEGMENT, detect: limits::DETECT, bounds: Bounds::default(), plain: false }
     }
 }
 
@@ -53,20 +57,22 @@ pub struct Multicast {
     sender: Arc<Mutex<Sender>>,
     receiver: Receiver,
     inbox: Inbox,
+    plain: bool,
     heartbeat: Duration,
-    /// Whether a view is installed whose members wait for signs of life.
-    watched: Option<Monotonic>,
+    /// When to see whether the next heartbeat is due, once there are others to hear it.
+    beat: Option<Monotonic>,
 }
 
 impl Multicast {
     /// A member that has sent nothing and heard nobody.
     pub fn new(config: Config) -> Multicast {
         Multicast {
-            sender: Arc::new(Mutex::new(Sender::new(config.segment))),
+            sender: Arc::new(Mutex::new(Sender::new(config.segment, config.plain))),
             receiver: Receiver::new(config.detect, config.bounds),
             inbox: Inbox::default(),
+            plain: config.plain,
             heartbeat: config.detect / HEARTBEATS_PER_DETECT,
-            watched: None,
+            beat: None,
         }
     }
 
@@ -82,13 +88,6 @@ impl Multicast {
 
     fn lock(&self) -> MutexGuard<'_, Sender> {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// When the next heartbeat is due, if nothing else is sent before.
-    fn heartbeat_due(&self) -> Option<Monotonic> {
-        let installed = self.watched?;
-        let last = self.lock().last_sealed().map_or(installed, |last| last.max(installed));
-        Some(last + self.heartbeat)
     }
 }
 
@@ -118,8 +117,7 @@ impl Delivery for Multicast {
     }
 
     fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
-        let open = matches!(source, Source::Outside(_)) && !frame.starts_with(b"LC0");
-        if open {
+        if matches!(source, Source::Outside(_)) && !self.plain {
             return self.inbox.keys(source, Cow::Borrowed(frame));
         }
         self.receiver.handle(now.monotonic, source, flags, frame, protect, &mut self.inbox);
@@ -131,23 +129,29 @@ impl Delivery for Multicast {
 
     fn install(&mut self, now: Now, view: &View) {
         self.receiver.install(now.monotonic, view);
-        self.watched = (view.members.len() > 1).then_some(now.monotonic);
+        self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
     }
 
     fn timeout(&self) -> Option<Monotonic> {
-        [self.receiver.timeout(), self.heartbeat_due()].into_iter().flatten().min()
+        [self.receiver.timeout(), self.beat].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
         for slot in self.receiver.handle_timeout(now.monotonic) {
             self.inbox.ready.push_back(Output::Suspect(slot));
         }
-        if self.heartbeat_due().is_some_and(|due| now.monotonic >= due) {
-            let beaten = protect.is_some_and(|protect| self.lock().heartbeat(now.monotonic, protect).is_ok());
-            if !beaten {
-                // Nothing can be sealed now: try again later.
-                self.watched = Some(now.monotonic);
-            }
+        if self.beat.is_some_and(|at| now.monotonic >= at) {
+            let mut sender = self.lock();
+            let due = sender.last_spoken().map_or(now.monotonic, |last| last + self.heartbeat);
+            let next = if due > now.monotonic {
+                due
+            } else {
+                // Where nothing can be sealed now, the next beat tries again.
+                let _ = protect.map(|protect| sender.heartbeat(now.monotonic, protect));
+                now.monotonic + self.heartbeat
+            };
+            drop(sender);
+            self.beat = Some(next);
         }
     }
 

@@ -25,14 +25,15 @@ use crate::{Batch, SendError, lcm};
 pub struct Sender {
     segment: usize,
     number: u64,
-    plain: lcm::Encoder,
+    /// Only in a group without keys.
+    plain: Option<lcm::Encoder>,
     lanes: Vec<Lane>,
     /// Open messages and LCM's datagrams, which nothing seals.
     unsealed: Batch,
     done: VecDeque<Arc<Batch>>,
     done_bytes: usize,
     sent: Sent,
-    last: Option<Monotonic>,
+    spoken: Option<Monotonic>,
     retired: VecDeque<EpochId>,
     lost: u64,
 }
@@ -55,19 +56,22 @@ pub struct Data<'a> {
 impl Sender {
     /// A sender of datagrams of at most `segment` bytes: the path's MTU less the IP and UDP headers.
     ///
+    /// With `plain`, messages without a capability become LCM's datagrams, of LCM's own size; else they
+    /// are refused.
+    ///
     /// # Panics
     /// If `segment` is not between [`SEGMENT_MIN`] and [`SEGMENT_MAX`].
-    pub fn new(segment: usize) -> Sender {
+    pub fn new(segment: usize, plain: bool) -> Sender {
         let mut sender = Sender {
             segment: 0,
             number: 0,
-            plain: lcm::Encoder::default(),
+            plain: plain.then(lcm::Encoder::default),
             lanes: Vec::new(),
             unsealed: Batch::default(),
             done: VecDeque::new(),
             done_bytes: 0,
             sent: Sent::default(),
-            last: None,
+            spoken: None,
             retired: VecDeque::new(),
             lost: 0,
         };
@@ -87,10 +91,11 @@ impl Sender {
 
     /// Takes one message of the application and returns its number; [`Sender::poll`] brings it on its way.
     ///
-    /// Without `protect` it becomes LCM's datagrams, whose sequence numbers are 32 bits.
+    /// Without `protect` it becomes LCM's datagrams, whose sequence numbers have 32 bits, in a plain group.
     ///
     /// # Errors
-    /// Nothing was taken then; see [`SendError`].
+    /// Nothing was taken then; see [`SendError`]. A message without capability that is not meant to go in
+    /// clear is [`SendError::Exhausted`].
     pub fn data(
         &mut self,
         now: Monotonic,
@@ -99,7 +104,8 @@ impl Sender {
     ) -> Result<u64, SendError> {
         self.admit(data.body.len())?;
         let Some(protect) = protect else {
-            return self.plain.encode(data.topic, data.body, &mut self.unsealed).map(u64::from);
+            let plain = self.plain.as_mut().ok_or(Exhausted)?;
+            return plain.encode(data.topic, data.body, &mut self.unsealed).map(u64::from);
         };
         if data.topic.len() > limits::TOPIC_BYTES_MAX {
             return Err(SendError::BadTopic);
@@ -137,7 +143,7 @@ impl Sender {
         let lane = self.lane(protect, Domain::GROUP, false)?;
         self.reserve(lane, HEARTBEAT_BYTES);
         write_heartbeat(number, &mut self.lanes[lane].batch.bytes);
-        self.last = Some(now);
+        self.spoken = Some(now);
         Ok(())
     }
 
@@ -184,9 +190,10 @@ impl Sender {
         self.done_bytes + self.unsealed.bytes.len() + self.lanes.iter().map(|l| l.batch.bytes.len()).sum::<usize>()
     }
 
-    /// When a sealed message was last taken; tells whether a heartbeat is due.
-    pub fn last_sealed(&self) -> Option<Monotonic> {
-        self.last
+    /// When we last said something that all members can open; tells whether a heartbeat is due. Data in
+    /// a compartment does not count: not everybody reads it.
+    pub fn last_spoken(&self) -> Option<Monotonic> {
+        self.spoken
     }
 
     /// Records that were given up because their epoch's packet counter was used up while they waited.
@@ -216,7 +223,9 @@ impl Sender {
         let lane = self.lane(protect, domain, signed)?;
         head.number = self.number.checked_add(1).ok_or(Exhausted)?;
         self.number = head.number;
-        self.last = Some(now);
+        if domain == Domain::GROUP {
+            self.spoken = Some(now);
+        }
         let room = self.room(signed);
         let whole = head.whole_len() + body.len();
         if whole <= room {

@@ -1,0 +1,156 @@
+//! A group under one key for tests and the bench: real AEAD, replay windows, signatures that only
+//! their slot can make.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sealcast_crypto::aead::{Key, Suite};
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::frame::HEADER_LEN;
+use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
+use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
+
+/// Domains that a [`Ring`] seals in.
+pub(crate) const DOMAINS: u16 = 4;
+
+/// One member's capability; all members of an epoch can seal as anybody (A2).
+pub(crate) struct Ring {
+    epoch: EpochId,
+    slot: Slot,
+    /// By slot and domain.
+    keys: BTreeMap<(Slot, Domain), Key>,
+    counters: Vec<AtomicU64>,
+    /// Packets that may be sealed per domain.
+    pub(crate) packets_max: u64,
+    windows: Mutex<BTreeMap<(Slot, Domain), Window>>,
+    signing: Vec<OriginKey>,
+}
+
+impl Ring {
+    /// Slot `slot` of `members` in an epoch whose key follows from its counter.
+    pub(crate) fn member(epoch: u32, slot: u16, members: u16) -> Ring {
+        let mut keys = BTreeMap::new();
+        for of in 0..members {
+            for domain in 0..DOMAINS {
+                let mut secret = [0; 32];
+                secret[..4].copy_from_slice(&epoch.to_be_bytes());
+                secret[4..6].copy_from_slice(&of.to_be_bytes());
+                secret[6..8].copy_from_slice(&domain.to_be_bytes());
+                let key = Key::new(Suite::Aes256Gcm, &Secret::from_bytes(secret));
+                keys.insert((Slot(of), Domain(domain)), key);
+            }
+        }
+        Ring {
+            epoch: EpochId { counter: epoch, hash: 0xE0 + u64::from(epoch) },
+            slot: Slot(slot),
+            keys,
+            counters: (0..DOMAINS).map(|_| AtomicU64::new(0)).collect(),
+            packets_max: u64::MAX,
+            windows: Mutex::default(),
+            signing: (0..members).map(signing).collect(),
+        }
+    }
+
+    /// Seals chosen plaintext as any member: what a hostile insider can do.
+    pub(crate) fn forge(&self, domain: Domain, flags: u16, slot: Slot, counter: u64, plaintext: &[u8]) -> Vec<u8> {
+        let mut datagram = vec![0; HEADER_LEN];
+        datagram.extend_from_slice(plaintext);
+        datagram.extend_from_slice(&[0; 16]);
+        Header { domain, epoch: self.epoch, slot, flags, counter }.write(&mut datagram);
+        let (header, rest) = datagram.split_at_mut(HEADER_LEN);
+        self.keys[&(slot, domain)].seal(counter, header, rest);
+        datagram
+    }
+}
+
+/// The same process in every epoch.
+pub(crate) fn incarnation(slot: Slot) -> Incarnation {
+    let mut bytes = [0xAA; 16];
+    bytes[..2].copy_from_slice(&slot.0.to_be_bytes());
+    Incarnation(bytes)
+}
+
+/// All members of an epoch.
+pub(crate) fn group(epoch: u32, members: u16) -> Vec<Arc<dyn Protect>> {
+    (0..members).map(|slot| Arc::new(Ring::member(epoch, slot, members)) as Arc<dyn Protect>).collect()
+}
+
+fn signing(slot: u16) -> OriginKey {
+    let mut seed = [7; 32];
+    seed[..2].copy_from_slice(&slot.to_be_bytes());
+    OriginKey::from_seed(&Secret::from_bytes(seed))
+}
+
+impl Protect for Ring {
+    fn epoch(&self) -> EpochId {
+        self.epoch
+    }
+
+    fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    fn ready(&self, domain: Domain) -> Result<(), Exhausted> {
+        let counter = self.counters.get(usize::from(domain.0)).ok_or(Exhausted)?;
+        if counter.load(Ordering::Relaxed) < self.packets_max { Ok(()) } else { Err(Exhausted) }
+    }
+
+    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
+        self.ready(domain)?;
+        let counter = self.counters[usize::from(domain.0)].fetch_add(1, Ordering::Relaxed);
+        Header { domain, epoch: self.epoch, slot: self.slot, flags, counter }.write(datagram);
+        let (header, rest) = datagram.split_at_mut(HEADER_LEN);
+        self.keys[&(self.slot, domain)].seal(counter, header, rest);
+        Ok(counter)
+    }
+
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+        let Header { domain, epoch, slot, flags, counter } = Header::parse(datagram)?;
+        let key = self.keys.get(&(slot, domain)).filter(|_| epoch == self.epoch).ok_or(Dropped::NoKey)?;
+        let (header, rest) = datagram.split_at_mut(HEADER_LEN);
+        let plaintext = key.open(counter, header, rest).map_err(|_| Dropped::Auth)?;
+        let mut windows = self.windows.lock().expect("no test panics while it holds this");
+        if !windows.entry((slot, domain)).or_default().mark(counter) {
+            return Err(Dropped::Replay);
+        }
+        let source = Source::Inside { epoch, slot, incarnation: incarnation(slot), counter, domain };
+        Ok((source, flags, plaintext))
+    }
+
+    fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        proof.extend_from_slice(self.signing[usize::from(self.slot.0)].sign(statement).as_ref());
+    }
+
+    fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        self.signing.get(usize::from(by.0)).is_some_and(|key| key.public().verify(statement, proof).is_ok())
+    }
+}
+
+struct Window {
+    next: u64,
+    seen: Vec<bool>,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window { next: 0, seen: vec![false; REPLAY_WINDOW_PACKETS] }
+    }
+}
+
+impl Window {
+    fn mark(&mut self, counter: u64) -> bool {
+        let size = REPLAY_WINDOW_PACKETS as u64;
+        if counter + size < self.next {
+            return false;
+        }
+        if counter >= self.next {
+            for skipped in self.next.max((counter + 1).saturating_sub(size))..=counter {
+                self.seen[(skipped % size) as usize] = false;
+            }
+            self.next = counter + 1;
+        }
+        !std::mem::replace(&mut self.seen[(counter % size) as usize], true)
+    }
+}
