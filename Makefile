@@ -4,7 +4,7 @@ CARGO ?= cargo
 BIN   := $(or $(CARGO_TARGET_DIR),target)
 VENV  := .venv
 
-.PHONY: demo test check interop peers figures deny clean help
+.PHONY: demo test check interop peers figures models deny clean help
 
 help:           ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -31,6 +31,9 @@ peers: setup    ## the systems that figures compare with
 figures: setup  ## measure every row of the figures table (about 5 minutes)
 	$(CARGO) build --release --quiet -p sealcast-cli -p sealcast-lab
 	$(BIN)/release/sealcast lab figures lan --quick
+
+models:         ## symbolic models of invite, JOIN and ring
+	@lab/models/check.sh
 
 deny: setup     ## licences, bans and sources of all dependencies, by cargo-deny
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny

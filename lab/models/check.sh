@@ -1,0 +1,19 @@
+#!/bin/sh
+# Checks the models: lab/models/check.sh. Needs `verifpal` (cargo install verifpal; it asks for a recent compiler).
+set -eu
+cd "$(dirname "$0")"
+command -v verifpal >/dev/null || { echo "models: type: cargo install verifpal" >&2; exit 4; }
+for model in invite ring; do
+    for sessions in 1 2; do
+        verifpal verify "$model.vp" --sessions "$sessions" --fail-on-attack >/dev/null || {
+            echo "$model.vp: an attack was found at $sessions sessions; see: verifpal verify $model.vp --sessions $sessions" >&2
+            exit 1
+        }
+        echo "$model.vp: holds at $sessions session(s)"
+    done
+done
+if verifpal verify ring_without_nonce.vp --sessions 2 --fail-on-attack >/dev/null; then
+    echo "ring_without_nonce.vp: the planted fault was not found" >&2
+    exit 1
+fi
+echo "ring_without_nonce.vp: the planted fault is found"
