@@ -132,7 +132,7 @@ impl PublicKey {
     pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Result<PublicKey, KeyError> {
         let acceptable = match algorithm {
             Algorithm::Ed25519 => is_strict_ed25519(bytes),
-            Algorithm::P256 => bytes.len() == P256_POINT_LEN,
+            Algorithm::P256 => bytes.len() == P256_POINT_LEN && bytes[0] == P256_UNCOMPRESSED,
         };
         if !acceptable {
             return Err(KeyError);
@@ -287,9 +287,12 @@ fn rfc5915(scalar: &Secret<32>) -> Zeroizing<Vec<u8>> {
 pub const SIGNATURE_LEN: usize = 64;
 /// SEC 1 §2.3.3: 4 ‖ x ‖ y.
 const P256_POINT_LEN: usize = 65;
+/// SEC 1 §2.3.3; the hybrid form (6, 7) of the same length would be a second encoding.
+const P256_UNCOMPRESSED: u8 = 4;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rand_chacha::ChaCha20Rng;
     use rand_core::SeedableRng;
 
@@ -378,6 +381,33 @@ mod tests {
         let y_is_p_plus_3 = unhex("f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f");
         for bytes in [identity, order_8, y_is_p_plus_1, y_is_p_plus_3] {
             assert_eq!(PublicKey::new(Algorithm::Ed25519, &bytes), Err(KeyError));
+        }
+    }
+
+    #[test]
+    fn p256_points_have_one_encoding() {
+        let point = key(Algorithm::P256, 6).public().point().to_vec();
+        for first in (0..=255).filter(|&first| first != P256_UNCOMPRESSED) {
+            let other = [&[first], &point[1..]].concat();
+            assert_eq!(PublicKey::new(Algorithm::P256, &other), Err(KeyError), "{first}");
+        }
+        assert_eq!(PublicKey::new(Algorithm::P256, &[&[2 + point[64] % 2], &point[1..33]].concat()), Err(KeyError));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_that_are_a_key_are_its_encoding(algorithm in 0_u8..4, bytes in prop::collection::vec(any::<u8>(), 32)) {
+            let bytes = [&[algorithm], &bytes[..]].concat();
+            if let Ok(key) = PublicKey::from_bytes(&bytes) {
+                prop_assert_eq!(key.to_bytes(), bytes);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_verified_without_harm(signature in prop::collection::vec(any::<u8>(), 0..100)) {
+            for algorithm in ALGORITHMS {
+                prop_assert_eq!(key(algorithm, 7).public().verify(b"message", &signature), Err(SignatureError));
+            }
         }
     }
 

@@ -111,6 +111,40 @@ fn a_join_agrees_with_the_passive_who_say_nothing() {
     }
 }
 
+/// One by one and in twos: who is passive in one join is active in another, and all have each epoch's key.
+#[test]
+fn a_group_that_grows_by_joins_has_one_key_all_along() {
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let mut members = run(&Ring::new(&context("g", Kind::Setup, 1), 3, Shares::Plain), 1).keys;
+    for epoch in 8..16 {
+        let joining = 1 + epoch as usize % 2;
+        let joiners: Vec<[u8; 32]> = (0..joining as u8).map(|j| [j; 32]).collect();
+        let old: Vec<usize> = (0..members.len()).collect();
+        let seats = join_ring(&old, &(members.len()..members.len() + joining).collect::<Vec<_>>()).unwrap();
+        let ring = Ring::new(&Context { epoch, ..context("g", Kind::Join, 1) }, seats.len(), Shares::Plain);
+        let active = (0..seats.len()).map(|seat| match seat {
+            SEED_SEAT => Round1::start_from_seed(&ring, seat, &members[seats[seat]].seed(&ring, &joiners), &mut rng),
+            _ => Round1::start(&ring, seat, &mut rng),
+        });
+        let active = active.collect();
+        let new = finish(&ring, active, &mut rng);
+        let mut keys: Vec<Option<Key>> = (0..members.len() + joining).map(|_| None).collect();
+        for (seat, key) in new.keys.into_iter().enumerate() {
+            keys[seats[seat]] = Some(key);
+        }
+        for (i, key) in keys.iter_mut().enumerate().filter(|(_, key)| key.is_none()) {
+            let following = Following::start(&ring, SEED_SEAT, &members[i].seed(&ring, &joiners));
+            *key = Some(following.finish(&new.contributions).unwrap().finish(&new.shares).unwrap());
+        }
+        let next: Vec<Key> = keys.into_iter().flatten().collect();
+        assert_eq!(next.len(), members.len() + joining);
+        assert!(next.iter().all(|key| key.secret() == next[0].secret()), "epoch {epoch}");
+        assert!(next[0].secret() != members[0].secret());
+        members = next;
+    }
+    assert_eq!(members.len(), 15);
+}
+
 #[test]
 fn fewer_than_three_members_set_up_anew() {
     assert_eq!(join_ring(&[1, 2], &[3]), None);
