@@ -175,3 +175,129 @@ fn partial(error: webpki::Error) -> CrlError {
         _ => CrlError::Malformed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{
+        CertificateRevocationListParams, CrlDistributionPoint, CrlIssuingDistributionPoint, CrlScope, KeyIdMethod,
+    };
+
+    use super::*;
+    use crate::identity::authority::Authority;
+    use crate::identity::fixture::*;
+    use crate::identity::keytext::MemberSecret;
+    use crate::signature::Algorithm;
+
+    /// A list as `change` wants it, signed by the authority.
+    fn list(ca: &Authority, change: impl FnOnce(&mut CertificateRevocationListParams)) -> Vec<u8> {
+        let mut params = CertificateRevocationListParams {
+            this_update: date(NOW),
+            next_update: date(later(30)),
+            crl_number: vec![5].into(),
+            issuing_distribution_point: None,
+            revoked_certs: vec![],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        change(&mut params);
+        params.signed_by(&ca.issuer()).expect("signed").der().to_vec()
+    }
+
+    #[test]
+    fn an_authority_lists_what_it_revoked() {
+        for algorithm in [Algorithm::P256, Algorithm::Ed25519] {
+            let mut ca = authority_with(algorithm, 1);
+            let serials: Vec<Serial> =
+                (2..6).map(|seed| member(&mut ca, everything(), seed).certificate().serial).collect();
+            ca.revoke(serials[1], NOW).expect("issued");
+            ca.revoke(serials[3], NOW).expect("issued");
+            let der = ca.crl(later(1), 30 * DAY).expect("signed");
+            let crl = Crl::verify(&der, ca.anchor()).expect("verified");
+            assert_eq!(crl.revoked().copied().collect::<Vec<_>>(), [serials[1], serials[3]]);
+            assert_eq!((crl.number(), crl.this_update(), crl.next_update()), (1, later(1), Some(later(31))));
+            assert_eq!(Crl::der_from_pem(&crl.to_pem()), Ok(der));
+        }
+    }
+
+    #[test]
+    fn a_list_that_the_authority_did_not_sign_is_refused() {
+        let (ca, namesake) = (authority(1), authority(2));
+        let other = Authority::create("other CA", Algorithm::P256, NOW, &mut rng(3)).expect("valid");
+        assert_eq!(Crl::verify(&list(&namesake, |_| {}), ca.anchor()), Err(CrlError::Signature));
+        assert_eq!(Crl::verify(&list(&other, |_| {}), ca.anchor()), Err(CrlError::Issuer));
+        let good = list(&ca, |_| {});
+        for i in 0..good.len() {
+            let mut changed = good.clone();
+            changed[i] ^= 1;
+            assert!(Crl::verify(&changed, ca.anchor()).is_err(), "byte {i} changed");
+        }
+    }
+
+    #[test]
+    fn an_authority_whose_key_may_not_sign_lists_has_none() {
+        let ca = authority(1);
+        let key = MemberSecret::generate(Algorithm::P256, &mut rng(2));
+        let silent = certificate(&ca, &key, |p| {
+            p.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            p.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+        });
+        let anchor = TrustAnchor::new(silent.der()).expect("an authority");
+        let signer = key.signing_key();
+        let mut params = params(&key);
+        params.key_usages.clear();
+        let issuer = rcgen::Issuer::from_params(&params, crate::identity::authority::Signer(&signer));
+        let mut crl = None;
+        list(&ca, |p| crl = Some(p.signed_by(&issuer).expect("signed")));
+        let crl = crl.expect("made above");
+        assert_eq!(Crl::verify(crl.der(), &anchor), Err(CrlError::Signature));
+    }
+
+    #[test]
+    fn rule_a10_a_revocation_list_never_goes_back() {
+        let ca = authority(1);
+        let mut anchor = ca.anchor().clone();
+        let numbered = |n: u8, days: i64| {
+            list(&ca, |p| {
+                p.crl_number = vec![n].into();
+                p.this_update = date(later(days));
+            })
+        };
+        assert_eq!(anchor.learn_crl(&numbered(5, 0)), Ok(true));
+        assert_eq!(anchor.learn_crl(&numbered(5, 0)), Ok(false), "the same again, signed anew");
+        assert_eq!(anchor.learn_crl(&numbered(4, 9)), Err(CrlError::Older));
+        assert_eq!(anchor.learn_crl(&numbered(5, 9)), Err(CrlError::Conflict));
+        assert_eq!(anchor.crl().map(Crl::number), Some(5), "what was refused changed nothing");
+        assert_eq!(anchor.learn_crl(&numbered(6, 0)), Ok(true));
+    }
+
+    #[test]
+    fn a_list_that_is_not_complete_or_not_numbered_is_refused() {
+        let ca = authority(1);
+        let partial = list(&ca, |p| {
+            let distribution_point = CrlDistributionPoint { uris: vec!["http://example.org/crl".to_owned()] };
+            let scope = Some(CrlScope::CaCertsOnly);
+            p.issuing_distribution_point = Some(CrlIssuingDistributionPoint { distribution_point, scope });
+        });
+        assert_eq!(Crl::verify(&partial, ca.anchor()), Err(CrlError::Partial));
+        let huge = list(&ca, |p| p.crl_number = vec![1; 9].into());
+        assert_eq!(Crl::verify(&huge, ca.anchor()), Err(CrlError::Number));
+    }
+
+    #[test]
+    fn rule_g5_a_lists_age_is_judged_by_the_floor_where_there_is_no_clock() {
+        let ca = authority(1);
+        let crl = Crl::verify(&list(&ca, |_| {}), ca.anchor()).expect("verified");
+        assert_eq!(crl.age_seconds(Some(later(2)), NOW), 2 * DAY);
+        assert_eq!(crl.age_seconds(None, later(1)), DAY);
+        assert_eq!(crl.age_seconds(Some(Utc(0)), later(1)), DAY);
+        assert_eq!(crl.age_seconds(None, Utc(0)), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let ca = authority(1);
+            prop_assert!(Crl::verify(&bytes, ca.anchor()).is_err());
+        }
+    }
+}

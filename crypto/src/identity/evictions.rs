@@ -88,7 +88,7 @@ impl Evictions {
         self.statements.values().any(|s| s.id() == *id)
     }
 
-    /// The highest number that a signer has used; its next statement takes a higher one. `None` is the
+    /// The highest number among a signer's statements here; its next one takes a higher one. `None` is the
     /// authority.
     pub fn last_number(&self, signer: Option<CertHash>) -> u64 {
         self.statements.iter().filter(|((_, by), _)| *by == signer).map(|(_, s)| s.eviction().number).max().unwrap_or(0)
@@ -134,5 +134,129 @@ fn is_preferred(new: &SignedEviction, known: &SignedEviction) -> bool {
     match new.signer() {
         Signer::Authority => rank(new) > rank(known),
         Signer::Member(_) => rank(new) < rank(known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::authority::Authority;
+    use crate::identity::fixture::*;
+    use crate::identity::holder::Identity;
+    use crate::identity::statement::Eviction;
+
+    fn head(ca: &mut Authority, seed: u64) -> Identity {
+        member(ca, rights(&["urn:sealcast:ward3:evict:%23"]), seed)
+    }
+
+    fn by_member(by: &Identity, of: &Identity, number: u64) -> SignedEviction {
+        let eviction = Eviction::new(GROUP, of.certificate(), number, "");
+        let bytes = eviction.sign_as_member(by, of.certificate()).expect("signed");
+        SignedEviction::verify(&bytes, by.anchor()).expect("verified")
+    }
+
+    fn by_authority(ca: &mut Authority, of: &Identity, voids: bool) -> SignedEviction {
+        let (serial, hash) = (of.certificate().serial, of.certificate().hash);
+        let bytes = ca.evict(GROUP, serial, hash, "", voids).expect("signed");
+        SignedEviction::verify(&bytes, ca.anchor()).expect("verified")
+    }
+
+    fn excluded(set: &Evictions, who: &Identity) -> bool {
+        set.excludes(&who.certificate().hash, &who.certificate().serial)
+    }
+
+    #[test]
+    fn rule_a4_the_set_only_grows_and_names_who_is_out() {
+        let mut ca = authority(1);
+        let (head, carol, dave) =
+            (head(&mut ca, 2), member(&mut ca, everything(), 3), member(&mut ca, everything(), 4));
+        let mut set = Evictions::new(GROUP);
+        let empty = set.hash();
+        let statement = by_member(&head, &carol, 1);
+        assert_eq!(set.insert(statement.clone()), Ok(true));
+        assert_ne!(set.hash(), empty);
+        assert!(excluded(&set, &carol) && !excluded(&set, &dave) && set.contains(&statement.id()));
+        let hash = set.hash();
+        assert_eq!(set.insert(statement), Ok(false));
+        assert_eq!((set.hash(), set.len()), (hash, 1));
+        // A certificate of other bytes under the same serial is out as well.
+        assert!(set.excludes(&dave.certificate().hash, &carol.certificate().serial));
+    }
+
+    #[test]
+    fn another_groups_statement_does_not_enter() {
+        let mut ca = authority(1);
+        let carol = member(&mut ca, everything(), 3);
+        let statement = by_authority(&mut ca, &carol, false);
+        assert_eq!(Evictions::new("ward4").insert(statement), Err(EvictionsError::OtherGroup));
+        assert_ne!(Evictions::new("ward4").hash(), Evictions::new(GROUP).hash());
+    }
+
+    #[test]
+    fn a_signer_that_repeats_itself_takes_one_place() {
+        let mut ca = authority(1);
+        let (head, carol) = (head(&mut ca, 2), member(&mut ca, everything(), 3));
+        let mut set = Evictions::new(GROUP);
+        for number in [5, 3, 9] {
+            set.insert(by_member(&head, &carol, number)).expect("room");
+        }
+        assert_eq!((set.len(), set.last_number(Some(head.certificate().hash))), (1, 3));
+        set.insert(by_authority(&mut ca, &carol, false)).expect("room");
+        set.insert(by_authority(&mut ca, &carol, false)).expect("room");
+        assert_eq!((set.len(), set.last_number(None)), (2, 2));
+        let (hash, serial) = (carol.certificate().hash, carol.certificate().serial);
+        assert_eq!(set.find(&hash, &serial).map(SignedEviction::signer), Some(&Signer::Authority));
+    }
+
+    #[test]
+    fn rule_a4_an_evicted_evictor_loses_its_power_by_the_authoritys_word() {
+        let mut ca = authority(1);
+        let (mallory, carol, dave) =
+            (head(&mut ca, 2), member(&mut ca, everything(), 3), member(&mut ca, everything(), 4));
+        let mut set = Evictions::new(GROUP);
+        set.insert(by_member(&mallory, &carol, 1)).expect("room");
+        set.insert(by_authority(&mut ca, &mallory, false)).expect("room");
+        assert!(excluded(&set, &carol), "an eviction that was right stays");
+        set.insert(by_authority(&mut ca, &carol, false)).expect("room");
+        set.insert(by_authority(&mut ca, &mallory, true)).expect("room");
+        // Whatever number the evicted one writes on it.
+        set.insert(by_member(&mallory, &dave, 0)).expect("room");
+        assert!(excluded(&set, &mallory) && excluded(&set, &carol) && !excluded(&set, &dave));
+    }
+
+    #[test]
+    fn members_cannot_fill_the_set() {
+        let mut ca = authority(1);
+        let (head, carol) = (head(&mut ca, 2), member(&mut ca, everything(), 3));
+        let last = member(&mut ca, everything(), 4);
+        let mut set = Evictions::new(GROUP);
+        let statement = by_member(&head, &carol, 1);
+        for i in 0..limits::EVICTIONS_MAX / 2 {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&i.to_be_bytes());
+            set.statements.insert((CertHash(hash), Some(head.certificate().hash)), statement.clone());
+        }
+        assert_eq!(set.insert(by_member(&head, &last, 2)), Err(EvictionsError::Full));
+        assert_eq!(set.insert(by_authority(&mut ca, &last, false)), Ok(true));
+    }
+
+    proptest! {
+        #[test]
+        fn rule_a4_the_order_of_arrival_does_not_matter(order in Just((0..8_usize).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut ca = authority(1);
+            let (a, b, c) = (head(&mut ca, 2), head(&mut ca, 3), member(&mut ca, everything(), 4));
+            let all = [
+                by_member(&a, &c, 1), by_member(&a, &c, 2), by_member(&b, &c, 1), by_member(&a, &b, 3),
+                by_member(&b, &a, 2), by_authority(&mut ca, &c, false), by_authority(&mut ca, &a, false),
+                by_authority(&mut ca, &a, true),
+            ];
+            let (mut one, mut other) = (Evictions::new(GROUP), Evictions::new(GROUP));
+            all.iter().for_each(|s| { one.insert(s.clone()).expect("room"); });
+            order.iter().for_each(|i| { other.insert(all[*i].clone()).expect("room"); });
+            prop_assert_eq!(one.hash(), other.hash());
+            prop_assert_eq!(one, other);
+        }
     }
 }

@@ -2,10 +2,10 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use rcgen::{CertificateParams, DnType, KeyUsagePurpose, SanType};
+use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyUsagePurpose, SanType};
 use sealcast_wire::Utc;
 
-use super::authority::{Authority, MEMBER_VALIDITY_SECONDS, Request, Subject};
+use super::authority::{Authority, MEMBER_VALIDITY_SECONDS, Request, Signer, Subject};
 use super::certificate::{Certificate, sealing_uri};
 use super::holder::Identity;
 use super::keytext::MemberSecret;
@@ -60,7 +60,24 @@ pub(super) fn certificate(
     secret: &MemberSecret,
     change: impl FnOnce(&mut CertificateParams),
 ) -> Certificate {
+    let mut params = params(secret);
+    change(&mut params);
+    sign(&params, &authority.issuer(), secret)
+}
+
+/// A member's certificate by any issuer.
+pub(super) fn certificate_by(issuer: &Issuer<'_, Signer<'_>>, secret: &MemberSecret) -> Certificate {
+    sign(&params(secret), issuer, secret)
+}
+
+pub(super) fn sign(params: &CertificateParams, issuer: &Issuer<'_, Signer<'_>>, secret: &MemberSecret) -> Certificate {
+    let signed = params.signed_by(&Subject(&secret.public().signing), issuer).expect("signed");
+    Certificate::parse(signed.der()).expect("read")
+}
+
+pub(super) fn params(secret: &MemberSecret) -> CertificateParams {
     let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "member");
     params.not_before = date(NOW);
     params.not_after = date(later(90));
@@ -69,9 +86,7 @@ pub(super) fn certificate(
     for uri in [sealing_uri(&secret.public().sealing).as_str(), "urn:sealcast:ward3:both:%23"] {
         params.subject_alt_names.push(SanType::URI(uri.try_into().expect("ASCII")));
     }
-    change(&mut params);
-    let signed = params.signed_by(&Subject(&secret.public().signing), &authority.issuer()).expect("signed");
-    Certificate::parse(signed.der()).expect("read")
+    params
 }
 
 pub(super) fn date(utc: Utc) -> time::OffsetDateTime {

@@ -113,3 +113,28 @@ impl Identity {
         self.veils.contains_key(group)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::fixture::*;
+    use crate::signature::Algorithm;
+
+    #[test]
+    fn an_identity_is_made_of_parts_that_belong_together() {
+        let (mut ca, other) = (authority(1), authority(2));
+        let secret = |seed| MemberSecret::generate(Algorithm::Ed25519, &mut rng(seed));
+        let issued = ca.issue(&request("alice", &secret(3), everything()), NOW, DAY).expect("issued");
+        let made = |secret: &MemberSecret, anchor: &TrustAnchor| Identity::new(&issued, secret, anchor.clone());
+        assert_eq!(made(&secret(4), ca.anchor()).map(|_| ()), Err(IdentityError::OtherKey));
+        let wrong_root = made(&secret(3), other.anchor()).map(|_| ());
+        assert_eq!(wrong_root, Err(IdentityError::Certificate(CertificateError::Signature)));
+        let half = Identity::with_keys(&issued, secret(3).signing_key(), secret(4).sealing_key(), ca.anchor().clone());
+        assert_eq!(half.map(|_| ()), Err(IdentityError::OtherKey));
+        let alice = made(&secret(3), ca.anchor()).expect("an identity");
+        assert_eq!((&*alice.certificate().name, alice.authority()), ("alice", ca.fingerprint()));
+        assert!(!format!("{alice:?}").contains(&*secret(3).export()));
+        assert!(!alice.is_veiled(GROUP));
+        assert!(alice.with_veil(GROUP, ca.veil(GROUP)).is_veiled(GROUP));
+    }
+}

@@ -263,3 +263,172 @@ const MAGIC: [u8; 4] = *b"SCI\x01";
 const HEADER_LEN: usize = MAGIC.len() + 32;
 const INFO: &[u8] = b"sealcast/v1/invite";
 const PEM_LABEL: &str = "SEALCAST INVITE";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::authority::MEMBER_VALIDITY_SECONDS;
+    use crate::identity::fixture::*;
+    use crate::identity::statement::{OnStale, Policy};
+    use crate::signature::Algorithm;
+
+    fn joiner() -> MemberSecret {
+        MemberSecret::generate(Algorithm::Ed25519, &mut rng(7))
+    }
+
+    fn invite_of(ca: &mut Authority, joiner: &MemberSecret) -> Invite {
+        let certificate = ca.issue(&request("newcomer", joiner, everything()), NOW, MEMBER_VALIDITY_SECONDS);
+        let policy = Policy {
+            group: GROUP.to_owned(),
+            number: 0,
+            compartments: vec![],
+            max_crl_age_seconds: None,
+            on_stale: OnStale::Warn,
+        };
+        Invite {
+            group: GROUP.to_owned(),
+            url: "udpm://239.255.76.67:7667?ttl=1&keys=contributory".to_owned(),
+            certificate: certificate.expect("issued").der().to_vec(),
+            crl: Some(ca.crl(NOW, DAY).expect("signed")),
+            policy: Some(ca.policy(&policy).expect("signed")),
+            veil: ca.veil(GROUP),
+            issued_at: NOW,
+            expires_at: later(1),
+        }
+    }
+
+    fn sealed(ca: &mut Authority) -> Vec<u8> {
+        let invite = invite_of(ca, &joiner());
+        invite.seal(ca, &joiner().public(), &mut rng(9)).expect("sealed")
+    }
+
+    fn open(bytes: &[u8]) -> Result<Opened, InviteError> {
+        Invite::open(bytes, &joiner(), None, Some(NOW), NOW)
+    }
+
+    #[test]
+    fn rule_a11_an_invitation_brings_all_that_a_joiner_needs() {
+        let mut ca = authority(1);
+        let invite = invite_of(&mut ca, &joiner());
+        let bytes = invite.seal(&ca, &joiner().public(), &mut rng(9)).expect("sealed");
+        let text = format!("Dear newcomer,\n\n{}\n", Invite::to_pem(&bytes));
+        assert_eq!(Invite::from_pem(&text), Ok(bytes.clone()));
+        assert!(Invite::is_invite(&bytes));
+        let opened = Invite::open(&bytes, &joiner(), Some(ca.fingerprint()), Some(NOW), NOW).expect("opened");
+        assert_eq!(opened.invite, invite);
+        assert_eq!(opened.authority, ca.certificate().der().to_vec());
+        let identity = opened.identity;
+        assert_eq!(identity.public(), joiner().public());
+        assert!(identity.certificate().rights.may_publish(GROUP, "x"));
+        assert_eq!(identity.anchor().crl().map(super::super::Crl::number), Some(1));
+        assert!(identity.is_veiled(GROUP) && !identity.is_veiled("other"));
+        let veil = crate::veil::Veil::new(&ca.veil(GROUP));
+        assert_eq!(identity.veil(GROUP).tag(), veil.tag());
+        assert_ne!(identity.veil("other").tag(), veil.tag());
+    }
+
+    #[test]
+    fn rule_a11_an_invitation_is_of_use_to_nobody_else() {
+        let mut ca = authority(1);
+        let bytes = sealed(&mut ca);
+        let thief = MemberSecret::generate(Algorithm::Ed25519, &mut rng(8));
+        let stolen = Invite::open(&bytes, &thief, None, Some(NOW), NOW).map(|_| ());
+        assert_eq!(stolen, Err(InviteError::OtherKey));
+        // Written over with the thief's own key it is no longer what was sealed.
+        let mut relabelled = bytes;
+        relabelled[4..36].copy_from_slice(&thief.public().sealing.0);
+        let stolen = Invite::open(&relabelled, &thief, None, Some(NOW), NOW).map(|_| ());
+        assert_eq!(stolen, Err(InviteError::Tampered));
+        let invite = invite_of(&mut ca, &joiner());
+        assert_eq!(invite.seal(&ca, &thief.public(), &mut rng(9)), Err(InviteError::OtherKey));
+    }
+
+    /// A thief who copies the contents that it was once sealed cannot pass them on as its own either:
+    /// the signature is over the joiner's keys.
+    #[test]
+    fn rule_a11_the_authoritys_signature_binds_the_joiners_keys() {
+        let mut ca = authority(1);
+        let bytes = sealed(&mut ca);
+        let contents = unseal(&bytes, &joiner(), &joiner().public()).expect("ours");
+        let friend = MemberSecret::generate(Algorithm::Ed25519, &mut rng(8));
+        let mut resealed = header(&friend.public().sealing);
+        let passed_on = hpke::seal_to(&friend.public().sealing, INFO, &resealed, &contents, &mut rng(3));
+        resealed.extend_from_slice(&passed_on.expect("sealed"));
+        let opened = Invite::open(&resealed, &friend, None, Some(NOW), NOW).map(|_| ());
+        assert_eq!(opened, Err(InviteError::Signature));
+    }
+
+    #[test]
+    fn rule_a11_an_invitation_that_was_changed_or_cut_is_refused() {
+        let mut ca = authority(1);
+        let bytes = sealed(&mut ca);
+        assert!(open(&bytes).is_ok());
+        for i in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[i] ^= 1;
+            let expected = match i {
+                0..4 => InviteError::Malformed,
+                4..36 => InviteError::OtherKey,
+                _ => InviteError::Tampered,
+            };
+            assert_eq!(open(&changed).map(|_| ()), Err(expected), "byte {i} changed");
+            let expected = if i < 36 + hpke::OVERHEAD { InviteError::Malformed } else { InviteError::Tampered };
+            assert_eq!(open(&bytes[..i]).map(|_| ()), Err(expected), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn rule_a11_an_invitation_expires() {
+        let mut ca = authority(1);
+        let bytes = sealed(&mut ca);
+        let at = |utc, floor| Invite::open(&bytes, &joiner(), None, utc, floor).map(|_| ());
+        assert_eq!(at(Some(Utc(later(1).0 + CLOCK_UNCERTAINTY_SECONDS)), NOW), Ok(()));
+        assert_eq!(at(Some(Utc(later(1).0 + CLOCK_UNCERTAINTY_SECONDS + 1)), NOW), Err(InviteError::Expired));
+        assert_eq!(at(None, later(2)), Err(InviteError::Expired), "without a clock the floor judges (G5)");
+        assert_eq!(at(None, NOW), Ok(()));
+    }
+
+    #[test]
+    fn rule_a11_an_invitation_from_another_authority_is_noticed() {
+        let (mut ca, mut other) = (authority(1), authority(2));
+        let bytes = sealed(&mut other);
+        let opened = Invite::open(&bytes, &joiner(), Some(ca.fingerprint()), Some(NOW), NOW).map(|_| ());
+        assert_eq!(opened, Err(InviteError::OtherAuthority));
+        // One authority's certificate in another's invitation.
+        let mixed = invite_of(&mut ca, &joiner()).seal(&other, &joiner().public(), &mut rng(9)).expect("sealed");
+        assert_eq!(open(&mixed).map(|_| ()), Err(InviteError::Crl(CrlError::Signature)));
+        let bare = Invite { crl: None, policy: None, ..invite_of(&mut ca, &joiner()) };
+        let mixed = bare.seal(&other, &joiner().public(), &mut rng(9)).expect("sealed");
+        assert_eq!(open(&mixed).map(|_| ()), Err(InviteError::Certificate(CertificateError::Signature)));
+    }
+
+    #[test]
+    fn rule_a10_a_revoked_newcomer_is_not_let_in() {
+        let mut ca = authority(1);
+        let mut invite = invite_of(&mut ca, &joiner());
+        let serial = Certificate::parse(&invite.certificate).expect("read").serial();
+        ca.revoke(serial, NOW).expect("issued");
+        invite.crl = Some(ca.crl(NOW, DAY).expect("signed"));
+        let bytes = invite.seal(&ca, &joiner().public(), &mut rng(9)).expect("sealed");
+        assert_eq!(open(&bytes).map(|_| ()), Err(InviteError::Certificate(CertificateError::Revoked)));
+    }
+
+    #[test]
+    fn a_policy_of_another_group_is_refused() {
+        let mut ca = authority(1);
+        let invite = Invite { group: "ward4".to_owned(), ..invite_of(&mut ca, &joiner()) };
+        let bytes = invite.seal(&ca, &joiner().public(), &mut rng(9)).expect("sealed");
+        assert_eq!(open(&bytes).map(|_| ()), Err(InviteError::Policy(StatementError::Contents)));
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(open(&bytes).is_err());
+            prop_assert!(open(&[header(&joiner().public().sealing), bytes.clone()].concat()).is_err());
+            let _ = (Invite::parse(&bytes), Invite::from_pem(&String::from_utf8_lossy(&bytes)));
+        }
+    }
+}

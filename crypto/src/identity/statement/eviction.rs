@@ -205,3 +205,129 @@ fn verify_member(
     }
     Ok(signer)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::certificate::CertificateError;
+    use crate::identity::fixture::*;
+    use crate::identity::statement::{Kind, id};
+
+    fn by_member(by: &Identity, of: &Identity, number: u64) -> Result<Vec<u8>, StatementError> {
+        Eviction::new(GROUP, of.certificate(), number, "lost laptop").sign_as_member(by, of.certificate())
+    }
+
+    #[test]
+    fn rule_a4_the_authority_may_evict_anybody() {
+        let mut ca = authority(1);
+        let carol = member(&mut ca, everything(), 2);
+        let c = carol.certificate();
+        let bytes = ca.evict(GROUP, c.serial, c.hash, "lost laptop", false).expect("signed");
+        let signed = SignedEviction::verify(&bytes, carol.anchor()).expect("verified");
+        assert_eq!(signed.signer(), &Signer::Authority);
+        assert_eq!(&**signed.signer().name(carol.anchor()), "ward3 CA");
+        let said = signed.eviction();
+        assert_eq!((&*said.group, said.certificate, said.serial, said.number), (GROUP, c.hash, c.serial, 1));
+        assert_eq!(said.reason, "lost laptop");
+        assert_eq!(Kind::of(&bytes), Some(Kind::Eviction));
+        assert_eq!(id(&bytes, carol.anchor()), Some(signed.id()));
+    }
+
+    #[test]
+    fn rule_a4_a_member_evicts_as_far_as_its_right_reaches() {
+        let mut ca = authority(1);
+        let head = member(&mut ca, rights(&["urn:sealcast:ward3:evict:vitals/%23"]), 2);
+        let nurse = member(&mut ca, rights(&["urn:sealcast:ward3:both:vitals/bed1"]), 3);
+        let doctor =
+            member(&mut ca, rights(&["urn:sealcast:ward3:both:vitals/%23", "urn:sealcast:ward3:pub:orders"]), 4);
+        let signed = SignedEviction::verify(&by_member(&head, &nurse, 1).expect("signed"), ca.anchor());
+        assert_eq!(signed.expect("verified").signer().certificate(), Some(head.certificate().hash));
+        assert_eq!(by_member(&head, &doctor, 2), Err(StatementError::Denied));
+        assert_eq!(by_member(&nurse, &head, 1), Err(StatementError::Denied));
+    }
+
+    /// What `sign_as_member` refuses to make, somebody else's program makes.
+    #[test]
+    fn rule_a4_a_statement_beyond_its_signers_right_is_refused_by_who_reads_it() {
+        let mut ca = authority(1);
+        let nurse = member(&mut ca, rights(&["urn:sealcast:ward3:both:vitals/bed1"]), 3);
+        let head = member(&mut ca, rights(&["urn:sealcast:ward3:evict:vitals/%23"]), 2);
+        let forge = |eviction: &Eviction, by: &Identity, of: &Verified| {
+            let body = eviction.body().expect("encodable");
+            let digest = digest(Kind::Eviction, &ca.certificate().hash(), Some(by.certificate().hash), &body);
+            let member = Some(Member { signer: &by.certificate().der, evicted: &of.der });
+            let signature = by.key().sign(&digest);
+            let bytes = Envelope { kind: Kind::Eviction, body: &body, member, signature }.write().expect("short");
+            SignedEviction::verify(&bytes, ca.anchor()).map(|_| ())
+        };
+        let (n, h) = (nurse.certificate(), head.certificate());
+        let fair = Eviction::new(GROUP, n, 1, "");
+        assert_eq!(forge(&fair, &head, n), Ok(()));
+        assert_eq!(forge(&Eviction::new(GROUP, h, 1, ""), &nurse, h), Err(StatementError::Denied));
+        assert_eq!(forge(&Eviction { group: "other".into(), ..fair.clone() }, &head, n), Err(StatementError::Denied));
+        assert_eq!(forge(&Eviction { voids: true, ..fair.clone() }, &head, n), Err(StatementError::Malformed));
+        let misnamed = Eviction { serial: h.serial, ..fair.clone() };
+        assert_eq!(forge(&misnamed, &head, n), Err(StatementError::Malformed));
+        let another = Eviction { certificate: h.hash, ..fair };
+        assert_eq!(forge(&another, &head, n), Err(StatementError::Malformed));
+    }
+
+    #[test]
+    fn rule_a4_a_stranger_evicts_nobody() {
+        let (mut ours, mut theirs) = (authority(1), authority(2));
+        let carol = member(&mut ours, everything(), 3);
+        let mallory = member(&mut theirs, rights(&["urn:sealcast:ward3:evict:%23"]), 4);
+        let c = carol.certificate();
+        let bytes = theirs.evict(GROUP, c.serial, c.hash, "", false).expect("signed");
+        assert_eq!(SignedEviction::verify(&bytes, ours.anchor()), Err(StatementError::Signature));
+        let bytes = by_member(&mallory, &carol, 1).expect("signed");
+        let refused = SignedEviction::verify(&bytes, ours.anchor());
+        assert_eq!(refused, Err(StatementError::Certificate(CertificateError::Signature)));
+    }
+
+    #[test]
+    fn rule_g3_everything_in_a_statement_is_signed() {
+        let mut ca = authority(1);
+        let head = member(&mut ca, rights(&["urn:sealcast:ward3:evict:%23"]), 2);
+        let carol = member(&mut ca, everything(), 3);
+        let c = carol.certificate();
+        let by_authority = ca.evict(GROUP, c.serial, c.hash, "why", false).expect("signed");
+        for bytes in [by_authority, by_member(&head, &carol, 1).expect("signed")] {
+            assert!(SignedEviction::verify(&bytes, ca.anchor()).is_ok());
+            for i in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[i] ^= 1;
+                assert!(SignedEviction::verify(&changed, ca.anchor()).is_err(), "byte {i} changed");
+                assert!(SignedEviction::verify(&bytes[..i], ca.anchor()).is_err(), "cut at {i}");
+            }
+            assert!(SignedEviction::verify(&[&bytes[..], &[0]].concat(), ca.anchor()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_reason_is_short_and_printable() {
+        let mut ca = authority(1);
+        let carol = member(&mut ca, everything(), 2);
+        let c = carol.certificate();
+        for reason in ["x".repeat(limits::REASON_BYTES_MAX + 1), "\u{1b}[31m".to_owned()] {
+            let refused = ca.evict(GROUP, c.serial, c.hash, &reason, false);
+            assert_eq!(refused, Err(StatementError::Reason.into()));
+        }
+        assert!(ca.evict(GROUP, c.serial, c.hash, &"x".repeat(limits::REASON_BYTES_MAX), false).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let ca = authority(1);
+            for head in [&b""[..], b"SCE\x01", b"SCE\x01\x00\x00\x40", b"SCE\x01\x01\x00\x40"] {
+                let bytes = [head, &bytes].concat();
+                prop_assert!(SignedEviction::verify(&bytes, ca.anchor()).is_err());
+                let _ = id(&bytes, ca.anchor());
+            }
+            let _ = Eviction::parse(&bytes);
+        }
+    }
+}

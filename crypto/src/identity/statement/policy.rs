@@ -210,3 +210,150 @@ fn own_text(bytes: &[u8]) -> Result<String, StatementError> {
 }
 
 const ALL_ON_STALE: [OnStale; 3] = [OnStale::Warn, OnStale::RefuseJoins, OnStale::Stop];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::fixture::*;
+    use crate::identity::statement::{LearnError, Learned};
+
+    fn policy() -> Policy {
+        let compartment = |name: &str, patterns: &[&str]| Compartment {
+            name: name.to_owned(),
+            patterns: patterns.iter().map(|p| p.parse().expect("valid")).collect(),
+        };
+        Policy {
+            group: GROUP.to_owned(),
+            number: 0,
+            compartments: vec![compartment("orders", &["orders/#", "stop"]), compartment("rest", &["#"])],
+            max_crl_age_seconds: Some(3 * DAY as u32),
+            on_stale: OnStale::RefuseJoins,
+        }
+    }
+
+    #[test]
+    fn rule_a8_a_topic_belongs_to_the_first_compartment_that_has_it() {
+        let mut ca = authority(1);
+        let bytes = ca.policy(&policy()).expect("signed");
+        let signed = SignedPolicy::verify(&bytes, ca.anchor()).expect("verified");
+        assert_eq!(signed.policy(), &Policy { number: 1, ..policy() });
+        assert_eq!(Kind::of(&bytes), Some(Kind::Policy));
+        let of = |topic| signed.policy().compartment_of(topic);
+        assert_eq!((of("orders/7"), of("stop"), of("pose")), (Some(0), Some(0), Some(1)));
+        let narrow = Policy { compartments: policy().compartments[..1].to_vec(), ..policy() };
+        assert_eq!(narrow.compartment_of("pose"), None);
+    }
+
+    #[test]
+    fn rule_a10_a_policy_never_goes_back() {
+        let mut ca = authority(1);
+        let sign = |ca: &mut Authority, policy: &Policy| {
+            SignedPolicy::verify(&ca.policy(policy).expect("signed"), ca.anchor()).expect("verified")
+        };
+        let first = sign(&mut ca, &policy());
+        let second = sign(&mut ca, &policy());
+        assert_eq!(second.replaces(Some(&first)), Ok(true));
+        assert_eq!(first.replaces(Some(&second)), Err(StatementError::Older));
+        assert_eq!(first.replaces(Some(&first)), Ok(false));
+        assert_eq!(first.replaces(None), Ok(true));
+        let mut forgetful = Authority::restore(
+            ca.certificate().der(),
+            ca.secret().clone(),
+            "sealcast-ledger 1\n".parse().expect("a ledger that lost its numbers"),
+        )
+        .expect("restored");
+        let other = sign(&mut forgetful, &Policy { on_stale: OnStale::Stop, ..policy() });
+        assert_eq!(other.replaces(Some(&first)), Err(StatementError::Conflict));
+    }
+
+    #[test]
+    fn rule_a10_an_old_or_missing_revocation_list_has_its_consequence() {
+        let mut ca = authority(1);
+        let crl = Crl::verify(&ca.crl(NOW, DAY).expect("signed"), ca.anchor()).expect("verified");
+        let p = policy();
+        assert_eq!(p.staleness(Some(&crl), Some(later(3)), NOW), None);
+        assert_eq!(p.staleness(Some(&crl), Some(Utc(later(3).0 + 1)), NOW), Some(OnStale::RefuseJoins));
+        assert_eq!(p.staleness(Some(&crl), None, later(4)), Some(OnStale::RefuseJoins), "by the floor");
+        assert_eq!(p.staleness(None, None, NOW), Some(OnStale::RefuseJoins));
+        let careless = Policy { max_crl_age_seconds: None, ..policy() };
+        assert_eq!(careless.staleness(None, Some(later(999)), NOW), None);
+    }
+
+    #[test]
+    fn only_the_authority_signs_policies() {
+        let (mut ours, mut theirs) = (authority(1), authority(2));
+        let foreign = theirs.policy(&policy()).expect("signed");
+        assert_eq!(SignedPolicy::verify(&foreign, ours.anchor()), Err(StatementError::Signature));
+        let good = ours.policy(&policy()).expect("signed");
+        for i in 0..good.len() {
+            let mut changed = good.clone();
+            changed[i] ^= 1;
+            assert!(SignedPolicy::verify(&changed, ours.anchor()).is_err(), "byte {i} changed");
+            assert!(SignedPolicy::verify(&good[..i], ours.anchor()).is_err(), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_contradicts_itself_is_not_signed() {
+        let mut ca = authority(1);
+        let mut refused = |change: &dyn Fn(&mut Policy)| {
+            let mut policy = policy();
+            change(&mut policy);
+            ca.policy(&policy).err()
+        };
+        let wrong = Some(StatementError::Contents.into());
+        assert_eq!(refused(&|_| {}), None);
+        assert_eq!(refused(&|p| p.group.clear()), wrong);
+        assert_eq!(refused(&|p| p.max_crl_age_seconds = Some(0)), wrong);
+        assert_eq!(refused(&|p| p.compartments[1].name = "orders".to_owned()), wrong);
+        assert_eq!(refused(&|p| p.compartments[1].patterns.clear()), wrong);
+        assert_eq!(refused(&|p| p.compartments[1].patterns = vec![Pattern::all(); 17]), wrong);
+        let many = |p: &mut Policy| {
+            let numbered = (0..17).map(|i| Compartment { name: i.to_string(), patterns: vec![Pattern::all()] });
+            p.compartments = numbered.collect();
+        };
+        assert_eq!(refused(&many), wrong);
+        let long = |p: &mut Policy| {
+            let pattern: Pattern = "x".repeat(250).parse().expect("valid");
+            let numbered = (0..16).map(|i| Compartment { name: i.to_string(), patterns: vec![pattern.clone(); 16] });
+            p.compartments = numbered.collect();
+        };
+        assert_eq!(refused(&long), wrong);
+        assert_eq!(ca.ledger().policy_number(), 1, "what was refused took no number");
+    }
+
+    #[test]
+    fn what_a_group_may_learn_is_told_apart_by_its_first_bytes() {
+        let mut ca = authority(1);
+        let learn = |bytes: &[u8], ca: &Authority| Learned::verify(bytes, ca.anchor());
+        let policy = ca.policy(&policy()).expect("signed");
+        assert!(matches!(learn(&policy, &ca), Ok(Learned::Policy(_))));
+        let crl = ca.crl(NOW, DAY).expect("signed");
+        assert!(matches!(learn(&crl, &ca), Ok(Learned::Crl(_))));
+        let carol = member(&mut ca, everything(), 2);
+        let eviction = ca.evict(GROUP, carol.certificate().serial, carol.certificate().hash, "", false);
+        assert!(matches!(learn(&eviction.expect("signed"), &ca), Ok(Learned::Eviction(_))));
+        let malformed = LearnError::Statement(StatementError::Malformed);
+        assert_eq!(learn(b"", &ca).err(), Some(malformed));
+        assert_eq!(learn(b"SCX\x01", &ca).err(), Some(malformed));
+        for name in ["warn", "refuse-joins", "stop"] {
+            assert_eq!(OnStale::from_name(name).map(OnStale::name), Some(name));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let ca = authority(1);
+            prop_assert!(SignedPolicy::verify(&[b"SCP\x01\x00", &bytes[..]].concat(), ca.anchor()).is_err());
+            let head = [&[0, 1, b'g', 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0][..], &bytes].concat();
+            for body in [&bytes[..], &head] {
+                if let Ok(policy) = Policy::parse(body) {
+                    prop_assert_eq!(policy.body(), Ok(body.to_vec()), "one encoding for one policy");
+                }
+            }
+        }
+    }
+}
