@@ -41,6 +41,16 @@ impl Failure {
         self
     }
 
+    /// What happened.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What to do next.
+    pub(crate) fn next(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// The system's answer about a thing.
     pub(crate) fn system(what: impl Display, error: &io::Error) -> Failure {
         Failure::new(Code::System, format!("{what}: {}", plain(error)))
@@ -111,6 +121,16 @@ impl From<FileError> for Failure {
             }
             FileError::Content { path, what } => Failure::new(Code::Content, format!("{}: {what}", shown(path))),
             FileError::Io { path, error } => Failure::system(shown(path), error),
+        }
+    }
+}
+
+impl From<sealcast::error::Error> for Failure {
+    fn from(error: sealcast::error::Error) -> Failure {
+        let failure = Failure::new(error.code(), error.message());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
     }
 }

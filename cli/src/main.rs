@@ -2,11 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod authority;
 mod commands;
+mod format;
 mod help;
 mod hint;
 mod interrupt;
 mod output;
+mod target;
 mod text;
 
 use std::process::ExitCode;
@@ -28,4 +31,11 @@ fn main() -> ExitCode {
         Ok(()) => interrupt::exit_code(),
         Err(failure) => output.fail(&failure),
     }
+}
+
+/// The operating system's randomness, stretched.
+fn rng() -> rand_chacha::ChaCha20Rng {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).expect("the operating system gives random bytes");
+    rand_core::SeedableRng::from_seed(seed)
 }

@@ -18,8 +18,8 @@ fn snapshot(name: &str, lines: &[&str]) {
 fn help_of_every_command() {
     let mut home = Home::new("help");
     home.type_line("--help");
-    let names = ["ctx", "ctx add", "ctx ls", "ctx select", "ctx rm", "ctx -", "explain", "completion"];
-    for name in names {
+    // From the completion script: it names every command, so that none can be forgotten here.
+    for name in every_command(&home) {
         home.type_line(&format!("{name} --help"));
     }
     insta::assert_snapshot!("help", home.transcript());
@@ -69,6 +69,150 @@ fn contexts() {
             "ctx ls",
         ],
     );
+}
+
+/// `ctx`, `ctx add`, …: all commands, as the bash completion knows them.
+fn every_command(home: &Home) -> Vec<String> {
+    let script = home.good(&["completion", "bash"]);
+    let case = script.lines().map(str::trim).filter_map(|l| l.strip_suffix(')')).filter_map(|l| l.split_once(','));
+    let named = case.filter(|(above, _)| above.starts_with("sealcast") && !above.contains("help"));
+    let full = |(above, name): (&str, &str)| {
+        let above = above.trim_start_matches("sealcast").replace("__subcmd__", " ").replace("__", " ");
+        format!("{above} {name}").trim().to_owned()
+    };
+    let mut all: Vec<String> = named.map(full).filter(|n| !n.ends_with("help") && !n.ends_with("lab")).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[test]
+fn a_group_of_ones_own() {
+    snapshot(
+        "init",
+        &[
+            "init ward3",
+            "init ward3",
+            "init ../x",
+            "init attr",
+            "init ward5 --as you@elsewhere --json",
+            "ctx ls",
+            "id ls",
+            "ca ls",
+            "ca ls ward5",
+            "init ward7 --url 'udpm://10.0.0.1:7667'",
+        ],
+    );
+}
+
+#[test]
+fn identities() {
+    let mut home = Home::new("id");
+    home.type_line("id show").type_line("id ls").type_line("id new alice").type_line("id new alice");
+    home.type_line("id show").type_line("id export").type_line("id export --certificate").type_line("id needs-renewal");
+    home.type_line("id new ../../bob").type_line("id show alcie").type_line("id new --json bob --algorithm p256");
+    home.type_line("id show").type_line("id ls --json").type_line("id ls");
+    let exposed = home.path().join("home/id/bob");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&exposed, open).expect("the file is there");
+    home.type_line("id show bob").type_line("id ls");
+    insta::assert_snapshot!("id", home.transcript());
+}
+
+#[test]
+fn an_authority() {
+    let mut home = Home::new("ca");
+    for line in [
+        "ca issue x",
+        "ca init ward3",
+        "ca init ward3",
+        "ca issue robot7 --pub pose/robot7 --sub '#' --attr role=robot",
+        "ca issue nurse --attr role",
+        "ca issue nurse --sub 'a/#/b'",
+        "id show robot7",
+        "id needs-renewal robot7",
+        "id needs-renewal robot7 --within 100d",
+    ] {
+        home.type_line(line);
+    }
+    let key = home.good(&["id", "new", "carol"]);
+    home.word("KEY", &key);
+    for line in [
+        "ca issue carol --for $KEY --sub 'ward3/#' -o carol.pem",
+        "ca issue carol --for $KEY --sub 'ward3/#' -o carol.pem",
+        "ca issue carol --for scpub1nonsense",
+        "ca inspect carol.pem",
+        "ca inspect --json carol.pem",
+        "ca inspect",
+        "ca ls ward3",
+        "ca revoke carl",
+        "ca revoke 9",
+        "ca revoke carol --reason 'lost laptop'",
+        "ca revoke carol",
+        "ca revoke 1 --json",
+        "id show robot7",
+        "ca ls ward3 --json",
+        "ca crl -o ward.crl",
+        "ca inspect ward.crl",
+        "ca policy",
+        "ca policy missing.toml",
+    ] {
+        home.type_line(line);
+    }
+    let policy =
+        "max_crl_age = \"7d\"\non_stale = \"stop\"\n[[compartment]]\nname = \"orders\"\npatterns = [\"orders/#\"]\n";
+    let wrong = "max_crl_age = \"soon\"\non_stale = \"panic\"\n[[compartment]]\nname = \"a\"\npatterns = [\"#/b\"]\n";
+    for (name, text) in [("good.toml", policy), ("wrong.toml", wrong), ("broken.toml", "compartment = 1 2\n")] {
+        std::fs::write(home.path().join(name), text).expect("the folder can be written");
+        home.type_line(&format!("ca policy {name}"));
+    }
+    home.type_line("ca policy").type_line("ca policy --json").type_line("ca ls --ca ward").type_line("ca ls ward");
+    insta::assert_snapshot!("ca", home.transcript());
+}
+
+#[test]
+fn rule_a11_an_invite_is_for_one_key_only() {
+    let mut home = Home::new("invite");
+    let other = Home::new("invite-other");
+    let key = other.good(&["id", "new", "alice"]);
+    home.type_line("invite --for x").type_line("join nowhere.invite").good(&["init", "ward3"]);
+    home.word("KEY", &key);
+    for line in [
+        "invite",
+        "invite --for x",
+        "invite --for $KEY --as alice --sub 'ward3/#' --attr role=nurse",
+        "invite --for $KEY --as alice",
+        "invite --for $KEY --as alice --ttl 1d -o short.invite --json",
+        "invite --for $KEY --ttl 0 -o over.invite",
+        "ca inspect alice.invite",
+        "join alice.invite",
+    ] {
+        home.type_line(line);
+    }
+    insta::assert_snapshot!("invite", home.transcript());
+
+    let mut other = other;
+    for name in ["alice", "short", "over"] {
+        let from = home.path().join(format!("{name}.invite"));
+        std::fs::copy(from, other.path().join(format!("{name}.invite"))).expect("it was written");
+    }
+    let text = std::fs::read_to_string(other.path().join("alice.invite")).expect("it was copied");
+    let mut changed = text.clone();
+    let other_letter = if &changed[400..401] == "A" { "B" } else { "A" };
+    changed.replace_range(400..401, other_letter);
+    std::fs::write(other.path().join("changed.invite"), changed).expect("the folder can be written");
+    for line in [
+        "join alice.invite --authority scca1x",
+        "join changed.invite",
+        "join alice.invite",
+        "join alice.invite --json",
+        "join short.invite",
+        "id show",
+        "ctx ls",
+    ] {
+        other.type_line(line);
+    }
+    insta::assert_snapshot!("join", other.transcript());
 }
 
 #[test]

@@ -1,12 +1,23 @@
 //! One file per command.
 
+pub(crate) mod ca;
 mod completion;
-mod ctx;
+pub(crate) mod ctx;
+mod doctor;
 mod explain;
+mod grant;
+mod group;
+mod id;
+mod init;
+mod invite;
+mod join;
 mod lab;
 
+use std::io::{self, Read};
+use std::path::Path;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sealcast::config::Home;
+use sealcast::config::{Home, read_public};
 
 use crate::hint::Failure;
 use crate::output::Output;
@@ -69,7 +80,13 @@ pub(crate) enum ColorWhen {
 /// All commands; `help::GROUPS` orders them for people.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(init::Init),
+    Ca(ca::Ca),
+    Id(id::Id),
+    Invite(invite::Invite),
+    Join(join::Join),
     Ctx(ctx::Ctx),
+    Doctor(doctor::Doctor),
     Explain(explain::Explain),
     Completion(completion::Completion),
     Lab(lab::Lab),
@@ -86,9 +103,28 @@ pub(crate) struct Env<'a> {
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     let env = Env { output, home: Home::from_env(), global: cli.global };
     match cli.command {
+        Command::Init(c) => c.run(&env),
+        Command::Ca(c) => c.run(&env),
+        Command::Id(c) => c.run(&env),
+        Command::Invite(c) => c.run(&env),
+        Command::Join(c) => c.run(&env),
         Command::Ctx(c) => c.run(&env),
+        Command::Doctor(c) => c.run(&env),
         Command::Explain(c) => c.run(&env),
         Command::Completion(c) => c.run(&env),
         Command::Lab(c) => c.run(&env),
     }
 }
+
+/// The text of a file; `-` is stdin.
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    if path != Path::new("-") {
+        return Ok(read_public(path)?);
+    }
+    let mut text = String::new();
+    io::stdin().lock().take(STDIN_BYTES_MAX).read_to_string(&mut text).map_err(|e| Failure::system("stdin", &e))?;
+    Ok(text)
+}
+
+/// Bytes of a configuration text from stdin.
+const STDIN_BYTES_MAX: u64 = 16 << 20;

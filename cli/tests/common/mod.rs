@@ -11,6 +11,7 @@ use regex::Regex;
 pub struct Home {
     folder: PathBuf,
     transcript: String,
+    words: Vec<(String, String)>,
 }
 
 /// What a run left behind.
@@ -25,7 +26,7 @@ impl Home {
         let folder = std::env::temp_dir().join(format!("sealcast-cli-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
-        Home { folder, transcript: String::new() }
+        Home { folder, transcript: String::new(), words: vec![] }
     }
 
     pub fn path(&self) -> &Path {
@@ -38,7 +39,7 @@ impl Home {
         command.args(arguments).current_dir(&self.folder).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("SEALCAST_HOME", self.folder.join("home")).env("HOME", &self.folder);
-        command.env("USER", "you").env("SEALCAST_HOST", "laptop");
+        command.env("USER", "you");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -60,9 +61,15 @@ impl Home {
         ran.stdout
     }
 
+    /// A word that typed lines may use as `$NAME`.
+    pub fn word(&mut self, name: &str, value: &str) {
+        self.words.push((format!("${name}"), value.trim().to_owned()));
+    }
+
     /// Runs a line as typed, and notes it with all it said.
     pub fn type_line(&mut self, line: &str) -> &mut Home {
-        let ran = self.run(&words(line).iter().map(String::as_str).collect::<Vec<_>>());
+        let meant = self.words.iter().fold(line.to_owned(), |l, (name, value)| l.replace(name, value));
+        let ran = self.run(&words(&meant).iter().map(String::as_str).collect::<Vec<_>>());
         self.transcript += &format!("$ sealcast {line}\n{}", ran.stdout);
         if !ran.stderr.is_empty() {
             let talk: String = ran.stderr.lines().map(|l| format!("! {l}\n")).collect();
@@ -105,6 +112,12 @@ pub fn redacted(text: &str, folder: &Path) -> String {
     let text = text.replace(&folder.display().to_string(), "~");
     let rules = [
         (r"\b(scpub|scca|scjoin|SC-SECRET-)1[0-9a-zA-Z]{2,}(…[0-9a-z]{3})?", "${1}1[key]"),
+        (r"(?s)(-----BEGIN [A-Z0-9 ]+-----).*?(-----END)", "$1[text]$2"),
+        (r"\byou@[0-9A-Za-z_-]+", "you@laptop"),
+        (r"0x[0-9a-f]{20,}", "0x[serial]"),
+        (r"\b\d+ B, sealed", "[n] B, sealed"),
+        // Columns are as wide as what was just made equal.
+        (r"(\S) {3,}", "$1  "),
         (r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "[time]"),
         (r"\b20\d\d-\d\d-\d\d\b", "[date]"),
         (r"\b[0-9a-f]{16,64}\b", "[hash]"),
@@ -116,3 +129,78 @@ pub fn redacted(text: &str, folder: &Path) -> String {
         Regex::new(pattern).expect("the rules are valid").replace_all(&text, *by).into_owned()
     })
 }
+
+/// A running program whose lines are read as they come; killed if the test ends before it.
+pub struct Running {
+    child: std::process::Child,
+    lines: std::sync::mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Home {
+    /// Starts the program and leaves it running. Its stderr lines come with `! ` in front.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let mut child = self.command(arguments).spawn().expect("the program starts");
+        let (to_test, lines) = std::sync::mpsc::channel();
+        let out = child.stdout.take().expect("stdout is piped");
+        let err = child.stderr.take().expect("stderr is piped");
+        forward(out, "", to_test.clone());
+        forward(err, "! ", to_test);
+        Running { child, lines, seen: vec![] }
+    }
+}
+
+fn forward(from: impl std::io::Read + Send + 'static, mark: &'static str, to: std::sync::mpsc::Sender<String>) {
+    use std::io::BufRead;
+    std::thread::spawn(move || {
+        for line in std::io::BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            // The test may have ended; then nobody needs the line.
+            let _ = to.send(format!("{mark}{}", String::from_utf8_lossy(&line)));
+        }
+    });
+}
+
+impl Running {
+    /// The first line from now on that has this in it, within `PATIENCE`; else all that was said.
+    pub fn line_with(&mut self, part: &str) -> Result<String, String> {
+        let end = std::time::Instant::now() + PATIENCE;
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(std::time::Instant::now())) {
+            self.seen.push(line.clone());
+            if line.contains(part) {
+                return Ok(line);
+            }
+        }
+        Err(format!("no line with «{part}» among:\n{}", self.seen.join("\n")))
+    }
+
+    /// Ctrl-C.
+    pub fn interrupt(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.expect("a child has a process id");
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("the child runs");
+    }
+
+    /// Waits for its end: exit code and all that it said.
+    pub fn end(&mut self) -> (i32, String) {
+        let start = std::time::Instant::now();
+        let exit = loop {
+            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                break status.code().unwrap_or(-1);
+            }
+            assert!(start.elapsed() < PATIENCE, "still running after:\n{}", self.seen.join("\n"));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        self.seen.extend(self.lines.iter());
+        (exit, self.seen.join("\n"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How long a test waits before it calls something missing; generous, since machines are busy.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

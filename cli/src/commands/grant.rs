@@ -1,0 +1,87 @@
+//! What a certificate shall allow and say: the options that `ca issue` and `invite` share.
+
+use std::time::Duration;
+
+use clap::Args;
+use sealcast::code::Code;
+use sealcast_crypto::identity::{Act, Attribute, Right, Rights};
+
+use crate::hint::Failure;
+use crate::text::parse_duration;
+
+/// Rights and attributes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Grant {
+    /// May publish on topics of this pattern; may be repeated
+    #[arg(long = "pub", value_name = "PATTERN")]
+    publish: Vec<String>,
+    /// May subscribe to topics of this pattern; may be repeated
+    #[arg(long = "sub", value_name = "PATTERN")]
+    subscribe: Vec<String>,
+    /// May evict members whose rights lie within this pattern
+    #[arg(long, value_name = "PATTERN")]
+    evict: Vec<String>,
+    /// What the certificate says of its holder; may be repeated
+    #[arg(long = "attr", value_name = "KEY=VALUE")]
+    attributes: Vec<String>,
+    /// The group that the rights hold in [default: the authority's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// How long the certificate is valid
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = parse_duration)]
+    pub(crate) valid: Duration,
+}
+
+impl Grant {
+    /// The group's name.
+    pub(crate) fn group<'a>(&'a self, authority: &'a str) -> &'a str {
+        self.group.as_deref().unwrap_or(authority)
+    }
+
+    /// The rights; without --pub and --sub, both on every topic.
+    pub(crate) fn rights(&self, group: &str) -> Result<Rights, Failure> {
+        let mut rights = Rights::none();
+        let everything = self.publish.is_empty() && self.subscribe.is_empty();
+        let all = ["#".to_owned()];
+        let both: &[String] = if everything { &all } else { &[] };
+        let kinds = [(Act::Publish, &self.publish[..]), (Act::Subscribe, &self.subscribe[..])];
+        for (act, patterns) in kinds.into_iter().chain([(Act::Evict, &self.evict[..]), (Act::Both, both)]) {
+            for pattern in patterns {
+                let right = Right::new(group, act, pattern);
+                rights.grant(right.map_err(|e| Failure::new(Code::BadValue, format!("«{pattern}»: {e}")))?);
+            }
+        }
+        Ok(rights)
+    }
+
+    /// The attributes, in the authority's name.
+    pub(crate) fn attributes(&self, authority: &str) -> Result<Vec<Attribute>, Failure> {
+        let one = |text: &String| {
+            let wrong = |why: String| Failure::new(Code::BadValue, why).hint("--attr role=nurse");
+            let (key, value) = text.split_once('=').ok_or_else(|| wrong(format!("«{text}» has no =")))?;
+            Attribute::new(authority, key, value).map_err(|e| wrong(format!("«{text}»: {e}")))
+        };
+        self.attributes.iter().map(one).collect()
+    }
+
+    /// Seconds of validity.
+    pub(crate) fn valid_seconds(&self) -> i64 {
+        i64::try_from(self.valid.as_secs()).unwrap_or(i64::MAX)
+    }
+}
+
+/// `pub ward3/vitals   sub ward3/#   evict #`, as lists of patterns by act.
+pub(crate) fn rights_shown(rights: &Rights, group: &str) -> String {
+    let of = |act: Act| {
+        let patterns = rights.iter().filter(|r| r.group == group && r.act == act).map(|r| r.pattern.to_string());
+        let patterns: Vec<String> = patterns.collect();
+        (!patterns.is_empty()).then(|| format!("{} {}", act.name(), patterns.join(" ")))
+    };
+    let all: Vec<String> = [Act::Both, Act::Publish, Act::Subscribe, Act::Evict].into_iter().filter_map(of).collect();
+    if all.is_empty() { "no rights".to_owned() } else { all.join("   ") }
+}
+
+/// `role=nurse ward=3`
+pub(crate) fn attributes_shown(attributes: &[Attribute]) -> String {
+    attributes.iter().map(|a| format!("{}={}", a.key, a.value)).collect::<Vec<_>>().join(" ")
+}

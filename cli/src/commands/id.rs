@@ -1,0 +1,233 @@
+//! `sealcast id`: your identities on this machine.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use sealcast::code::Code;
+use sealcast::config::{Home, KeptIdentity, Overwrite, name_checked};
+use sealcast_crypto::identity::{MemberSecret, keytext};
+use serde_json::json;
+
+use super::ca::{Kind, certificate_json, certificate_lines, left};
+use super::{Env, grant};
+use crate::hint::Failure;
+use crate::target;
+use crate::text::{date, duration, parse_duration, row, table};
+
+/// Your identities: keys, and what certificates grant them
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  sealcast id new robot7            make keys; give the scpub1… to the authority, get an invite back
+  sealcast id show
+  sealcast id export                your public key, to be invited with
+  sealcast id needs-renewal && mail -s 'renew me' admin"
+)]
+pub(crate) struct Id {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a new identity's keys
+    New {
+        /// Its name on this machine
+        name: String,
+        /// Kind of its signing key
+        #[arg(long, default_value = "ed25519")]
+        algorithm: Kind,
+        /// Replace an identity of this name: its keys are lost
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show an identity: key, certificate, rights
+    Show {
+        /// Which one [default: the context's]
+        name: Option<String>,
+    },
+    /// List all identities
+    Ls,
+    /// Print the public key, or with --certificate the certificate
+    Export {
+        /// Which one [default: the context's]
+        name: Option<String>,
+        /// The certificate as text (PEM)
+        #[arg(long)]
+        certificate: bool,
+    },
+    /// Exit 0 if the certificate should be renewed, 1 if not
+    NeedsRenewal {
+        /// Which one [default: the context's]
+        name: Option<String>,
+        /// How much time must be left
+        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
+        within: Duration,
+    },
+}
+
+impl Id {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::New { name, algorithm, force } => new(env, &name, algorithm, force),
+            Verb::Show { name } => show(env, &load(env, name)?),
+            Verb::Ls => ls(env),
+            Verb::Export { name, certificate } => export(env, &load(env, name)?, certificate),
+            Verb::NeedsRenewal { name, within } => needs_renewal(env, &load(env, name)?, within),
+        }
+    }
+}
+
+/// The identity of this name, else the one that commands use.
+fn load(env: &Env<'_>, name: Option<String>) -> Result<KeptIdentity, Failure> {
+    let name = match name {
+        Some(name) if env.home.identity(name_checked(&name)?).exists() => name,
+        Some(name) => return Err(target::unknown_identity(&name, &env.home.identities())),
+        None => target::identity(env)?.ok_or_else(|| target::no_identity(env))?,
+    };
+    Ok(KeptIdentity::load(&env.home, &name)?)
+}
+
+fn new(env: &Env<'_>, name: &str, algorithm: Kind, force: bool) -> Result<(), Failure> {
+    let secret = MemberSecret::generate(algorithm.into(), &mut crate::rng());
+    let identity = KeptIdentity::new(&env.home, name_checked(name)?, secret);
+    identity.save(if force { Overwrite::Replace } else { Overwrite::Never })?;
+    let key = identity.secret.public().to_string();
+    env.output.object(&json!({ "id": name, "key": key, "path": identity.path() }))?;
+    env.output.say(format!("identity  {name}   {}   [0600]", Home::shown(identity.path())));
+    env.output.line(&key)?;
+    env.output.say(format!(
+        "          Next:  give this key to the authority, who types:  sealcast invite --for {} --as {name}\n          \
+         then you:  sealcast join FILE",
+        keytext::short(&key)
+    ));
+    Ok(())
+}
+
+fn show(env: &Env<'_>, identity: &KeptIdentity) -> Result<(), Failure> {
+    let key = identity.secret.public().to_string();
+    let name = identity.name();
+    let mut object = json!({ "id": name, "key": key, "path": identity.path(), "certificate": null });
+    let mut lines =
+        vec![format!("id          {name}   {}", Home::shown(identity.path())), format!("key         {key}")];
+    match &identity.membership {
+        None => lines.push("certificate none yet: sealcast join FILE, once you are invited".to_owned()),
+        Some(m) => {
+            let c = &m.certificate;
+            object["certificate"] = certificate_json(c, None);
+            object["authority"] = json!(keytext::Fingerprint(m.anchor.certificate().hash().0).to_string());
+            object["groups"] = json!(m.groups());
+            lines.extend(certificate_lines(c));
+            let fingerprint = keytext::Fingerprint(m.anchor.certificate().hash().0).to_string();
+            lines.push(format!("authority   {}   {fingerprint}", m.anchor.certificate().name()));
+            lines.extend(
+                m.groups().iter().filter(|g| !m.veils.contains_key(*g)).map(|g| {
+                    format!("! names in {g} are hidden only from those who do not know the authority: no veil")
+                }),
+            );
+        }
+    }
+    env.output.object(&object)?;
+    env.output.line(lines.join("\n"))?;
+    match check(env, &name) {
+        Ok((_, Some(hint))) => env.output.warn(hint),
+        Err(failure) if identity.membership.is_some() => env.output.warn(failure.what()),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What doctor says about an identity: what it is, and what should be done about it.
+pub(crate) fn check(env: &Env<'_>, name: &str) -> Result<(String, Option<String>), Failure> {
+    let identity = KeptIdentity::load(&env.home, name)?;
+    let Some(m) = &identity.membership else {
+        let failure = Failure::new(Code::NoIdentity, format!("{name} has no certificate yet"));
+        return Err(failure.hint(format!("sealcast join FILE, once invited with: sealcast id export {name}")));
+    };
+    // Together they must make an identity.
+    identity.identity()?;
+    let until = m.certificate.not_after();
+    let shown =
+        format!("{} (id {name}), certificate #{} to {}", m.certificate.name(), m.certificate.serial(), date(until));
+    let renew = "ask the authority for a new invite; until then nobody lets you in";
+    if m.anchor.crl().is_some_and(|crl| crl.revokes(&m.certificate.serial())) {
+        return Err(Failure::new(Code::Excluded, format!("{shown}, is revoked")).hint(renew));
+    }
+    match left(until) {
+        None => Err(Failure::new(Code::CertificateExpired, format!("{shown}, has expired")).hint(renew)),
+        Some(time) if time < WARN_BEFORE => {
+            let hint = format!("the certificate of {name} ends in {}: ask the authority to renew it", duration(time));
+            Ok((shown, Some(hint)))
+        }
+        Some(_) => Ok((shown, None)),
+    }
+}
+
+fn ls(env: &Env<'_>) -> Result<(), Failure> {
+    let names = env.home.identities();
+    if names.is_empty() {
+        env.output.say("no identities yet; sealcast init NAME or sealcast id new NAME makes one");
+        return Ok(());
+    }
+    let mut rows = vec![row(["ID", "NAME", "KEY", "GROUPS", "RIGHTS", "VALID TO"])];
+    for name in names {
+        let identity = match KeptIdentity::load(&env.home, &name) {
+            Ok(identity) => identity,
+            // One bad file shall not hide the others.
+            Err(error) => {
+                env.output.warn(Failure::from(error).what());
+                continue;
+            }
+        };
+        let key = identity.secret.public().to_string();
+        let m = identity.membership.as_ref();
+        let groups = m.map(|m| m.groups()).unwrap_or_default();
+        let until = m.map_or("no certificate".to_owned(), |m| date(m.certificate.not_after()));
+        let called = m.map_or("-".to_owned(), |m| m.certificate.name().to_string());
+        let rights: Vec<String> = m
+            .map(|m| groups.iter().map(|g| grant::rights_shown(m.certificate.rights(), g)).collect())
+            .unwrap_or_default();
+        env.output.object(&json!({
+            "id": name, "name": m.map(|m| m.certificate.name().to_string()), "key": key, "groups": groups,
+            "valid_to": m.map(|m| date(m.certificate.not_after())),
+        }))?;
+        rows.push(vec![name, called, keytext::short(&key), groups.join(" "), rights.join("; "), until]);
+    }
+    env.output.line(table(&rows))
+}
+
+fn export(env: &Env<'_>, identity: &KeptIdentity, certificate: bool) -> Result<(), Failure> {
+    let key = identity.secret.public().to_string();
+    let text = match (&identity.membership, certificate) {
+        (_, false) => key.clone(),
+        (Some(m), true) => m.certificate.to_pem().trim_end().to_owned(),
+        (None, true) => {
+            let failure = Failure::new(Code::Missing, format!("{} has no certificate yet", identity.name()));
+            return Err(failure.hint("sealcast join FILE, once you are invited"));
+        }
+    };
+    let pem = certificate.then_some(&text);
+    env.output.object(&json!({ "id": identity.name(), "key": key, "certificate": pem }))?;
+    env.output.line(&text)
+}
+
+fn needs_renewal(env: &Env<'_>, identity: &KeptIdentity, within: Duration) -> Result<(), Failure> {
+    let Some(m) = &identity.membership else {
+        let failure = Failure::new(Code::NoIdentity, format!("{} has no certificate yet", identity.name()));
+        return Err(failure.hint("sealcast join FILE, once you are invited"));
+    };
+    let time = left(m.certificate.not_after());
+    let needs = time.is_none_or(|t| t < within);
+    let shown = time.map_or("over".to_owned(), |t| format!("{} left", duration(t)));
+    env.output.object(&json!({
+        "id": identity.name(), "needs_renewal": needs, "valid_to": date(m.certificate.not_after()),
+        "seconds_left": time.map(|t| t.as_secs()),
+    }))?;
+    env.output.say(format!("{}: {shown}", identity.name()));
+    if needs { Ok(()) } else { Err(Failure::said(1)) }
+}
+
+/// From when on an end of validity is worth a warning.
+const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);

@@ -1,0 +1,123 @@
+//! `sealcast invite --for KEY`: all that a newcomer needs, in one file that only it can open (A11).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use sealcast::code::Code;
+use sealcast::config::{Home, Overwrite, write_public};
+use sealcast_crypto::identity::{Invite as Contents, keytext};
+use sealcast_wire::Utc;
+use serde_json::json;
+
+use super::Env;
+use super::ca::{Which, certify, public_keys};
+use super::grant::{Grant, attributes_shown, rights_shown};
+use crate::authority::{KeptAuthority, choose};
+use crate::hint::Failure;
+use crate::target::Target;
+use crate::text::{date, duration, now, parse_duration};
+
+/// Invite somebody: certificate, group and URL in one file only they can open
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The other one makes keys with «sealcast id new NAME» and tells you the scpub1…; the file may travel by any
+road: it is sealed for that key. Without --pub and --sub the newcomer may do both with every topic.
+
+Examples:
+  sealcast invite --for scpub1… --as robot7 --pub 'pose/robot7' --sub '#' --attr role=robot
+  sealcast invite --for scpub1… --as alice -o - | ssh alice sealcast join -")]
+pub(crate) struct Invite {
+    /// The newcomer's public key
+    #[arg(long = "for", value_name = "scpub1…")]
+    key: String,
+    /// What others see the newcomer as [default: member and the serial number]
+    #[arg(long = "as", value_name = "NAME")]
+    called: Option<String>,
+    #[command(flatten)]
+    grant: Grant,
+    /// How long the file can be opened
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    ttl: Duration,
+    #[command(flatten)]
+    which: Which,
+    /// Where it goes; - is stdout [default: NAME.invite]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Overwrite the file
+    #[arg(long)]
+    force: bool,
+}
+
+impl Invite {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        let joiner = public_keys(&self.key)?;
+        let target = Target::of(env)?;
+        let mut kept = KeptAuthority::open(&env.home, &choose(env, self.which.authority.as_deref())?)?;
+        let group = self.grant.group(&kept.name).to_owned();
+        let next = kept.authority.ledger().issued().count() + 1;
+        let called = self.called.clone().unwrap_or_else(|| format!("member{next}"));
+        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(file_name(&called)));
+        if out != Path::new("-") && out.exists() && !self.force {
+            let failure = Failure::new(Code::Exists, format!("{} exists already", Home::shown(&out)));
+            return Err(failure.hint("-o FILE, or --force to overwrite it"));
+        }
+        let certificate = certify(&mut kept, &called, joiner.clone(), &self.grant)?;
+        let until = Utc(now().0.saturating_add(i64::try_from(self.ttl.as_secs()).unwrap_or(i64::MAX)));
+        let contents = Contents {
+            group: group.clone(),
+            url: target.url.to_string(),
+            certificate: certificate.der().to_vec(),
+            crl: kept.crl.clone(),
+            policy: kept.policy.clone(),
+            veil: kept.authority.veil(&group),
+            issued_at: now(),
+            expires_at: until,
+        };
+        let sealed = contents.seal(&kept.authority, &joiner, &mut crate::rng());
+        let sealed = sealed.map_err(|e| Failure::new(Code::BadValue, e))?;
+        let text = Contents::to_pem(&sealed);
+        let to_stdout = out == Path::new("-");
+        if to_stdout && !env.output.is_json() {
+            env.output.bytes(text.as_bytes())?;
+        } else if !to_stdout {
+            let overwrite = if self.force { Overwrite::Replace } else { Overwrite::Never };
+            write_public(&out, text.as_bytes(), overwrite)?;
+        }
+        let fingerprint = kept.authority.fingerprint().to_string();
+        env.output.object(&json!({
+            "invite": out, "for": self.key, "name": called, "group": group, "url": contents.url,
+            "serial": certificate.serial().to_string(), "valid_to": date(certificate.not_after()),
+            "ttl_seconds": self.ttl.as_secs(), "authority": fingerprint, "text": to_stdout.then_some(&text),
+        }))?;
+        let mut granted = rights_shown(certificate.rights(), &group);
+        if !certificate.attributes().is_empty() {
+            granted = format!("{}   {granted}", attributes_shown(certificate.attributes()));
+        }
+        let line = format!(
+            "invite    {}   for {called} ({})   {granted}   #{} to {}   open for {}",
+            out.display(),
+            keytext::short(&self.key),
+            certificate.serial(),
+            date(certificate.not_after()),
+            duration(self.ttl),
+        );
+        if to_stdout {
+            env.output.say(line)
+        } else {
+            env.output.line(line)?
+        }
+        let shown = keytext::short(&fingerprint);
+        env.output.say(format!(
+            "          Next:  there:  sealcast join {}   (it shows the authority {shown})",
+            out.display()
+        ));
+        Ok(())
+    }
+}
+
+/// The name as a file's: no folders, no leading dot.
+fn file_name(called: &str) -> String {
+    let plain: String = called.chars().map(|c| if c == '/' || c.is_whitespace() { '-' } else { c }).collect();
+    format!("{}.invite", plain.trim_start_matches(['.', '-']))
+}

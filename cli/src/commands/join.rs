@@ -1,0 +1,145 @@
+//! `sealcast join FILE`: become a member with an invite.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sealcast::code::Code;
+use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite, name_checked};
+use sealcast::url::Url;
+use sealcast_crypto::identity::invite::Opened;
+use sealcast_crypto::identity::{Fingerprint, Invite, InviteError, keytext};
+use serde_json::json;
+
+use super::{Env, read_text};
+use crate::hint::Failure;
+use crate::target;
+use crate::text::{FLOOR, date, now};
+
+/// Become a member with an invite
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Opens the invite with the identity that it is for, puts certificate and veil beside its keys, and makes a
+context named after the group, which is then in use.
+
+Examples:
+  sealcast join robot7.invite
+  sealcast join - --authority scca1… < robot7.invite     only if it comes from this authority")]
+pub(crate) struct Join {
+    /// The invite; - is stdin
+    file: PathBuf,
+    /// The authority that it must come from
+    #[arg(long, value_name = "scca1…")]
+    authority: Option<String>,
+}
+
+impl Join {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        let expected = self.authority.as_deref().map(str::parse::<Fingerprint>).transpose();
+        let expected = expected.map_err(|e| Failure::new(Code::BadValue, format!("--authority: {e}")))?;
+        let text = read_text(&self.file)?;
+        let sealed = Invite::from_pem(&text)
+            .map_err(|e| Failure::new(Code::Content, format!("{}: {e}", Home::shown(&self.file))))?;
+        let (identity, opened) = open(env, &sealed, expected)?;
+        Url::parse(&opened.invite.url)?;
+        keep(env, identity, &opened)
+    }
+}
+
+/// Opens it with `--id`, else with whichever identity of this user it is for.
+fn open(env: &Env<'_>, sealed: &[u8], expected: Option<Fingerprint>) -> Result<(KeptIdentity, Opened), Failure> {
+    let names = match &env.global.id {
+        Some(id) if env.home.identity(name_checked(id)?).exists() => vec![id.clone()],
+        Some(id) => return Err(target::unknown_identity(id, &env.home.identities())),
+        None => env.home.identities(),
+    };
+    for name in &names {
+        let identity = KeptIdentity::load(&env.home, name)?;
+        match Invite::open(sealed, &identity.secret, expected, Some(now()), FLOOR) {
+            Ok(opened) => return Ok((identity, opened)),
+            Err(InviteError::OtherKey) => {}
+            Err(error) => return Err(refused(error)),
+        }
+    }
+    if names.is_empty() {
+        let failure = Failure::new(Code::NoIdentity, "an invite is for somebody's keys, and you have none yet");
+        return Err(failure.hint("sealcast id new NAME, and give the scpub1… to whoever invites you"));
+    }
+    let failure =
+        Failure::new(Code::Decrypt, format!("the invite is for another key than that of {}", names.join(", ")));
+    Err(failure.hint(format!("whoever invites you needs this one:  sealcast id export {}", names[0])))
+}
+
+fn refused(error: InviteError) -> Failure {
+    let code = match error {
+        InviteError::Malformed => Code::Content,
+        InviteError::OtherKey | InviteError::Tampered => Code::Decrypt,
+        InviteError::Signature | InviteError::Crl(_) | InviteError::Policy(_) => Code::Signature,
+        InviteError::OtherAuthority | InviteError::Certificate(_) => Code::Authority,
+        InviteError::Expired => Code::InviteExpired,
+    };
+    let failure = Failure::new(code, error);
+    match error {
+        InviteError::Expired => failure.hint("ask for a new one:  sealcast invite --for KEY --ttl 1d"),
+        _ => failure,
+    }
+}
+
+/// Certificate and veil go beside the keys; a second authority's into an identity of its own.
+fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened) -> Result<(), Failure> {
+    let invite = &opened.invite;
+    let anchor = opened.identity.anchor().clone();
+    let mut veils = std::collections::BTreeMap::from([(invite.group.clone(), invite.veil.clone())]);
+    let mut overwrite = Overwrite::Replace;
+    if let Some(old) = identity.membership.take() {
+        if old.anchor.certificate().hash() == anchor.certificate().hash() {
+            veils.extend(old.veils.into_iter().filter(|(group, _)| *group != invite.group));
+        } else {
+            let name = format!("{}.{}", identity.name(), invite.group);
+            identity = KeptIdentity::new(&env.home, name_checked(&name)?, identity.secret.clone());
+            overwrite = Overwrite::Never;
+        }
+    }
+    let certificate = sealcast_crypto::identity::Certificate::parse(&invite.certificate)
+        .expect("an opened invite holds a verified certificate");
+    identity.membership = Some(Membership { certificate, anchor, policy: invite.policy.clone(), veils });
+    identity.save(overwrite)?;
+    let context = make_context(env, &invite.group, &invite.url, &identity.name())?;
+    told(env, &identity, opened, &context)
+}
+
+/// A context named after the group; if that is somebody else's, after the identity too.
+fn make_context(env: &Env<'_>, group: &str, url: &str, id: &str) -> Result<String, Failure> {
+    let plain: String = group.chars().map(|c| if name_checked(&c.to_string()).is_ok() { c } else { '_' }).collect();
+    let made = Context { url: url.to_owned(), id: Some(id.to_owned()) };
+    Contexts::update(&env.home, |all| {
+        let mine = |name: &str| all.context.get(name).is_none_or(|c| c.id == made.id);
+        let name = if mine(&plain) { plain.clone() } else { format!("{plain}.{id}") };
+        all.context.insert(name.clone(), made.clone());
+        all.select(&name);
+        Ok(name)
+    })
+}
+
+fn told(env: &Env<'_>, identity: &KeptIdentity, opened: &Opened, context: &str) -> Result<(), Failure> {
+    let (invite, verified) = (&opened.invite, opened.identity.certificate());
+    let fingerprint = opened.identity.authority().to_string();
+    env.output.object(&json!({
+        "group": invite.group, "url": invite.url, "id": identity.name(), "name": verified.name.to_string(),
+        "authority": fingerprint, "valid_to": date(verified.not_after), "context": context,
+    }))?;
+    let authority = opened.identity.anchor().certificate().name().clone();
+    env.output.line(format!("CA        {authority}   {fingerprint}"))?;
+    let at = Home::shown(identity.path());
+    let granted = super::grant::rights_shown(&verified.rights, &invite.group);
+    env.output.line(format!(
+        "identity  {}   {granted}   to {}   {at}   [0600]",
+        verified.name,
+        date(verified.not_after)
+    ))?;
+    env.output.line(format!("context   {context}  {}   selected", invite.url))?;
+    let shown = keytext::short(&fingerprint);
+    env.output.say(format!(
+        "          Is {shown} the authority that invited you? Compare it by another way.\n          Next:  sealcast sub '#'"
+    ));
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! How a received message is shown: lines for people, a template, JSON, or the payload alone.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::text::duration;
+
+/// A received message as the program knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Received<'a> {
+    /// Counts what this command received, from 1.
+    pub(crate) index: u64,
+    pub(crate) topic: &'a str,
+    pub(crate) sender: Sender<'a>,
+    /// The epoch's number; 0 where nothing is sealed.
+    pub(crate) epoch: u32,
+    /// The sender's own number of the message.
+    pub(crate) sequence: u64,
+    /// From its publish to its arrival here, by both clocks; negative where they differ that much.
+    pub(crate) delay_micros: Option<i64>,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Who sent it, and how we know (A2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender<'a> {
+    /// By a verified signature.
+    Signed(&'a str),
+    /// By the group's key alone: any member could have said so.
+    Claimed(&'a str),
+    /// Nothing says who.
+    Anonymous,
+}
+
+impl Sender<'_> {
+    /// `robot7`, `~robot7` where it is only a claim, `~` where it is not even that.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Sender::Signed(name) => safe(name),
+            Sender::Claimed(name) => format!("~{}", safe(name)),
+            Sender::Anonymous => "~".to_owned(),
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Sender::Signed(_) => "signed",
+            Sender::Claimed(_) => "claimed",
+            Sender::Anonymous => "anonymous",
+        }
+    }
+
+    fn name(self) -> Option<String> {
+        match self {
+            Sender::Signed(name) | Sender::Claimed(name) => Some(name.to_owned()),
+            Sender::Anonymous => None,
+        }
+    }
+}
+
+/// `#1 ward3/vitals  from you@laptop  epoch 1  9 B  +0.3 ms`
+pub(crate) fn headline(m: &Received<'_>) -> String {
+    let mut line = format!("#{} {}  from {}", m.index, safe(m.topic), m.sender.shown());
+    if m.epoch > 0 {
+        let _ = write!(line, "  epoch {}", m.epoch);
+    }
+    let _ = write!(line, "  {}", crate::text::bytes(m.payload.len() as u64));
+    if let Some(micros) = m.delay_micros {
+        let _ = write!(line, "  {}", delay(micros));
+    }
+    line
+}
+
+/// One line of JSON's object; a payload that is no text comes as Base64.
+pub(crate) fn object(m: &Received<'_>) -> Value {
+    let mut object = json!({
+        "number": m.index,
+        "topic": m.topic,
+        "from": m.sender.name(),
+        "origin": m.sender.kind(),
+        "epoch": m.epoch,
+        "sequence": m.sequence,
+        "bytes": m.payload.len(),
+        "delay_ms": m.delay_micros.map(|d| d as f64 / 1e3),
+    });
+    match std::str::from_utf8(m.payload) {
+        Ok(text) => object["payload"] = json!(text),
+        Err(_) => object["payload_base64"] = json!(base64(m.payload)),
+    }
+    object
+}
+
+/// The payload for a terminal: text as it is; a short dump or the number of bytes of anything else,
+/// so that no message can drive the terminal.
+pub(crate) fn for_terminal(payload: &[u8]) -> String {
+    match std::str::from_utf8(payload) {
+        Ok(text) if is_harmless(text) => text.to_owned(),
+        _ if payload.len() <= DUMP_BYTES_MAX => dump(payload),
+        _ => format!("<{} bytes>", payload.len()),
+    }
+}
+
+/// A template: `%t` topic, `%s` sender, `%p` payload, `%e` epoch, `%n` the sender's number, `%i` index
+/// here, `%l` bytes, `%d` delay, `%j` JSON, `%%`; `\n` and `\t`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(char),
+}
+
+impl Template {
+    /// Reads a template; an unknown field is an error now, not at the first message.
+    pub(crate) fn parse(text: &str) -> Result<Template, String> {
+        let mut parts = vec![];
+        let mut plain = String::new();
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            match (c, chars.clone().next()) {
+                ('%', Some('%')) => plain.push('%'),
+                ('%', Some(field)) if FIELDS.contains(field) => {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                    parts.push(Part::Field(field));
+                }
+                ('%', Some(other)) => return Err(format!("%{other} is unknown; there are {}", fields())),
+                ('%', None) => return Err(format!("% at the end; there are {}", fields())),
+                ('\\', Some('n')) => plain.push('\n'),
+                ('\\', Some('t')) => plain.push('\t'),
+                ('\\', Some('\\')) => plain.push('\\'),
+                _ => {
+                    plain.push(c);
+                    continue;
+                }
+            }
+            chars.next();
+        }
+        parts.push(Part::Text(plain));
+        Ok(Template(parts))
+    }
+
+    /// The message in this form; the payload's bytes as they are.
+    pub(crate) fn fill(&self, m: &Received<'_>) -> Vec<u8> {
+        let mut out = vec![];
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Field('p') => out.extend_from_slice(m.payload),
+                Part::Field(field) => out.extend_from_slice(value(*field, m).as_bytes()),
+            }
+        }
+        out
+    }
+}
+
+fn value(field: char, m: &Received<'_>) -> String {
+    match field {
+        't' => safe(m.topic),
+        's' => m.sender.shown(),
+        'e' => m.epoch.to_string(),
+        'n' => m.sequence.to_string(),
+        'i' => m.index.to_string(),
+        'l' => m.payload.len().to_string(),
+        'd' => m.delay_micros.map(delay).unwrap_or_default(),
+        _ => object(m).to_string(),
+    }
+}
+
+fn fields() -> String {
+    FIELDS.chars().chain(['%']).map(|c| format!("%{c}")).collect::<Vec<_>>().join(" ")
+}
+
+fn delay(micros: i64) -> String {
+    let sign = if micros < 0 { '-' } else { '+' };
+    let d = Duration::from_micros(micros.unsigned_abs());
+    // Below a second tenths of a millisecond are what one wants to see.
+    if d < Duration::from_millis(100) {
+        format!("{sign}{:.1} ms", d.as_secs_f64() * 1e3)
+    } else {
+        format!("{sign}{}", duration(d))
+    }
+}
+
+/// A name for a terminal: whatever could drive it becomes `?`.
+pub(crate) fn safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn is_harmless(text: &str) -> bool {
+    text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\r'))
+}
+
+/// Sixteen bytes a line, as `hexdump -C` prints them.
+fn dump(bytes: &[u8]) -> String {
+    let line = |(i, chunk): (usize, &[u8])| {
+        let hex: Vec<String> = chunk.iter().map(|b| format!("{b:02x}")).collect();
+        let text: String = chunk.iter().map(|&b| if (0x20..0x7f).contains(&b) { b as char } else { '.' }).collect();
+        format!("{:04x}  {:<47}  {text}", i * 16, hex.join(" "))
+    };
+    bytes.chunks(16).enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let n = chunk.iter().fold(0_u32, |n, &b| n << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            let digit = DIGITS[(n >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= chunk.len() { digit as char } else { '=' });
+        }
+    }
+    text
+}
+
+/// Bytes of a payload that are worth a dump.
+const DUMP_BYTES_MAX: usize = 256;
+const FIELDS: &str = "tspenildj";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message<'a>(payload: &'a [u8]) -> Received<'a> {
+        let sender = Sender::Signed("you@laptop");
+        let (topic, delay_micros) = ("ward3/vitals", Some(312));
+        Received { index: 1, topic, sender, epoch: 1, sequence: 7, delay_micros, payload }
+    }
+
+    #[test]
+    fn the_line_is_that_of_the_manual() {
+        let m = message(b"{\"hr\":72}");
+        assert_eq!(headline(&m), "#1 ward3/vitals  from you@laptop  epoch 1  9 B  +0.3 ms");
+    }
+
+    #[test]
+    fn rule_a2_a_claim_never_looks_like_a_signature() {
+        assert_eq!(Sender::Signed("robot7").shown(), "robot7");
+        assert_eq!(Sender::Claimed("robot7").shown(), "~robot7");
+        assert_eq!(Sender::Anonymous.shown(), "~");
+    }
+
+    #[test]
+    fn a_template_is_filled_and_a_wrong_one_refused_at_once() {
+        let m = message(b"72");
+        let fill = |text: &str| String::from_utf8(Template::parse(text).unwrap().fill(&m)).unwrap();
+        assert_eq!(fill("%t %s %p"), "ward3/vitals you@laptop 72");
+        assert_eq!(fill("%l%%\\t%n\\n"), "2%\t7\n");
+        assert_eq!(fill("%d"), "+0.3 ms");
+        assert!(Template::parse("%x").is_err() && Template::parse("100%").is_err());
+    }
+
+    #[test]
+    fn no_payload_can_drive_the_terminal() {
+        assert_eq!(for_terminal(b"plain\ntext"), "plain\ntext");
+        assert!(for_terminal(b"\x1b]0;owned\x07").starts_with("0000  1b 5d"));
+        assert_eq!(for_terminal(&[0xff; 1000]), "<1000 bytes>");
+        assert_eq!(safe("a\x1b[2Jb"), "a?[2Jb");
+    }
+
+    #[test]
+    fn base64_as_in_the_rfc() {
+        // RFC 4648, section 10.
+        let all = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|t| base64(t.as_bytes()));
+        assert_eq!(all, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
+    }
+}
