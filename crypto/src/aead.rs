@@ -10,14 +10,16 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKe
 
 use crate::secret::Secret;
 
-/// Which AEAD. Both take 32-byte keys, 12-byte nonces, and make 16-byte tags.
+/// Which AEAD. Both take 32-byte keys, 12-byte nonces, and make 16-byte tags; the number goes into
+/// every key derivation that a suite's key comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub enum Suite {
     /// AES-256-GCM (NIST SP 800-38D): the default, fastest where the processor has AES.
     #[default]
-    Aes256Gcm,
+    Aes256Gcm = 1,
     /// ChaCha20-Poly1305 (RFC 8439): where it has not.
-    ChaCha20Poly1305,
+    ChaCha20Poly1305 = 2,
 }
 
 /// A key of one suite, expanded once. May be shared by threads.

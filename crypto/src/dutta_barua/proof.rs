@@ -6,8 +6,8 @@
 //! log_G X = log_H Y  : A = k G, B = k H     c = H(session, seat, X_{i-1}, X_i, X_{i+1}, Y, A, B)   s = k + c x
 //! verified by        : A = s G − c X, B = s H − c Y, and c again
 //! ```
-//! Proofs are verified one by one, as they come: sending A in c's place would let one multiplication check many
-//! at once, but each A must then be decoded, and a sixth is all that is saved.
+//! Proofs are verified one by one, as they come: with A in c's place one multi-scalar multiplication could
+//! check many, but each A must then be decoded, and the sum still has two points a proof: little is saved.
 
 use curve25519_dalek::ristretto::RistrettoPoint;
 use curve25519_dalek::scalar::Scalar;
