@@ -42,8 +42,14 @@ impl Key {
     /// # Panics
     /// If `buffer` is shorter than a tag, or longer than the suite can take (some 64 GB).
     pub fn seal(&self, counter: u64, aad: &[u8], buffer: &mut [u8]) {
+        self.seal_under(nonce(counter), aad, buffer);
+    }
+
+    /// Twin of [`Key::seal`] under any nonce, for vectors.
+    pub(crate) fn seal_under(&self, nonce: [u8; 12], aad: &[u8], buffer: &mut [u8]) {
         let (plaintext, room) = buffer.split_last_chunk_mut::<TAG_LEN>().expect("the caller leaves room for the tag");
-        let tag = self.key.seal_in_place_separate_tag(nonce(counter), Aad::from(aad), plaintext);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), plaintext);
         room.copy_from_slice(tag.expect("no message of ours nears the suite's limit").as_ref());
     }
 
@@ -53,7 +59,18 @@ impl Key {
     /// [`OpenError`] if the tag is not that of key, counter, aad and ciphertext; `buffer` is then
     /// unspecified and must not be used.
     pub fn open<'a>(&self, counter: u64, aad: &[u8], buffer: &'a mut [u8]) -> Result<&'a mut [u8], OpenError> {
-        self.key.open_in_place(nonce(counter), Aad::from(aad), buffer).map_err(|_| OpenError)
+        self.open_under(nonce(counter), aad, buffer)
+    }
+
+    /// Twin of [`Key::open`] under any nonce, for vectors.
+    pub(crate) fn open_under<'a>(
+        &self,
+        nonce: [u8; 12],
+        aad: &[u8],
+        buffer: &'a mut [u8],
+    ) -> Result<&'a mut [u8], OpenError> {
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key.open_in_place(nonce, Aad::from(aad), buffer).map_err(|_| OpenError)
     }
 }
 
@@ -77,10 +94,10 @@ impl std::fmt::Debug for Key {
     }
 }
 
-fn nonce(counter: u64) -> Nonce {
+fn nonce(counter: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&counter.to_be_bytes());
-    Nonce::assume_unique_for_key(nonce)
+    nonce
 }
 
 /// Length of a tag, bytes (RFC 5116 §5.2, RFC 8439 §2.8).
@@ -109,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_nonce_is_four_zero_bytes_and_the_counter() {
-        assert_eq!(nonce(0x0102_0304_0506_0708).as_ref(), &[0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(nonce(0x0102_0304_0506_0708), [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

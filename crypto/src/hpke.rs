@@ -106,15 +106,19 @@ pub struct OpenError;
 #[error("a public key of small order")]
 pub struct SealError;
 
-/// §4.1: `ExtractAndExpand(dh, kem_context)`; `None` if dh is zero (§7.1.4), which the library refuses.
+/// §4.1: `ExtractAndExpand(dh, kem_context)`; `None` if there is no dh.
 fn shared_secret(private: &PrivateKey, peer: &[u8; 32], enc: &[u8; 32], receiver: &[u8; 32]) -> Option<Secret<32>> {
-    agree(private, UnparsedPublicKey::new(&X25519, peer), (), |dh| {
-        // eae_prk = LabeledExtract("", "eae_prk", dh)
-        // shared_secret = LabeledExpand(eae_prk, "shared_secret", kem_context, Nsecret)
-        let eae_prk = labeled_extract(KEM, b"", b"eae_prk", dh);
-        Ok(labeled_expand(KEM, &eae_prk, b"shared_secret", &[enc, receiver]))
-    })
-    .ok()
+    // eae_prk = LabeledExtract("", "eae_prk", dh)
+    // shared_secret = LabeledExpand(eae_prk, "shared_secret", kem_context, Nsecret)
+    let dh = diffie_hellman(private, peer)?;
+    let eae_prk = labeled_extract(KEM, b"", b"eae_prk", dh.expose());
+    Some(labeled_expand(KEM, &eae_prk, b"shared_secret", &[enc, receiver]))
+}
+
+/// X25519; `None` if the result is zero (§7.1.4), which the library refuses.
+pub(crate) fn diffie_hellman(private: &PrivateKey, peer: &[u8]) -> Option<Secret<32>> {
+    let dh = |dh: &[u8]| Secret::try_from(dh).map_err(|_| ());
+    agree(private, UnparsedPublicKey::new(&X25519, peer), (), dh).ok()
 }
 
 /// §5.1: key and the first nonce, of the base mode: no pre-shared key.

@@ -29,6 +29,11 @@ pub mod secret;
 pub mod signature;
 pub mod veil;
 
+#[cfg(test)]
+mod vectors;
+#[cfg(test)]
+mod wycheproof;
+
 /// Bytes from hexadecimal digits, for tests and their vectors.
 #[cfg(test)]
 pub(crate) fn unhex(digits: &str) -> Vec<u8> {

@@ -93,7 +93,8 @@ fn rule_g9_rule_a12_merkle_trees() {
 /// The vectors of a kind, of which there are `count`.
 fn of_kind(kind: &str, count: usize) -> Vec<Value> {
     let file: Value = serde_json::from_str(include_str!("../vectors/primitives.json")).unwrap();
-    let found: Vec<Value> = file["vectors"].as_array().unwrap().iter().filter(|it| it["kind"] == kind).cloned().collect();
+    let found: Vec<Value> =
+        file["vectors"].as_array().unwrap().iter().filter(|it| it["kind"] == kind).cloned().collect();
     assert_eq!(found.len(), count);
     found
 }
