@@ -4,6 +4,7 @@
 
 pub mod code;
 pub mod config;
+pub mod control;
 pub mod error;
 pub mod group;
 pub mod url;

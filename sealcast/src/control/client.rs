@@ -1,0 +1,249 @@
+//! The other processes' side of a session's local socket.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Answer, Change, EXTENSION, GroupInfo, LINE_BYTES_MAX, LogLine, Reply, Request};
+use crate::code::Code;
+use crate::config::Home;
+use crate::error::{Error, Result};
+
+/// A connection to a running session.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+/// The sockets of all running sessions of this user.
+pub fn running(home: &Home) -> Vec<Client> {
+    let entries = fs::read_dir(home.runtime()).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> =
+        entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|x| x == EXTENSION)).collect();
+    paths.sort();
+    paths.iter().filter_map(|p| Client::connect(p).ok().flatten()).collect()
+}
+
+impl Client {
+    /// Connects; `None` if no session has this socket.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn connect(path: &Path) -> Result<Option<Client>> {
+        match UnixStream::connect(path) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE)).map_err(|e| Error::system(path.display(), &e))?;
+                Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned() }))
+            }
+            // A socket that nobody listens on is what a killed process leaves behind.
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+            Err(e) => Err(Error::system(path.display(), &e)),
+        }
+    }
+
+    /// What the session knows of its group.
+    ///
+    /// # Errors
+    /// The session's, or [`Code::Closed`] if it went away.
+    pub fn show(&mut self) -> Result<GroupInfo> {
+        match self.ask(&Request::Show, &[])? {
+            Answer::Show(info) => Ok(*info),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
+    /// What happened in the group, oldest first.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn log(&mut self) -> Result<Vec<LogLine>> {
+        match self.ask(&Request::Log, &[])? {
+            Answer::Log(lines) => Ok(lines),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
+    /// Has the session publish; the message's number.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn publish(&mut self, topic: &str, body: &[u8]) -> Result<Option<u64>> {
+        match self.ask(&Request::Publish { topic: topic.to_owned(), bytes: body.len() }, body)? {
+            Answer::Published { number } => Ok(number),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
+    /// Has the group agree on a new key.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn rotate(&mut self) -> Result<Change> {
+        self.change(&Request::Rotate)
+    }
+
+    /// Evicts a member by its name or certificate.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn evict(&mut self, who: &str, reason: &str) -> Result<Change> {
+        self.change(&Request::Evict { who: who.to_owned(), reason: reason.to_owned() })
+    }
+
+    /// Has the session leave the group and end.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn leave(&mut self) -> Result<()> {
+        self.done(&Request::Leave)
+    }
+
+    /// Hands the session a signed object: a revocation list, policy or eviction.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn learn(&mut self, object: &[u8]) -> Result<()> {
+        self.done(&Request::Learn { object: object.iter().map(|b| format!("{b:02x}")).collect() })
+    }
+
+    fn change(&mut self, request: &Request) -> Result<Change> {
+        match self.ask(request, &[])? {
+            Answer::Changed(change) => Ok(change),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
+    fn done(&mut self, request: &Request) -> Result<()> {
+        match self.ask(request, &[])? {
+            Answer::Done => Ok(()),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request, body: &[u8]) -> Result<Answer> {
+        let mut line = serde_json::to_vec(request).expect("requests are plain data");
+        line.push(b'\n');
+        line.extend_from_slice(body);
+        let mut reply = String::new();
+        let exchanged = self
+            .stream
+            .get_mut()
+            .write_all(&line)
+            .and_then(|()| self.stream.by_ref().take(LINE_BYTES_MAX).read_line(&mut reply));
+        match exchanged {
+            Ok(n) if n > 0 => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                return Err(Error::new(Code::TimedOut, format!("the session did not answer in {PATIENCE:?}")));
+            }
+            _ => return Err(Error::new(Code::Closed, "the session ended before it answered")),
+        }
+        let reply: Reply = serde_json::from_str(&reply)
+            .map_err(|e| Error::new(Code::System, format!("{}: not understood: {e}", self.path.display())))?;
+        reply.into()
+    }
+
+    fn surprised(&self, answer: &Answer) -> Error {
+        Error::new(Code::System, format!("{}: an answer to another question: {answer:?}", self.path.display()))
+    }
+}
+
+/// The longest change of a group that somebody waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use sealcast_wire::CertHash;
+
+    use super::super::{Handler, Server, socket_path};
+    use super::*;
+
+    /// Notes what it is asked, and refuses evictions.
+    #[derive(Default)]
+    struct Noting(Mutex<Vec<(Request, Vec<u8>)>>);
+
+    impl Handler for Noting {
+        fn handle(&self, request: Request, bytes: Vec<u8>) -> Result<Answer> {
+            self.0.lock().unwrap().push((request.clone(), bytes));
+            match request {
+                Request::Show => {
+                    Ok(Answer::Show(Box::new(GroupInfo { group: "ward3".to_owned(), ..GroupInfo::default() })))
+                }
+                Request::Publish { .. } => Ok(Answer::Published { number: Some(7) }),
+                Request::Evict { .. } => Err(Error::new(Code::DeniedEvict, "no right").with_hint("ask")),
+                _ => Ok(Answer::Done),
+            }
+        }
+    }
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            Folder(std::env::temp_dir().join(format!("sealcast-{name}-{}", std::process::id())))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn rule_a7_a_running_session_answers_other_processes_of_its_user() {
+        let folder = Folder::new("control");
+        let home = Home::at(&folder.0);
+        let path = socket_path(&home, &CertHash([1; 32]), "ward3");
+        assert_ne!(path, socket_path(&home, &CertHash([1; 32]), "ward5"));
+        assert!(Client::connect(&path).unwrap().is_none(), "nobody runs yet");
+
+        let noting = Arc::new(Noting::default());
+        let server = Server::open(&path, noting.clone()).unwrap();
+        let mut client = Client::connect(&path).unwrap().unwrap();
+        assert_eq!(client.show().unwrap().group, "ward3");
+        assert_eq!(client.publish("t", b"{\n}").unwrap(), Some(7));
+        let refused = client.evict("carol", "lost").unwrap_err();
+        assert_eq!((refused.code(), refused.hint()), (Code::DeniedEvict, Some("ask")));
+        client.learn(&[0x30, 0xff]).unwrap();
+        let asked = noting.0.lock().unwrap().clone();
+        assert_eq!(asked[1], (Request::Publish { topic: "t".to_owned(), bytes: 3 }, b"{\n}".to_vec()));
+        assert_eq!(asked[3].0, Request::Learn { object: "30ff".to_owned() });
+
+        assert_eq!(running(&home).len(), 1);
+        let second = Server::open(&path, noting.clone()).unwrap_err();
+        assert_eq!(second.code(), Code::Duplicate, "one live process per certificate");
+        drop(server);
+        assert!(!path.exists() && running(&home).is_empty());
+    }
+
+    #[test]
+    fn what_a_dead_process_left_behind_is_replaced() {
+        let folder = Folder::new("control-dead");
+        let path = socket_path(&Home::at(&folder.0), &CertHash([2; 32]), "ward3");
+        crate::config::private_folder(path.parent().unwrap()).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists() && Client::connect(&path).unwrap().is_none());
+        let _server = Server::open(&path, Arc::new(Noting::default())).unwrap();
+        assert!(Client::connect(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn nonsense_is_answered_and_the_connection_ends() {
+        let folder = Folder::new("control-nonsense");
+        let path = socket_path(&Home::at(&folder.0), &CertHash([3; 32]), "ward3");
+        let _server = Server::open(&path, Arc::new(Noting::default())).unwrap();
+        for nonsense in ["\n", "{\"do\":\"dance\"}\n", "{\"do\":\"publish\",\"topic\":\"t\",\"bytes\":999999999999}\n"]
+        {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(nonsense.as_bytes()).unwrap();
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            assert!(reply.starts_with("{\"error\":{\"code\":"), "{nonsense:?}: {reply}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The local socket of a running session (A7): other processes of the same user ask it what it knows, and
+//! have it publish, rotate, evict, leave or learn.
+//!
+//! A Unix socket in the user's runtime folder (0700), one per certificate and group. One request is a
+//! line of JSON, for `publish` followed by as many bytes as it says; one answer is a line of JSON:
+//! ```text
+//! → {"do":"publish","topic":"ward3/vitals","bytes":9}\n{"hr":72}
+//! ← {"ok":{"published":{"number":17}}}
+//! → {"do":"evict","who":"carol","reason":"lost laptop"}
+//! ← {"error":{"code":414,"message":"our certificate has no right to evict","hint":null}}
+//! ```
+//! Whoever connects must be the same user: the kernel says who it is.
+
+mod client;
+mod server;
+
+use std::path::PathBuf;
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_wire::CertHash;
+use serde::{Deserialize, Serialize};
+
+pub use client::{Client, running};
+pub use server::{Handler, Server};
+
+use crate::code::Code;
+use crate::config::Home;
+use crate::error::Error;
+
+/// What is asked of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// What it knows of the group.
+    Show,
+    /// What happened, oldest first.
+    Log,
+    /// Publish the bytes that follow.
+    Publish {
+        /// On this topic.
+        topic: String,
+        /// How many bytes follow the line.
+        bytes: usize,
+    },
+    /// Agree on a new key.
+    Rotate,
+    /// Evict a member.
+    Evict {
+        /// A name, or a certificate's SHA-256 in hexadecimal digits.
+        who: String,
+        /// For everybody's log.
+        reason: String,
+    },
+    /// Leave the group; the session ends.
+    Leave,
+    /// Take in a signed object.
+    Learn {
+        /// A revocation list, policy or eviction, in hexadecimal digits.
+        object: String,
+    },
+}
+
+/// What a session answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// To `show`.
+    Show(Box<GroupInfo>),
+    /// To `log`.
+    Log(Vec<LogLine>),
+    /// To `publish`.
+    Published {
+        /// Its number; none while it waits for the next key.
+        number: Option<u64>,
+    },
+    /// To `rotate` and `evict`.
+    Changed(Change),
+    /// To `leave` and `learn`.
+    Done,
+}
+
+/// What a session knows of its group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupInfo {
+    /// The group's name.
+    pub group: String,
+    /// Where, and how.
+    pub url: String,
+    /// Our own name.
+    pub me: String,
+    /// The process that runs the session.
+    pub pid: u32,
+    /// The authority's fingerprint, `scca1…`.
+    pub authority: Option<String>,
+    /// Who holds the keys: `plain`, `contributory`.
+    pub keys: String,
+    /// The cipher of payload.
+    pub cipher: String,
+    /// How origins are proved: `auto`, `signed`, `mac`.
+    pub origin: String,
+    /// Whether names are hidden from those who merely know the authority.
+    pub veiled: bool,
+    /// The epoch's number, once there is one.
+    pub epoch: Option<u32>,
+    /// The epoch's hash, 16 hexadecimal digits.
+    pub epoch_hash: Option<String>,
+    /// How long the epoch is installed, milliseconds.
+    pub age_ms: u64,
+    /// When the key changes by itself, milliseconds from now.
+    pub rotates_in_ms: Option<u64>,
+    /// Whether publishing waits for a change of key.
+    pub paused: bool,
+    /// Why the session is out of the group, if it is.
+    pub excluded: Option<String>,
+    /// What should be known, each with what repairs it.
+    pub warnings: Vec<String>,
+    /// The members, by slot.
+    pub members: Vec<MemberInfo>,
+    /// Counters of the session by name: published, delivered, missed, and drops by reason.
+    pub counters: std::collections::BTreeMap<String, u64>,
+}
+
+/// What a session knows of a member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberInfo {
+    /// The name in its certificate.
+    pub name: String,
+    /// Its certificate's SHA-256, hexadecimal digits.
+    pub certificate: String,
+    /// The certificate's serial number.
+    pub serial: Option<String>,
+    /// Its public keys, `scpub1…`.
+    pub key: Option<String>,
+    /// `key=value`.
+    pub attributes: Vec<String>,
+    /// The epoch in which we first saw it.
+    pub since_epoch: Option<u32>,
+    /// How long it has been seen, milliseconds.
+    pub age_ms: Option<u64>,
+    /// How long ago it was last heard, milliseconds.
+    pub last_heard_ms: Option<u64>,
+    /// Patterns that it may publish on.
+    pub publishes: Vec<String>,
+    /// Patterns that it may subscribe to.
+    pub subscribes: Vec<String>,
+    /// Whether it is the session itself.
+    pub me: bool,
+}
+
+/// A line of a group's log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Microseconds since 1970.
+    pub at_micros: u64,
+    /// The epoch that it led to, if it is a change of membership.
+    pub epoch: Option<u32>,
+    /// What happened, one word: `joined`, `left`, `evicted`, `rekeyed`, `notice`, …
+    pub event: String,
+    /// To whom or what.
+    pub what: String,
+}
+
+/// How a change of the group went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The epoch's number before.
+    pub from: u32,
+    /// The epoch's number now.
+    pub to: u32,
+    /// Members heard on the new key.
+    pub on_new_key: usize,
+    /// Members in all.
+    pub members: usize,
+    /// From the command to that, microseconds.
+    pub elapsed_micros: u64,
+    /// The evicted certificate's serial number.
+    pub serial: Option<String>,
+}
+
+/// An answer's outer form.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Reply {
+    Ok(Answer),
+    Error(Refusal),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Refusal {
+    code: u16,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<Result<Answer, Error>> for Reply {
+    fn from(result: Result<Answer, Error>) -> Reply {
+        match result {
+            Ok(answer) => Reply::Ok(answer),
+            Err(e) => Reply::Error(Refusal {
+                code: e.code().number(),
+                message: e.message().to_owned(),
+                hint: e.hint().map(str::to_owned),
+            }),
+        }
+    }
+}
+
+impl From<Reply> for Result<Answer, Error> {
+    fn from(reply: Reply) -> Result<Answer, Error> {
+        match reply {
+            Reply::Ok(answer) => Ok(answer),
+            Reply::Error(r) => {
+                let error = Error::new(Code::of_number(r.code).unwrap_or(Code::System), r.message);
+                Err(match r.hint {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                })
+            }
+        }
+    }
+}
+
+/// Where the session of this certificate in this group has its socket. Short, since the kernel takes at
+/// most 107 bytes.
+pub fn socket_path(home: &Home, certificate: &CertHash, group: &str) -> PathBuf {
+    let hash = Transcript::new("sealcast/v1/control socket").add(&certificate.0).add(group.as_bytes()).finish();
+    let name: String = hash[..8].iter().map(|b| format!("{b:02x}")).collect();
+    home.runtime().join(format!("{name}.{EXTENSION}"))
+}
+
+const EXTENSION: &str = "sock";
+/// Bytes of a line: the largest is a revocation list in hexadecimal digits.
+const LINE_BYTES_MAX: u64 = 4 << 20;
