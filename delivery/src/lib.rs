@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod hostile;
 pub mod lcm;
 pub mod memory;
 pub mod multicast;
