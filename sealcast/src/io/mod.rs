@@ -1,5 +1,0 @@
-//! The library's only sockets, clocks, files of records and randomness.
-
-pub mod clock;
-pub mod rng;
-pub mod udp;
