@@ -13,6 +13,7 @@ use sealcast_wire::{
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched};
 
+pub mod contributory;
 pub mod plain;
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.

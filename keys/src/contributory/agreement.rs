@@ -1,0 +1,502 @@
+//! Running an attempt: its start, its messages, its retries, its success and its failure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rand_core::Rng;
+use sealcast_wire::{Change, Dropped, EpochId, Member, Monotonic, Now, Slot, View};
+
+use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
+use super::message::{InstanceId, Kind, Message, ShortId, Status};
+use super::people::Person;
+use super::proposal::Proposal;
+use super::timing::{self, Timer, Timers, jitter};
+use super::{Contributory, HISTORY_MAX, Installed, Lacks, Phase, REMEMBERED_MAX, Wanting};
+use crate::{CommandError, Exclusion, HandleError, Misbehaviour, Notice, Output};
+
+impl Contributory {
+    /// Follows a proposal that names us; whatever attempt ran before is dropped.
+    pub(super) fn adopt(&mut self, now: Now, proposal: Proposal) {
+        let Some(me) = proposal.seat_of(&self.me.short) else { return };
+        let content = &proposal.content;
+        let (counter, number, members) = (content.counter, content.attempt, content.seats.len());
+        self.proposed = self.proposed.max((counter, number));
+        self.remember_judged(&proposal);
+        self.planned = None;
+        self.timers.stop(Timer::Propose);
+        self.retry = false;
+        for seat in content.seats.clone() {
+            if seat != self.me.short && !self.people.knows(&seat) {
+                self.want_card(now, seat);
+            }
+            // Whoever is named wants in; should this attempt fail, it is in the next one too.
+            if seat != self.me.short && !self.is_in_view(&seat) && self.wanting.len() < REMEMBERED_MAX {
+                let at = now.monotonic;
+                let new = Wanting { since: at, last: at, epoch: EpochId::default(), size: 0 };
+                self.wanting.entry(seat).or_insert(new);
+            }
+        }
+        self.attempt = Some(Attempt::new(proposal, me, now.monotonic));
+        self.rto = timing::RTO;
+        let blur = jitter(&mut self.rng, timing::RTO / 4);
+        self.timers.set(Timer::Resend, now.monotonic + self.rto + blur);
+        self.outputs.push_back(Output::Notice(Notice::Attempt { counter, attempt: u32::from(number), members }));
+        self.try_form(now);
+    }
+
+    /// Enters the attempt's rings once all cards are here and all know the same statements.
+    pub(super) fn try_form(&mut self, now: Now) {
+        let Some(attempt) = self.attempt.as_ref().filter(|a| matches!(a.stage, Stage::Gathering)) else { return };
+        let proposal = attempt.proposal.clone();
+        let people: Vec<Arc<Person>> =
+            proposal.content.seats.iter().filter_map(|s| self.people.get(s).cloned()).collect();
+        if people.len() < proposal.content.seats.len() {
+            return;
+        }
+        if proposal.content.hint != self.statements.hint() {
+            self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RANK));
+            return;
+        }
+        if people.iter().any(|p| self.statements.excludes(&p.cert)) {
+            // Not with those; the statement that says so is on its way to the proposer.
+            return self.give_up(now);
+        }
+        let base = self
+            .installed
+            .as_ref()
+            .filter(|i| i.agreed.people.len() >= 2 && proposal.content.base == Some(i.agreed.epoch.hash));
+        let members: Option<BTreeSet<ShortId>> = base.map(|i| i.agreed.people.iter().map(|p| p.short).collect());
+        let is_base = |p: &Person| members.as_ref().map(|m| m.contains(&p.short));
+        let state = self.statements.hash();
+        let formation = Formation::new(&self.group, &proposal, people, self.statements.lines(), state, is_base);
+        let seed = base.map(|i| i.ring_key.clone());
+        let Some(formation) = formation else { return self.give_up(now) };
+        let Some(mut attempt) = self.attempt.take() else { return };
+        attempt.form(formation, seed.as_deref(), &mut self.env());
+        attempt.progress = now.monotonic;
+        self.attempt = Some(attempt);
+        self.resume(now, Lacks::Instance(proposal.id()));
+        self.advance(now);
+    }
+
+    /// The proposal cannot be followed; others may, or come to see it as we do.
+    fn give_up(&mut self, now: Now) {
+        self.attempt = None;
+        self.timers.stop(Timer::Resend);
+        self.retry = true;
+        self.plan(now);
+    }
+
+    /// Does what the running attempt can do now.
+    pub(super) fn advance(&mut self, now: Now) {
+        while let Some(mut attempt) = self.attempt.take() {
+            let mut env = self.env();
+            let step = attempt.step(now.monotonic, &mut env);
+            let alone = attempt.seats() == 1;
+            match step {
+                None => {
+                    self.attempt = Some(attempt);
+                    return;
+                }
+                Some(Step::Send(message)) => {
+                    if matches!(message, Message::R1(_)) && self.installed.is_some() {
+                        self.prepare(&attempt);
+                    }
+                    self.attempt = Some(attempt);
+                    if !alone {
+                        self.send(&message);
+                    }
+                }
+                Some(Step::Keyed) => {
+                    let Stage::Confirming(confirming) = &attempt.stage else {
+                        unreachable!("a key is to be confirmed")
+                    };
+                    let agreed = confirming.agreed.clone();
+                    let view = self.view_of(&agreed);
+                    self.outputs.push_back(Output::Keyed {
+                        epoch: agreed.epoch,
+                        protect: agreed.keys.clone(),
+                        view,
+                        access: agreed.table.clone(),
+                    });
+                    let confirmation = attempt.message(2, attempt.me).cloned();
+                    self.attempt = Some(attempt);
+                    if let Some(message) = confirmation.filter(|_| !alone) {
+                        self.send(&message);
+                    }
+                }
+                Some(Step::Done(agreed)) => self.install(now, attempt, *agreed),
+                Some(Step::Failed) => {
+                    self.failed(now, attempt);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The view that an agreement makes, and what it changes of ours.
+    fn view_of(&self, agreed: &Agreed) -> View {
+        let members = agreed.people.iter().map(|p| p.member()).collect();
+        View { epoch: agreed.epoch, members, me: agreed.me, change: self.change_to(&agreed.people) }
+    }
+
+    fn change_to(&self, people: &[Arc<Person>]) -> Change {
+        let Some(installed) = &self.installed else { return Change::Formed };
+        let old = &installed.agreed.people;
+        let gone = |p: &&Arc<Person>| !people.iter().any(|q| q.id.cert == p.id.cert);
+        let why = |p: &Arc<Person>| match self.removing.get(&p.short) {
+            _ if self.statements.excludes(&p.cert) => Change::Evicted,
+            Some(why) => *why,
+            None => Change::Suspected,
+        };
+        if let Some(worst) = old.iter().filter(gone).map(why).max() {
+            return worst;
+        }
+        let new = people.iter().filter(|p| !old.iter().any(|q| q.short == p.short)).count();
+        match new {
+            0 => Change::Rekeyed,
+            n if n > old.len() || self.merging.is_some() => Change::Merged,
+            _ => Change::Joined,
+        }
+    }
+
+    /// Tells what is coming: who leaves the ring can no longer read what is queued from now on (A5).
+    fn prepare(&mut self, attempt: &Attempt) {
+        let Some(formation) = &attempt.formation else { return };
+        let people = formation.people.clone();
+        let me = Slot(formation.slot(attempt.me) as u16);
+        let epoch = EpochId { counter: attempt.proposal.content.counter, hash: 0 };
+        self.prepare_view(epoch, &people, me);
+    }
+
+    fn prepare_view(&mut self, epoch: EpochId, people: &[Arc<Person>], me: Slot) {
+        let members: Vec<Member> = people.iter().map(|p| p.member()).collect();
+        let change = self.change_to(people);
+        self.prepared = true;
+        self.outputs.push_back(Output::Prepare(View { epoch, members, me, change }));
+    }
+
+    /// Somebody in the view must go: publishers pause at once.
+    pub(super) fn prepare_removal(&mut self, _now: Now) {
+        let Some(installed) = &self.installed else { return };
+        let goes = |p: &Arc<Person>| {
+            p.short != self.me.short && (self.removing.contains_key(&p.short) || self.statements.excludes(&p.cert))
+        };
+        let people: Vec<Arc<Person>> = installed.agreed.people.iter().filter(|p| !goes(p)).cloned().collect();
+        if people.len() < installed.agreed.people.len() {
+            let me = people.iter().position(|p| p.short == self.me.short).unwrap_or(0);
+            let epoch = EpochId { counter: installed.agreed.epoch.counter + 1, hash: 0 };
+            self.prepare_view(epoch, &people, Slot(me as u16));
+        }
+    }
+
+    /// Every active member has confirmed: the epoch is in use.
+    fn install(&mut self, now: Now, attempt: Attempt, agreed: Agreed) {
+        let view = self.view_of(&agreed);
+        let previous = self.installed.take();
+        let joins = match attempt.proposal.content.kind {
+            Kind::Setup => 0,
+            Kind::Join(joiners) => previous.as_ref().map_or(0, |i| i.joins_since_setup) + joiners.count_ones(),
+        };
+        let known = |p: &Arc<Person>| {
+            let i = previous.as_ref()?;
+            let slot = i.agreed.people.iter().position(|q| q.short == p.short)?;
+            Some(i.since[slot])
+        };
+        let since = agreed.people.iter().map(|p| known(p).unwrap_or(agreed.epoch.counter)).collect();
+        if let Some(previous) = &previous {
+            self.history.push_back(previous.agreed.epoch);
+            if self.history.len() > HISTORY_MAX {
+                self.history.pop_front();
+            }
+        }
+        for person in &agreed.people {
+            self.wanting.remove(&person.short);
+            self.strikes.remove(&person.short);
+            self.removing.remove(&person.short);
+        }
+        // A former run of a member's certificate does not come back.
+        let former: Vec<ShortId> = self
+            .wanting
+            .keys()
+            .filter(|s| {
+                let cert = self.people.get(s).map(|p| p.id.cert);
+                let first = self.wanting[s].since;
+                agreed.people.iter().any(|p| Some(p.id.cert) == cert) && first <= attempt.started
+            })
+            .copied()
+            .collect();
+        former.iter().for_each(|s| _ = self.wanting.remove(s));
+
+        let ring_key = agreed.ring_key.clone().expect("everybody is in the group's ring");
+        self.outputs.push_back(Output::Epoch {
+            view,
+            protect: Some(agreed.keys.clone()),
+            access: agreed.table.clone(),
+        });
+        let number = attempt.proposal.content.attempt;
+        let (epoch, at) = (agreed.epoch, now.monotonic);
+        let agreed = Agreed { ring_key: None, ..agreed };
+        self.installed = Some(Installed { agreed, attempt: number, at, joins_since_setup: joins, ring_key, since });
+        self.last = Some(attempt);
+        self.prepared = false;
+        self.retry = false;
+        self.rotate = false;
+        self.replaced = false;
+        self.merging = None;
+        self.hold_until = now.monotonic;
+        self.join_wait = timing::JOIN_RETRY;
+        self.timers.stop(Timer::Join);
+        self.timers.stop(Timer::Resend);
+        let rekey = self.config.rekey_after + timing::rank_wait(usize::from(self.installed_slot()));
+        self.timers.set(Timer::Rekey, now.monotonic + rekey);
+        self.schedule_beacon(now, timing::BEACON_FIRST);
+        self.key_tries = 0;
+        self.send_own_keys(now);
+        match self.later.take() {
+            Some(later) if later.content.base == Some(epoch.hash) => self.adopt(now, later),
+            _ => self.plan(now),
+        }
+    }
+
+    fn installed_slot(&self) -> u16 {
+        self.installed.as_ref().map_or(0, |i| i.agreed.me.0)
+    }
+
+    /// The attempt cannot succeed: without whom it was for, and as it was if nobody can be named.
+    fn failed(&mut self, now: Now, attempt: Attempt) {
+        self.timers.stop(Timer::Resend);
+        for (seat, why) in &attempt.culprits {
+            self.strike(now, attempt.proposal.content.seats[*seat], *why);
+        }
+        let base = self.is_grouped() && attempt.proposal.content.base == Some(self.epoch().hash);
+        let same = |i: &Installed| {
+            attempt.proposal.content.seats.iter().all(|s| i.agreed.people.iter().any(|p| p.short == *s))
+        };
+        if base && self.installed.as_ref().is_some_and(same) {
+            self.rotate = true; // it was a rekey, and is still wanted
+        }
+        self.retry = true;
+        self.later = None;
+        self.planned = None;
+        self.plan(now);
+        if self.prepared && !self.timers.is_set(Timer::Propose) {
+            self.prepared = false;
+            self.outputs.push_back(Output::Abandoned);
+        }
+        if self.installed.is_none() && !self.timers.is_set(Timer::Join) {
+            let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
+            self.timers.set(Timer::Join, now.monotonic + wait);
+        }
+    }
+
+    /// A message of a round.
+    pub(super) fn on_round(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
+        let (author, id) = match &message {
+            Message::R1(m) => (m.author, m.instance),
+            Message::R2(m) => (m.author, m.instance),
+            Message::Kc(m) => (m.author, m.instance),
+            _ => return Err(Dropped::Malformed.into()),
+        };
+        if author == self.me.short {
+            return Err(Dropped::Stale.into());
+        }
+        let of = |a: &Option<Attempt>| a.as_ref().is_some_and(|a| a.proposal.id() == id);
+        let place = if of(&self.attempt) {
+            &mut self.attempt
+        } else if of(&self.last) {
+            &mut self.last
+        } else {
+            return self.unknown_instance(now, id, author, veiled);
+        };
+        let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
+        let running = attempt.is_running();
+        let taken = attempt.take(message, now.monotonic, &self.env());
+        if running {
+            self.attempt = Some(attempt);
+        } else {
+            self.last = Some(attempt);
+        }
+        match taken {
+            Ok(()) => {
+                self.people.hear(&author, now.monotonic);
+                self.advance(now);
+                Ok(())
+            }
+            Err(Refused::Early) => {
+                self.keep(Lacks::Instance(id), veiled);
+                Ok(())
+            }
+            Err(Refused::Known) => Err(Dropped::Stale.into()),
+            Err(Refused::Stranger) => Err(Dropped::Policy.into()),
+            Err(Refused::Auth) => Err(Dropped::Auth.into()),
+            Err(Refused::Misbehaved(_, why)) => {
+                let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
+                if running {
+                    self.advance(now);
+                }
+                Err(HandleError::Misbehaved(cert, why))
+            }
+        }
+    }
+
+    /// A message of an attempt that is not ours: one that we judged already, or one that we missed.
+    fn unknown_instance(
+        &mut self,
+        now: Now,
+        id: InstanceId,
+        author: ShortId,
+        veiled: &[u8],
+    ) -> Result<(), HandleError> {
+        if self.judged.contains(&id) {
+            // Its author may not have heard of the better proposal.
+            let spacing = timing::RTO;
+            if let Some(attempt) = &mut self.attempt {
+                let named = attempt.proposal.seat_of(&author).is_some();
+                if named && now.monotonic.since(attempt.proposal.sent) >= spacing && self.rng.next_u64() % 8 == 0 {
+                    attempt.proposal.sent = now.monotonic;
+                    let (message, veiled) =
+                        (Message::Propose(attempt.proposal.content.clone()), attempt.proposal.veiled.clone());
+                    self.send_veiled(&message, veiled);
+                }
+            }
+            return Err(Dropped::Stale.into());
+        }
+        self.keep(Lacks::Instance(id), veiled);
+        self.want_proposal(now, id);
+        Ok(())
+    }
+
+    /// Somebody says what it holds, and so what it lacks.
+    pub(super) fn on_status(&mut self, now: Now, m: &Status, veiled: &[u8]) -> Result<(), HandleError> {
+        if m.author == self.me.short {
+            return Err(Dropped::Stale.into());
+        }
+        let of = |a: &Option<Attempt>| a.as_ref().is_some_and(|a| a.proposal.id() == m.instance);
+        let (of_last, of_running) = (of(&self.last), of(&self.attempt));
+        if !of_last && !of_running {
+            if self.judged.contains(&m.instance) && self.is_in_view(&m.author) {
+                self.answer_with_beacon(now);
+            }
+            return self.unknown_instance(now, m.instance, m.author, veiled);
+        }
+        let place = if of_running { &mut self.attempt } else { &mut self.last };
+        let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
+        let verified = attempt.verify_status(m, &self.env());
+        let answer = if verified.is_ok() { self.answers(now, &mut attempt, m) } else { Vec::new() };
+        if of_running {
+            self.attempt = Some(attempt);
+        } else {
+            self.last = Some(attempt);
+        }
+        match verified {
+            Ok(_) => {
+                self.people.hear(&m.author, now.monotonic);
+                answer.iter().for_each(|message| _ = self.send(message));
+                Ok(())
+            }
+            Err(Refused::Early) => {
+                self.keep(Lacks::Instance(m.instance), veiled);
+                Ok(())
+            }
+            Err(Refused::Stranger) => Err(Dropped::Policy.into()),
+            Err(_) => Err(Dropped::Auth.into()),
+        }
+    }
+
+    /// What the author of a status lacks and we should send: our own; of others what they do not send.
+    fn answers(&mut self, now: Now, attempt: &mut Attempt, m: &Status) -> Vec<Message> {
+        let n = attempt.seats() as u64;
+        let active = attempt.active_seats();
+        let mut answer = Vec::new();
+        for (round, theirs) in [m.r1, m.r2, m.kc].into_iter().enumerate() {
+            for seat in bits(active & !theirs & attempt.held(round)) {
+                let after = if seat == attempt.me {
+                    timing::RTO / 2
+                } else {
+                    let heard = self.people.heard(&attempt.proposal.content.seats[seat]);
+                    let silent = heard.is_none_or(|at| now.monotonic.since(at) > timing::RTO * 2);
+                    let chance = if silent { 3 } else { 1 };
+                    if self.rng.next_u64() % n >= chance {
+                        continue;
+                    }
+                    timing::RTO * 2
+                };
+                answer.extend(attempt.send_again(round, seat, now.monotonic, after));
+            }
+        }
+        answer
+    }
+
+    /// Asks for what is missing, or gives up on who is silent.
+    pub(super) fn resend(&mut self, now: Now) {
+        let Some(attempt) = self.attempt.as_ref() else { return };
+        let gathering = matches!(attempt.stage, Stage::Gathering);
+        let seats = &attempt.proposal.content.seats;
+        let waiting: Vec<ShortId> = match gathering {
+            true => seats.iter().filter(|s| !self.people.knows(s)).copied().collect(),
+            false => bits(attempt.waiting_for()).map(|seat| seats[seat]).collect(),
+        };
+        let patience = if attempt.waits_for_joiners() { timing::SILENT_JOINER } else { timing::SILENT };
+        let quiet = |s: &ShortId| {
+            let heard = self.people.heard(s).unwrap_or(Monotonic(0)).max(attempt.started);
+            now.monotonic.since(heard) >= patience
+        };
+        let silent: Vec<ShortId> = waiting.iter().filter(|s| quiet(s)).copied().collect();
+        let idle = now.monotonic.since(attempt.progress);
+        let gave_up = !silent.is_empty() && idle >= patience / 2;
+        if gave_up || idle >= timing::STUCK {
+            let Some(mut attempt) = self.attempt.take() else { return };
+            attempt.stage = Stage::Failed;
+            for short in silent {
+                self.strike(now, short, Misbehaviour::Silent);
+            }
+            return self.failed(now, attempt);
+        }
+        if let Some(attempt) = self.attempt.take() {
+            let status = attempt.status(&self.env());
+            self.attempt = Some(attempt);
+            match status {
+                Some(status) => _ = self.send(&status),
+                None => self.try_form(now),
+            }
+        }
+        self.rto = (self.rto * 5 / 4).min(timing::RTO_MAX);
+        let blur = jitter(&mut self.rng, self.rto / 2);
+        self.timers.set(Timer::Resend, now.monotonic + self.rto * 3 / 4 + blur);
+    }
+
+    /// A new key for the same members.
+    pub(super) fn rotate(&mut self, now: Now) -> Result<(), CommandError> {
+        if self.installed.is_none() {
+            return Err(CommandError::NotReady);
+        }
+        self.rotate = true;
+        match self.wish(now) {
+            // Whoever was asked proposes; no need to wait for a turn.
+            Some(wish) if wish.urgent && self.attempt.is_none() => {
+                self.planned = Some((wish.members, true));
+                self.timers.set(Timer::Propose, now.monotonic);
+            }
+            _ => self.plan(now),
+        }
+        Ok(())
+    }
+
+    /// Says that we go, a few times, and is gone.
+    pub(super) fn leave(&mut self, now: Now) {
+        self.phase = Phase::Leaving;
+        self.attempt = None;
+        self.planned = None;
+        let grouped = self.is_grouped();
+        let more = grouped && self.leave_tries < timing::LEAVE_TRIES;
+        self.timers = Timers::default();
+        if !more {
+            return self.exclude(Exclusion::Left);
+        }
+        self.leave_tries += 1;
+        self.send_leave();
+        let wait = timing::LEAVE_RETRY + jitter(&mut self.rng, timing::LEAVE_RETRY / 2);
+        self.timers.set(Timer::Leave, now.monotonic + wait);
+    }
+}

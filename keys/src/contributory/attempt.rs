@@ -1,0 +1,794 @@
+//! One attempt at a key: a proposal, and the two rounds and the confirmation that follow from it.
+//!
+//! ```text
+//! Gathering ──cards of all──▶ Round1 ──all X──▶ Round2 ──all Y──▶ Confirming ──all confirmations──▶ Agreed
+//! ```
+//! Joiners send their R1 first, over the proposal's nonce: members enter the ring only when those are
+//! here, so that a replayed JOIN, or a joiner that dies, stops nobody (A6, W4, W5). Until the end the
+//! installed epoch stays as it is; a failed attempt is dropped and leaves nothing behind.
+//!
+//! All compartments' rings ride in the same messages (A8).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use sealcast_crypto::aead::Suite;
+use sealcast_crypto::dutta_barua::{
+    self, Context, Contribution, Following, Key, Ring, Round1, Round2, SEED_SEAT, Share, Shares, join_ring,
+};
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::hpke;
+use sealcast_crypto::identity::statement::Compartment;
+use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{OriginKey, SigningKey};
+use sealcast_wire::{Domain, EpochId, MemberId, Monotonic, Slot};
+
+use super::compartments::{Slots, Table};
+use super::epoch::{EpochKeys, Parts};
+use super::memo::Verifier;
+use super::message::{Kc, Kind, Message, R1, R2, Status, signed};
+use super::people::Person;
+use super::proposal::Proposal;
+use crate::Misbehaviour;
+
+/// A running attempt, as one of its members sees it.
+pub(super) struct Attempt {
+    pub(super) proposal: Proposal,
+    /// Our seat.
+    pub(super) me: usize,
+    pub(super) started: Monotonic,
+    /// When it last came nearer to its end.
+    pub(super) progress: Monotonic,
+    pub(super) formation: Option<Formation>,
+    pub(super) stage: Stage,
+    /// Messages held, by round and seat.
+    held: [Vec<Option<Held>>; 3],
+    /// Seats that were proved to misbehave.
+    pub(super) culprits: Vec<(usize, Misbehaviour)>,
+}
+
+/// Where an attempt stands; what one stage needs lives in it alone.
+pub(super) enum Stage {
+    /// Cards are missing, or our knowledge of statements differs from the proposer's.
+    Gathering,
+    /// Our exponents are drawn.
+    Round1 { mine: Vec<(usize, Mine)>, message: Option<R1>, sent: bool },
+    /// All X are here and our Y sent.
+    Round2 { rounds: Vec<(usize, Round2)>, heard: [u8; 32] },
+    /// The key is there; the others' confirmations are not yet.
+    Confirming(Box<Confirming>),
+    /// Confirmed by all.
+    Done,
+    /// It cannot succeed; another one must.
+    Failed,
+}
+
+/// Our part in one ring.
+pub(super) enum Mine {
+    Active(Round1),
+    Passive(Following),
+}
+
+pub(super) struct Confirming {
+    keys: Vec<(usize, Key)>,
+    pub(super) agreed: Agreed,
+}
+
+/// What an attempt comes to.
+#[derive(Clone)]
+pub(super) struct Agreed {
+    pub(super) epoch: EpochId,
+    pub(super) me: Slot,
+    pub(super) people: Vec<Arc<Person>>,
+    pub(super) table: Arc<Table>,
+    pub(super) keys: Arc<EpochKeys>,
+    /// By domain: seals to the readers (A1), and the pair that opens, where we read.
+    pub(super) pairs: Vec<(Domain, Arc<hpke::KeyPair>)>,
+    /// By domain: our own sending key, where we write without reading (A1).
+    pub(super) own: Vec<(Domain, Secret<32>)>,
+    /// By domain: the readers' public key, of domains in `own`.
+    pub(super) publics: Vec<(Domain, hpke::PublicKey)>,
+    /// The group ring's key: seeds a join.
+    pub(super) ring_key: Option<Arc<Key>>,
+}
+
+/// What follows from a proposal once all cards are here.
+pub(super) struct Formation {
+    /// By slot.
+    pub(super) people: Vec<Arc<Person>>,
+    slot_of_seat: Vec<usize>,
+    seat_of_slot: Vec<usize>,
+    /// Hash of the full roster.
+    pub(super) roster: [u8; 32],
+    /// Hash of statements, CRL and policy.
+    state: [u8; 32],
+    pub(super) table: Arc<Table>,
+    rings: Vec<Plan>,
+    /// Slots whose R1 we await before we send ours.
+    awaited: Slots,
+}
+
+/// One ring of the attempt.
+struct Plan {
+    ring: Ring,
+    /// Slots in ring order.
+    places: Vec<usize>,
+    /// Slots that get its key.
+    readers: Slots,
+}
+
+struct Held {
+    message: Message,
+    /// What its signature is over.
+    digest: [u8; 32],
+    contributions: Vec<Option<Contribution>>,
+    /// When it was last heard or sent.
+    sent: Monotonic,
+}
+
+/// What an attempt borrows for a step.
+pub(super) struct Env<'a> {
+    pub(super) group: &'a Arc<str>,
+    pub(super) suite: Suite,
+    pub(super) rng: &'a mut ChaCha20Rng,
+    pub(super) verifier: &'a Verifier,
+    /// The certificate's key.
+    pub(super) identity: &'a SigningKey,
+    /// The incarnation's key.
+    pub(super) key: &'a Arc<OriginKey>,
+}
+
+/// What a step led to.
+pub(super) enum Step {
+    Send(Message),
+    /// Open with this from now on.
+    Keyed,
+    /// Confirmed by all: install.
+    Done(Box<Agreed>),
+    Failed,
+}
+
+/// Why a round's message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Its author is not in the attempt.
+    Stranger,
+    /// It cannot be verified yet.
+    Early,
+    /// Held already.
+    Known,
+    /// The signature is wrong.
+    Auth,
+    /// Signed, and wrong: the author is to be left out.
+    Misbehaved(usize, Misbehaviour),
+}
+
+impl Attempt {
+    pub(super) fn new(proposal: Proposal, me: usize, now: Monotonic) -> Attempt {
+        let n = proposal.content.seats.len();
+        let empty = || (0..n).map(|_| None).collect();
+        Attempt {
+            proposal,
+            me,
+            started: now,
+            progress: now,
+            formation: None,
+            stage: Stage::Gathering,
+            held: [empty(), empty(), empty()],
+            culprits: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        !matches!(self.stage, Stage::Done | Stage::Failed)
+    }
+
+    pub(super) fn seats(&self) -> usize {
+        self.proposal.content.seats.len()
+    }
+
+    /// Takes our places in the rings; `seed` is the installed group ring's key, where we are of the base.
+    pub(super) fn form(&mut self, formation: Formation, seed: Option<&Key>, env: &mut Env<'_>) {
+        let me = formation.slot_of_seat[self.me];
+        let (mut mine, mut contributions) = (Vec::new(), Vec::new());
+        for (i, plan) in formation.rings.iter().enumerate().filter(|(_, p)| p.readers >> me & 1 == 1) {
+            let place = plan.places.iter().position(|slot| *slot == me);
+            let joins = || formation.seed_input();
+            // tcrypto 4.2: ring U_1 (fresh), U_2 (exponent from the seed), U_n (fresh), J_1 … J_m
+            let (part, contribution) = match (place, self.proposal.content.kind) {
+                (Some(SEED_SEAT), Kind::Join(_)) => {
+                    let seed = seed.expect("the second of the base knows the base's key").seed(&plan.ring, &joins());
+                    let (r, c) = Round1::start_from_seed(&plan.ring, SEED_SEAT, &seed, env.rng);
+                    (Mine::Active(r), Some(c))
+                }
+                (Some(place), _) => {
+                    let (r, c) = Round1::start(&plan.ring, place, env.rng);
+                    (Mine::Active(r), Some(c))
+                }
+                (None, _) => {
+                    let seed = seed.expect("only the base's members are passive").seed(&plan.ring, &joins());
+                    (Mine::Passive(Following::start(&plan.ring, SEED_SEAT, &seed)), None)
+                }
+            };
+            contributions.extend(contribution.map(|c| c.encode()));
+            mine.push((i, part));
+        }
+        let person = &formation.people[me];
+        let message = (!contributions.is_empty()).then(|| {
+            let instance = self.proposal.id();
+            let mut r1 = R1 { author: person.short, instance, contributions, signature: [0; 64] };
+            let digest = formation.digest_r1(env.group, &self.proposal, person, &Message::R1(r1.clone()).body());
+            r1.signature = env.identity.sign(&digest);
+            r1
+        });
+        self.formation = Some(formation);
+        self.stage = Stage::Round1 { mine, message, sent: false };
+    }
+
+    /// Takes in a message of round 1, 2 or 3 (confirmation).
+    pub(super) fn take(&mut self, message: Message, now: Monotonic, env: &Env<'_>) -> Result<(), Refused> {
+        let (round, author) = match &message {
+            Message::R1(m) => (0, m.author),
+            Message::R2(m) => (1, m.author),
+            Message::Kc(m) => (2, m.author),
+            _ => return Err(Refused::Stranger),
+        };
+        let seat = self.proposal.seat_of(&author).ok_or(Refused::Stranger)?;
+        let Some(formation) = &self.formation else { return Err(Refused::Early) };
+        let body = message.body();
+        let slot = formation.slot_of_seat[seat];
+        let person = &formation.people[slot];
+        let digest = match round {
+            0 => formation.digest_r1(env.group, &self.proposal, person, &body),
+            _ => formation.digest(LABELS[round], env.group, &self.proposal, &body),
+        };
+        if let Some(held) = self.held[round][seat].as_mut().filter(|held| held.digest == digest) {
+            held.sent = now;
+            return Err(Refused::Known);
+        }
+        let key = if round == 0 { &person.cert.key } else { &person.key };
+        let signature = message.signature().expect("rounds' messages carry one");
+        if !env.verifier.signature(key, &digest, signature) {
+            return Err(Refused::Auth);
+        }
+        if self.held[round][seat].is_some() {
+            // Two signed messages for one place.
+            return Err(self.blame(seat, Misbehaviour::Equivocation));
+        }
+        let contributions = match &message {
+            Message::R1(m) => {
+                match formation.contributions(m, slot, formation.slot_of_seat[self.me], &self.proposal, env) {
+                    Some(contributions) => contributions,
+                    None => return Err(self.blame(seat, Misbehaviour::WrongValue)),
+                }
+            }
+            _ => Vec::new(),
+        };
+        self.held[round][seat] = Some(Held { message, digest, contributions, sent: now });
+        self.progress = now;
+        Ok(())
+    }
+
+    /// Does the next thing that can be done; to be called until `None`.
+    pub(super) fn step(&mut self, now: Monotonic, env: &mut Env<'_>) -> Option<Step> {
+        if !self.culprits.is_empty() && self.is_running() {
+            self.stage = Stage::Failed;
+            return Some(Step::Failed);
+        }
+        let formation = self.formation.as_ref()?;
+        let me = formation.slot_of_seat[self.me];
+        match &mut self.stage {
+            Stage::Gathering | Stage::Done | Stage::Failed => None,
+            // R1: M = (U_i, 1, X_i, d_i), joiners first
+            Stage::Round1 { message, sent: sent @ false, .. } => {
+                let here = |slot: usize| self.held[0][formation.seat_of_slot[slot]].is_some();
+                if !bits(formation.awaited).all(here) {
+                    return None;
+                }
+                *sent = true;
+                let message = Message::R1(message.take()?);
+                self.hold_own(now, 0, message.clone(), env);
+                Some(Step::Send(message))
+            }
+            // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
+            Stage::Round1 { mine, sent: true, .. } => {
+                if !formation.active().all(|slot| self.held[0][formation.seat_of_slot[slot]].is_some()) {
+                    return None;
+                }
+                let mine = std::mem::take(mine);
+                self.round2(now, mine, env)
+            }
+            // Key: with all Y: the walk round the ring, checked against K_i^L
+            Stage::Round2 { rounds, heard } => {
+                let of = |slot: usize| self.held[1][formation.seat_of_slot[slot]].as_ref();
+                if !formation.active().all(|slot| of(slot).is_some()) {
+                    return None;
+                }
+                let same = |slot| matches!(of(slot).map(|h| &h.message), Some(Message::R2(m)) if m.heard == *heard);
+                if !formation.active().all(same) {
+                    // Somebody said one X here and another there.
+                    self.stage = Stage::Failed;
+                    return Some(Step::Failed);
+                }
+                let (rounds, heard) = (std::mem::take(rounds), *heard);
+                self.confirm(now, rounds, heard, env)
+            }
+            // Installed once every active member has confirmed the same key (A9, A13)
+            Stage::Confirming(confirming) => {
+                let slots: Vec<usize> = formation.active().filter(|slot| *slot != me).collect();
+                let kc = |slot: usize| match &self.held[2][formation.seat_of_slot[slot]].as_ref()?.message {
+                    Message::Kc(m) => Some(m),
+                    _ => None,
+                };
+                for slot in &slots {
+                    let Some(m) = kc(*slot) else { continue };
+                    if !formation.confirms(m, *slot, confirming) {
+                        self.stage = Stage::Failed;
+                        return Some(Step::Failed);
+                    }
+                }
+                if !slots.iter().all(|slot| kc(*slot).is_some()) {
+                    return None;
+                }
+                let mut agreed = confirming.agreed.clone();
+                let confirmations: Vec<(usize, &Kc)> = slots.iter().filter_map(|s| Some((*s, kc(*s)?))).collect();
+                let publics = formation.publics(&confirmations, &agreed);
+                let keys = std::mem::take(&mut confirming.keys);
+                match publics {
+                    Some(publics) => agreed.publics = publics,
+                    None => {
+                        self.stage = Stage::Failed;
+                        return Some(Step::Failed);
+                    }
+                }
+                agreed.ring_key = keys.into_iter().find(|(i, _)| *i == 0).map(|(_, key)| Arc::new(key));
+                self.stage = Stage::Done;
+                Some(Step::Done(Box::new(agreed)))
+            }
+        }
+    }
+
+    /// Our X are said and the others' are here: our Y.
+    fn round2(&mut self, now: Monotonic, mine: Vec<(usize, Mine)>, env: &mut Env<'_>) -> Option<Step> {
+        let formation = self.formation.as_ref().expect("round 2 comes after the formation");
+        let (mut rounds, mut shares) = (Vec::new(), Vec::new());
+        for (i, part) in mine {
+            let plan = &formation.rings[i];
+            let x = |slot: &usize| self.held[0][formation.seat_of_slot[*slot]].as_ref()?.contributions[i];
+            let contributions: Vec<Contribution> = plan.places.iter().filter_map(x).collect();
+            let result = match part {
+                Mine::Active(round1) => round1.finish(&contributions, env.rng).map(|(r, share)| (r, Some(share))),
+                Mine::Passive(following) => following.finish(&contributions).map(|r| (r, None)),
+            };
+            match result {
+                Ok((round2, share)) => {
+                    shares.extend(share.map(|s: Share| s.encode()));
+                    rounds.push((i, round2));
+                }
+                Err(misbehaved) => return Some(self.fail(i, &misbehaved.culprits())),
+            }
+        }
+        let heard = formation.heard(&self.held[0]);
+        let me = &formation.people[formation.slot_of_seat[self.me]];
+        let message = (!shares.is_empty()).then(|| {
+            let instance = self.proposal.id();
+            let mut r2 = R2 { author: me.short, instance, heard, shares, signature: [0; 64] };
+            let body = Message::R2(r2.clone()).body();
+            r2.signature = env.key.sign(&formation.digest(LABELS[1], env.group, &self.proposal, &body));
+            Message::R2(r2)
+        });
+        self.stage = Stage::Round2 { rounds, heard };
+        match message {
+            Some(message) => {
+                self.hold_own(now, 1, message.clone(), env);
+                Some(Step::Send(message))
+            }
+            None => self.step(now, env),
+        }
+    }
+
+    /// All Y are here: the keys.
+    fn confirm(
+        &mut self,
+        now: Monotonic,
+        rounds: Vec<(usize, Round2)>,
+        heard: [u8; 32],
+        env: &mut Env<'_>,
+    ) -> Option<Step> {
+        let formation = self.formation.as_ref().expect("the key comes after the formation");
+        let mut keys = Vec::new();
+        for (i, round) in rounds {
+            let plan = &formation.rings[i];
+            let id = [&self.proposal.instance[..], &formation.roster, &heard, &[i as u8]].concat();
+            let mut shares = Vec::new();
+            for (place, slot) in plan.places.iter().enumerate() {
+                let Some(Message::R2(m)) = self.held[1][formation.seat_of_slot[*slot]].as_ref().map(|h| &h.message)
+                else {
+                    unreachable!("all Y are here");
+                };
+                let bytes = formation.nth_of(*slot, i).and_then(|nth| m.shares.get(nth)).map_or(&[][..], Vec::as_slice);
+                // Our own place was computed, not received: no need to prove it to ourselves.
+                match env.verifier.share(&id, &round, place, bytes) {
+                    Ok(share) => shares.push(share),
+                    Err(misbehaved) => return Some(self.fail(i, &misbehaved.culprits())),
+                }
+            }
+            match round.finish(&shares) {
+                Ok(key) => keys.push((i, key)),
+                Err(misbehaved) => return Some(self.fail(i, &misbehaved.culprits())),
+            }
+        }
+        let agreed = formation.agree(&self.proposal, self.me, &self.held, &keys, env);
+        let me = formation.slot_of_seat[self.me];
+        let message = formation.active().any(|slot| slot == me).then(|| {
+            let confirmation = |(i, key): &(usize, Key)| {
+                let place = formation.rings[*i].places.iter().position(|slot| *slot == me)?;
+                Some((key.confirmation(place), key.commitment()))
+            };
+            let mut kc = Kc {
+                author: formation.people[me].short,
+                instance: self.proposal.id(),
+                epoch: agreed.epoch.hash,
+                rings: keys.iter().filter_map(confirmation).collect(),
+                publics: agreed.pairs.iter().map(|(_, pair)| pair.public().0).collect(),
+                signature: [0; 64],
+            };
+            let body = Message::Kc(kc.clone()).body();
+            kc.signature = env.key.sign(&formation.digest(LABELS[2], env.group, &self.proposal, &body));
+            Message::Kc(kc)
+        });
+        self.stage = Stage::Confirming(Box::new(Confirming { keys, agreed }));
+        if let Some(message) = message {
+            self.hold_own(now, 2, message, env);
+        }
+        Some(Step::Keyed)
+    }
+
+    fn hold_own(&mut self, now: Monotonic, round: usize, message: Message, env: &Env<'_>) {
+        let formation = self.formation.as_ref().expect("we speak after the formation");
+        let slot = formation.slot_of_seat[self.me];
+        let body = message.body();
+        let digest = match &message {
+            Message::R1(_) => formation.digest_r1(env.group, &self.proposal, &formation.people[slot], &body),
+            _ => formation.digest(LABELS[round], env.group, &self.proposal, &body),
+        };
+        let contributions = match &message {
+            Message::R1(m) => {
+                formation.contributions(m, slot, slot, &self.proposal, env).expect("our own contributions are valid")
+            }
+            _ => Vec::new(),
+        };
+        self.held[round][self.me] = Some(Held { message, digest, contributions, sent: now });
+    }
+
+    fn blame(&mut self, seat: usize, why: Misbehaviour) -> Refused {
+        if self.is_running() && !self.culprits.iter().any(|(s, _)| *s == seat) {
+            self.culprits.push((seat, why));
+        }
+        Refused::Misbehaved(seat, why)
+    }
+
+    /// The places of a ring that a check named; none where it can name nobody.
+    fn fail(&mut self, ring: usize, places: &[usize]) -> Step {
+        let formation = self.formation.as_ref().expect("checks come after the formation");
+        let seats = places.iter().map(|place| formation.seat_of_slot[formation.rings[ring].places[*place]]);
+        let culprits: Vec<usize> = seats.filter(|seat| *seat != self.me).collect();
+        self.culprits.extend(culprits.into_iter().map(|seat| (seat, Misbehaviour::WrongValue)));
+        self.stage = Stage::Failed;
+        Step::Failed
+    }
+
+    /// The message of a round that we hold of a seat, to be sent again unchanged.
+    pub(super) fn message(&self, round: usize, seat: usize) -> Option<&Message> {
+        self.held[round][seat].as_ref().map(|h| &h.message)
+    }
+
+    /// How long ago a held message was last heard or sent; it counts as sent now if that is `after` or more.
+    pub(super) fn send_again(&mut self, round: usize, seat: usize, now: Monotonic, after: Duration) -> Option<Message> {
+        let held = self.held[round][seat].as_mut()?;
+        if now.since(held.sent) < after {
+            return None;
+        }
+        held.sent = now;
+        Some(held.message.clone())
+    }
+
+    /// Seats of which we hold the round's message, as bits.
+    pub(super) fn held(&self, round: usize) -> u64 {
+        self.held[round].iter().enumerate().fold(0, |bits, (i, h)| bits | u64::from(h.is_some()) << i)
+    }
+
+    /// Seats that send in rounds; known after the formation.
+    pub(super) fn active_seats(&self) -> u64 {
+        self.formation.as_ref().map_or(0, |f| f.active().fold(0, |bits, slot| bits | 1 << f.seat_of_slot[slot]))
+    }
+
+    /// Seats whose R1 we await before we send ours.
+    pub(super) fn awaited_seats(&self) -> u64 {
+        self.formation.as_ref().map_or(0, |f| bits(f.awaited).fold(0, |all, slot| all | 1 << f.seat_of_slot[slot]))
+    }
+
+    /// Whether our own first word is still held back, until the joiners' are here.
+    pub(super) fn waits_for_joiners(&self) -> bool {
+        matches!(self.stage, Stage::Round1 { sent: false, .. })
+    }
+
+    /// Seats for whose message we wait at this stage.
+    pub(super) fn waiting_for(&self) -> u64 {
+        match &self.stage {
+            Stage::Gathering | Stage::Done | Stage::Failed => 0,
+            Stage::Round1 { sent: false, .. } => self.awaited_seats() & !self.held(0),
+            Stage::Round1 { sent: true, .. } => self.active_seats() & !self.held(0),
+            Stage::Round2 { .. } => self.active_seats() & !self.held(1),
+            Stage::Confirming(_) => self.active_seats() & !self.held(2),
+        }
+    }
+
+    /// What we hold, signed.
+    pub(super) fn status(&self, env: &Env<'_>) -> Option<Message> {
+        let formation = self.formation.as_ref()?;
+        let author = self.proposal.content.seats[self.me];
+        let (r1, r2, kc) = (self.held(0), self.held(1), self.held(2));
+        let mut status = Status { author, instance: self.proposal.id(), r1, r2, kc, signature: [0; 64] };
+        let body = Message::Status(status.clone()).body();
+        status.signature = env.key.sign(&formation.digest(STATUS_LABEL, env.group, &self.proposal, &body));
+        Some(Message::Status(status))
+    }
+
+    /// The seat of a status' author, if its signature is right.
+    pub(super) fn verify_status(&self, status: &Status, env: &Env<'_>) -> Result<usize, Refused> {
+        let seat = self.proposal.seat_of(&status.author).ok_or(Refused::Stranger)?;
+        let Some(formation) = &self.formation else { return Err(Refused::Early) };
+        let body = Message::Status(status.clone()).body();
+        let digest = formation.digest(STATUS_LABEL, env.group, &self.proposal, &body);
+        let person = &formation.people[formation.slot_of_seat[seat]];
+        if env.verifier.signature(&person.key, &digest, &status.signature) { Ok(seat) } else { Err(Refused::Auth) }
+    }
+}
+
+impl Formation {
+    /// The rings of a proposal. `people` come by seat; `base` tells the slots of the epoch that it
+    /// follows, if we are of it.
+    ///
+    /// `None`: the proposal asks for what cannot be (a join where rings must be set up).
+    pub(super) fn new(
+        group: &Arc<str>,
+        proposal: &Proposal,
+        people: Vec<Arc<Person>>,
+        policy: Option<&[Compartment]>,
+        state: [u8; 32],
+        is_base: impl Fn(&Person) -> Option<bool>,
+    ) -> Option<Formation> {
+        let mut seat_of_slot: Vec<usize> = (0..people.len()).collect();
+        seat_of_slot.sort_by_key(|seat| people[*seat].id);
+        let mut slot_of_seat = vec![0; people.len()];
+        seat_of_slot.iter().enumerate().for_each(|(slot, seat)| slot_of_seat[*seat] = slot);
+        let people: Vec<Arc<Person>> = seat_of_slot.iter().map(|seat| people[*seat].clone()).collect();
+        // One live instance per certificate (A6).
+        if people.windows(2).any(|two| two[0].id.cert == two[1].id.cert) {
+            return None;
+        }
+        let roster = people.iter().fold(Transcript::new("sealcast/v1/roster").add(group.as_bytes()), |t, p| {
+            t.add(&p.id.cert.0).add(&p.id.incarnation.0).add(p.key.point())
+        });
+        let roster = roster.finish();
+        let rights = people.iter().map(|p| p.rights.clone()).collect();
+        let table = Arc::new(Table::new(group.clone(), rights, policy));
+
+        let joins = matches!(proposal.content.kind, Kind::Join(_));
+        if joins && table.rings().len() > 1 {
+            return None;
+        }
+        let content = &proposal.content;
+        let attempt = u32::from(content.attempt);
+        let shares = if attempt == 1 { Shares::Plain } else { Shares::Proved };
+        let mut rings = Vec::new();
+        for (i, readers) in table.rings().iter().enumerate() {
+            let kind = if joins { dutta_barua::Kind::Join } else { dutta_barua::Kind::Setup };
+            let compartment = i as u16;
+            let instance = proposal.instance;
+            let context = Context { group, compartment, epoch: content.counter, attempt, kind, roster, instance };
+            let places: Vec<usize> = if joins {
+                let joiner = |slot: &usize| proposal.marks_joiner(seat_of_slot[*slot]);
+                let (joiners, members): (Vec<usize>, Vec<usize>) = bits(*readers).partition(joiner);
+                join_ring(&members, &joiners)?
+            } else {
+                bits(*readers).collect()
+            };
+            let ring = Ring::new(&context, places.len(), shares);
+            rings.push(Plan { ring, places, readers: *readers });
+        }
+        // Joiners of a join are those who are not of the base, and everybody of the base is in it.
+        let misfit = |(slot, p): (usize, &Arc<Person>)| {
+            joins && is_base(p).is_some_and(|base| base == proposal.marks_joiner(seat_of_slot[slot]))
+        };
+        if people.iter().enumerate().any(misfit) {
+            return None;
+        }
+        let awaited = people.iter().enumerate().filter(|(_, p)| is_base(p) == Some(false));
+        let awaited = awaited.fold(0, |all, (slot, _)| all | 1 << slot);
+        Some(Formation { people, slot_of_seat, seat_of_slot, roster, state, table, rings, awaited })
+    }
+
+    pub(super) fn slot(&self, seat: usize) -> usize {
+        self.slot_of_seat[seat]
+    }
+
+    /// Slots that send in rounds, ascending.
+    fn active(&self) -> impl Iterator<Item = usize> + '_ {
+        let active = self.rings.iter().flat_map(|p| &p.places).fold(0_u64, |all, slot| all | 1 << slot);
+        bits(active)
+    }
+
+    /// At which index of its messages a slot speaks for a ring.
+    fn nth_of(&self, slot: usize, ring: usize) -> Option<usize> {
+        let speaks = |p: &Plan| p.places.contains(&slot);
+        speaks(&self.rings[ring]).then(|| self.rings[..ring].iter().filter(|p| speaks(p)).count())
+    }
+
+    /// The checked X of those rings that we are in, by ring; `None` if one is wrong, or their number.
+    fn contributions(
+        &self,
+        m: &R1,
+        slot: usize,
+        me: usize,
+        proposal: &Proposal,
+        env: &Env<'_>,
+    ) -> Option<Vec<Option<Contribution>>> {
+        let expected = self.rings.iter().filter(|p| p.places.contains(&slot)).count();
+        if m.contributions.len() != expected {
+            return None;
+        }
+        let checked = self.rings.iter().enumerate().map(|(i, plan)| {
+            let Some(nth) = self.nth_of(slot, i).filter(|_| plan.readers >> me & 1 == 1) else { return Some(None) };
+            let place = plan.places.iter().position(|s| *s == slot)?;
+            let id = [&proposal.instance[..], &self.roster, &[i as u8]].concat();
+            env.verifier.contribution(&id, &plan.ring, place, &m.contributions[nth]).ok().map(Some)
+        });
+        checked.collect()
+    }
+
+    /// Whether a confirmation fits our keys.
+    fn confirms(&self, m: &Kc, slot: usize, ours: &Confirming) -> bool {
+        if m.epoch != ours.agreed.epoch.hash {
+            return false;
+        }
+        let theirs: Vec<usize> = (0..self.rings.len()).filter(|i| self.rings[*i].places.contains(&slot)).collect();
+        theirs.len() == m.rings.len()
+            && theirs.iter().zip(&m.rings).all(|(i, (mac, commitment))| {
+                let Some((_, key)) = ours.keys.iter().find(|(ring, _)| ring == i) else { return true };
+                let place = self.rings[*i].places.iter().position(|s| *s == slot).expect("of the rings with the slot");
+                key.commitment() == *commitment && key.confirmed_by(place, mac).is_ok()
+            })
+    }
+
+    /// The readers' public keys of domains that we write without reading; `None` if readers disagree.
+    fn publics(&self, confirmations: &[(usize, &Kc)], agreed: &Agreed) -> Option<Vec<(Domain, hpke::PublicKey)>> {
+        let mut publics = Vec::new();
+        for (domain, _) in &agreed.own {
+            let mut found = None;
+            for (slot, kc) in confirmations {
+                let read: Vec<Domain> = self.public_domains_of(*slot);
+                let Some(nth) = read.iter().position(|d| d == domain) else { continue };
+                let key = hpke::PublicKey(*kc.publics.get(nth)?);
+                if *found.get_or_insert(key) != key {
+                    return None;
+                }
+            }
+            publics.extend(found.map(|key| (*domain, key)));
+        }
+        Some(publics)
+    }
+
+    /// Domains for which a slot publishes a key.
+    fn public_domains_of(&self, slot: usize) -> Vec<Domain> {
+        let reads = |d: &Domain| self.table.ring_of(*d).is_some_and(|ring| self.rings[ring].readers >> slot & 1 == 1);
+        self.table.with_public_key().into_iter().filter(reads).collect()
+    }
+
+    /// The name of each joiner, for the seed of a join.
+    fn seed_input(&self) -> Vec<[u8; 32]> {
+        let joiners = self.rings[0].places.iter().skip(3);
+        joiners.map(|slot| member_hash(&self.people[*slot].id)).collect()
+    }
+
+    /// Hash of all X, as we hold them.
+    fn heard(&self, r1: &[Option<Held>]) -> [u8; 32] {
+        let t = Transcript::new("sealcast/v1/heard").add(&self.roster);
+        let digests = self.active().filter_map(|slot| r1[self.seat_of_slot[slot]].as_ref());
+        digests.fold(t, |t, held| t.add(&held.digest)).finish()
+    }
+
+    fn digest_r1(&self, group: &str, proposal: &Proposal, person: &Person, body: &[u8]) -> [u8; 32] {
+        // A6: over (nonce, roster hash, incarnation); the nonce is in the instance
+        let id = &person.id;
+        let bound: [&[u8]; 6] =
+            [&proposal.instance, &self.roster, &self.state, &id.cert.0, &id.incarnation.0, person.key.point()];
+        signed(LABELS[0], group, &bound, body)
+    }
+
+    fn digest(&self, label: &str, group: &str, proposal: &Proposal, body: &[u8]) -> [u8; 32] {
+        signed(label, group, &[&proposal.instance, &self.roster, &self.state], body)
+    }
+
+    /// The epoch that the keys make.
+    fn agree(
+        &self,
+        proposal: &Proposal,
+        me: usize,
+        held: &[Vec<Option<Held>>; 3],
+        keys: &[(usize, Key)],
+        env: &mut Env<'_>,
+    ) -> Agreed {
+        let me = self.slot_of_seat[me];
+        let group_key = keys.iter().find(|(i, _)| *i == 0).map(|(_, key)| key).expect("everybody is in ring 0");
+        let mut t = Transcript::new("sealcast/v1/epoch").add(env.group.as_bytes()).add(&[env.suite as u8]);
+        for part in [&proposal.instance, &self.roster, &self.state, &self.table.hash()] {
+            t.absorb(part);
+        }
+        for round in &held[..2] {
+            for slot in self.active() {
+                t.absorb(&round[self.seat_of_slot[slot]].as_ref().expect("both rounds are complete").digest);
+            }
+        }
+        let transcript = t.add(&group_key.commitment()).finish();
+        let hash = u64::from_be_bytes(*transcript.first_chunk().expect("32 bytes have a first 8"));
+        let epoch = EpochId { counter: proposal.content.counter, hash };
+
+        let secret = |domain: Domain| {
+            let ring = self.table.ring_of(domain)?;
+            let (_, key) = keys.iter().find(|(i, _)| *i == ring)?;
+            let parts: [&[u8]; 3] = [b"sealcast/v1/domain", env.group.as_bytes(), &domain.0.to_be_bytes()];
+            Some(hkdf::<32>(key.secret().expose(), &transcript, &parts))
+        };
+        let domains: Vec<Domain> = self.table.domains().collect();
+        let secrets: Vec<Option<Secret<32>>> = domains.iter().map(|d| secret(*d)).collect();
+        let pairs = self.public_domains_of(me).into_iter().filter_map(|d| {
+            let secret = secrets[usize::from(d.0)].as_ref()?;
+            let seed = hkdf::<32>(secret.expose(), b"", &[b"sealcast/v1/writers"]);
+            Some((d, Arc::new(hpke::KeyPair::derive(&seed))))
+        });
+        let pairs = pairs.collect();
+        let writes = |d: &&Domain| self.table.writers_only(**d) >> me & 1 == 1 && self.table.ring_of(**d).is_some();
+        let own: Vec<(Domain, Secret<32>)> =
+            domains.iter().filter(writes).map(|d| (*d, Secret::random(env.rng))).collect();
+        let readers = |d: &Domain| self.table.ring_of(*d).map_or(0, |ring| self.rings[ring].readers);
+        let own_of = |d: &Domain| own.iter().find(|(o, _)| o == d).map(|(_, key)| key.clone());
+        let keys = EpochKeys::new(Parts {
+            group: env.group.clone(),
+            suite: env.suite,
+            epoch,
+            me: Slot(me as u16),
+            members: self.people.iter().map(|p| (p.id.incarnation, p.key.clone())).collect(),
+            secrets,
+            readers: domains.iter().map(readers).collect(),
+            own: domains.iter().map(own_of).collect(),
+            signer: env.key.clone(),
+        });
+        Agreed {
+            epoch,
+            me: Slot(me as u16),
+            people: self.people.clone(),
+            table: self.table.clone(),
+            keys: Arc::new(keys),
+            pairs,
+            own,
+            publics: Vec::new(),
+            ring_key: None,
+        }
+    }
+}
+
+/// The numbers of the bits that are set.
+pub(super) fn bits(set: u64) -> impl Iterator<Item = usize> {
+    (0..64).filter(move |i| set >> i & 1 == 1)
+}
+
+fn member_hash(id: &MemberId) -> [u8; 32] {
+    Transcript::new("sealcast/v1/joiner").add(&id.cert.0).add(&id.incarnation.0).finish()
+}
+
+const LABELS: [&str; 3] = ["sealcast/v1/r1", "sealcast/v1/r2", "sealcast/v1/kc"];
+const STATUS_LABEL: &str = "sealcast/v1/status";

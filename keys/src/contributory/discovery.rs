@@ -1,0 +1,615 @@
+//! Who is there, who shall be in the next epoch, and whose turn it is to say so.
+//!
+//! A JOIN changes nothing but a list of who *wants* in. What a member *wishes* for the next epoch follows
+//! from that list, from who is to be removed, and from statements: a set, compared by content. One
+//! proposal answers all JOINs collected until then; members take turns by rank, and who hears a
+//! proposal keeps silent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::Rng;
+use sealcast_crypto::hash::Transcript;
+use sealcast_wire::limits::MEMBERS_MAX;
+use sealcast_wire::{Change, Dropped, EpochId, Monotonic, Now};
+
+use super::compartments::Table;
+use super::message::{Beacon, Join, Kind, Message, Propose, ShortId, signed};
+use super::people::Person;
+use super::proposal::Proposal;
+use super::timing::{self, Timer, jitter, rank_wait};
+use super::{Contributory, Lacks, Phase, REMEMBERED_MAX, Strike, Wanting};
+use crate::{Exclusion, HandleError, Misbehaviour, Notice, Output};
+
+/// What the next epoch should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    /// Who is in it; we too.
+    pub(super) members: BTreeSet<ShortId>,
+    /// Of those, who is not in our view.
+    pub(super) joiners: BTreeSet<ShortId>,
+    /// Whether somebody goes, or a new key is wanted: nothing to wait for.
+    pub(super) urgent: bool,
+    /// Whether somebody goes.
+    pub(super) removes: bool,
+}
+
+impl Contributory {
+    /// Says that we want in, and again later unless that was heard.
+    pub(super) fn join_again(&mut self, now: Now) {
+        let merging = self.merging.is_some_and(|until| until > now.monotonic);
+        if self.phase != Phase::Running || (self.installed.is_some() && !merging) {
+            return;
+        }
+        if self.attempt.is_some() {
+            // Named already: whether that comes to something shows soon.
+            self.timers.set(Timer::Join, now.monotonic + timing::JOIN_RETRY);
+            return;
+        }
+        if self.installed.is_none() && self.is_alone(now) {
+            return self.found_alone(now);
+        }
+        if now.monotonic < self.hold_until && self.join_sent.is_some_and(|at| at + timing::JOIN_RETRY > now.monotonic) {
+            let wait = jitter(&mut self.rng, timing::JOIN_RETRY / 2);
+            self.timers.set(Timer::Join, self.hold_until + wait);
+            return;
+        }
+        self.send_join(now);
+        self.plan(now);
+    }
+
+    fn send_join(&mut self, now: Now) {
+        let (epoch, size) = (self.epoch(), self.view_size() as u16);
+        let summary = self.statements.summary();
+        let card = self.me.card.clone();
+        let mut join = Join { card, summary, epoch, size, towards: self.towards, signature: [0; 64] };
+        let body = Message::Join(join.clone()).body();
+        join.signature = self.key.sign(&signed(JOIN_LABEL, &self.group, &[], &body));
+        self.send(&Message::Join(join));
+        self.join_sent = Some(now.monotonic);
+        let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
+        self.join_wait = (self.join_wait * 3 / 2).min(timing::JOIN_RETRY_MAX);
+        // A lone newcomer looks again when it is time to found a group.
+        let found = self.last_sign + timing::LONE + jitter(&mut self.rng, timing::LONE / 4);
+        let next = now.monotonic + wait;
+        let alone = self.installed.is_none() && self.wanting.is_empty() && found > now.monotonic;
+        self.timers.set(Timer::Join, if alone { next.min(found) } else { next });
+    }
+
+    /// Whether nobody else was heard for [`timing::LONE`].
+    fn is_alone(&self, now: Now) -> bool {
+        self.wanting.is_empty() && now.monotonic >= self.last_sign + timing::LONE && now.monotonic >= self.hold_until
+    }
+
+    /// A group of one; it merges with whoever comes.
+    fn found_alone(&mut self, now: Now) {
+        let members = BTreeSet::from([self.me.short]);
+        let wish = Wish { members, joiners: BTreeSet::new(), urgent: true, removes: false };
+        self.propose_wish(now, &wish);
+    }
+
+    pub(super) fn on_join(&mut self, now: Now, m: &Join) -> Result<(), HandleError> {
+        let short = m.card.short_id(&self.group);
+        if short == self.me.short {
+            return Err(Dropped::Stale.into());
+        }
+        let floor = self.statements.floor();
+        let person = self.people.meet(now, floor, self.statements.anchor(), &self.verifier, &m.card)?;
+        if !self.people.may_join(&short, now.monotonic) {
+            return Err(Dropped::Rate.into());
+        }
+        let body = Message::Join(m.clone()).body();
+        let digest = signed(JOIN_LABEL, &self.group, &[], &body);
+        if !self.verifier.signature(&person.key, &digest, &m.signature) {
+            return Err(Dropped::Auth.into());
+        }
+        if m.epoch.counter >= COUNTER_MAX {
+            return Err(Dropped::Policy.into());
+        }
+        self.people.hear(&short, now.monotonic);
+        self.card_is_here(now, short);
+        self.compare(now, m.summary);
+        if self.statements.excludes(&person.cert) {
+            self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RTO));
+            return Err(Dropped::Policy.into());
+        }
+        self.last_sign = now.monotonic;
+        if self.removing.get(&short) == Some(&Change::Left) {
+            return Err(Dropped::Stale.into());
+        }
+        if self.removing.get(&short) == Some(&Change::Suspected) && self.attempt.is_none() && m.towards == self.epoch()
+        {
+            self.removing.remove(&short);
+        }
+        if self.is_in_view(&short) && m.epoch != self.epoch() {
+            // It missed our epoch. Only a JOIN that knows of the present epoch is surely not an old one, sent
+            // again by an outsider: the next key is then for the same members.
+            if m.towards == self.epoch() {
+                self.rotate = true;
+            } else {
+                self.answer_with_beacon(now);
+            }
+        }
+        if self.wanting.len() < REMEMBERED_MAX || self.wanting.contains_key(&short) {
+            let new = Wanting { since: now.monotonic, last: now.monotonic, epoch: m.epoch, size: m.size };
+            let known = self.wanting.entry(short).or_insert(new);
+            *known = Wanting { since: known.since, ..new };
+        }
+        self.plan(now);
+        Ok(())
+    }
+
+    /// What we think the next epoch should be, if other than the present one.
+    pub(super) fn wish(&self, now: Now) -> Option<Wish> {
+        let merging = self.merging.is_some_and(|until| until > now.monotonic);
+        if self.phase != Phase::Running || merging {
+            return None;
+        }
+        let grouped = self.is_grouped();
+        let here: Vec<&Arc<Person>> = self.installed.iter().flat_map(|i| &i.agreed.people).collect();
+        let view: BTreeSet<ShortId> = here.iter().map(|p| p.short).collect();
+        let stays = |p: &&&Arc<Person>| {
+            p.short == self.me.short || !(self.removing.contains_key(&p.short) || self.statements.excludes(&p.cert))
+        };
+        let mut members: Vec<&Arc<Person>> = here.iter().filter(stays).copied().collect();
+        if members.is_empty() {
+            members.push(&self.me);
+        }
+        let removes = here.len() > members.len();
+
+        let eligible = |(short, w): &(&ShortId, &Wanting)| {
+            let fits = grouped || w.size <= 1;
+            let struck = self.strikes.get(short).is_some_and(|s| s.until > now.monotonic);
+            fits && !struck && !view.contains(short) && !self.removing.contains_key(short)
+        };
+        let mut newcomers: Vec<(Monotonic, &Arc<Person>)> = self
+            .wanting
+            .iter()
+            .filter(eligible)
+            .filter_map(|(short, w)| Some((w.since, self.people.get(short)?)))
+            .filter(|(_, p)| p.id.cert != self.me.id.cert || p.short == self.me.short || grouped)
+            .filter(|(_, p)| self.statements.admits(now, p))
+            .collect();
+        // Of several runs of one certificate the newest counts (A6).
+        newcomers.sort_by_key(|(since, p)| (*since, p.short));
+        let mut joiners = BTreeSet::new();
+        for (i, (_, p)) in newcomers.iter().enumerate() {
+            let newer = newcomers[i + 1..].iter().any(|(_, later)| later.id.cert == p.id.cert);
+            let ours = p.id.cert == self.me.id.cert;
+            if newer || ours && !grouped || members.len() >= MEMBERS_MAX {
+                continue;
+            }
+            members.retain(|m| m.id.cert != p.id.cert || m.short == self.me.short);
+            if !members.iter().any(|m| m.id.cert == p.id.cert) {
+                members.push(p);
+                joiners.insert(p.short);
+            }
+        }
+        let members: BTreeSet<ShortId> = members.iter().map(|p| p.short).collect();
+        let rekeys = self.rotate && self.installed.is_some();
+        if members == view && !rekeys {
+            return None;
+        }
+        if self.installed.is_none() && joiners.is_empty() {
+            return None; // alone: see `is_alone`
+        }
+        Some(Wish { members, joiners, urgent: removes || rekeys || self.retry, removes })
+    }
+
+    /// Sets the time at which we propose what we wish, or clears it.
+    pub(super) fn plan(&mut self, now: Now) {
+        let wish = self.wish(now);
+        if let Some(attempt) = &self.attempt {
+            // A running attempt is let run, unless somebody in it must not be.
+            let named = &attempt.proposal.content.seats;
+            let unfit = |s: &ShortId| {
+                *s != self.me.short
+                    && (self.removing.get(s).is_some_and(|why| *why != Change::Suspected)
+                        || self.people.get(s).is_some_and(|p| self.statements.excludes(&p.cert)))
+            };
+            if !named.iter().any(unfit) {
+                self.unplan();
+                return;
+            }
+        }
+        let Some(wish) = wish else { return self.unplan() };
+        let key = (wish.members.clone(), wish.urgent);
+        if self.planned.as_ref() == Some(&key) && self.timers.is_set(Timer::Propose) {
+            return;
+        }
+        self.planned = Some(key);
+        let turn = rank_wait(self.rank(&wish));
+        let blur = jitter(&mut self.rng, Duration::from_micros(500));
+        let at = if wish.urgent {
+            now.monotonic + turn
+        } else {
+            let heard = wish.joiners.iter().filter_map(|s| self.wanting.get(s)).map(|w| w.since);
+            let last = heard.clone().max().unwrap_or(now.monotonic);
+            let first = heard.min().unwrap_or(now.monotonic);
+            let quiet = (last + timing::QUIET).min(first + timing::QUIET_MAX).max(now.monotonic);
+            let ungrouped = if self.is_grouped() { Duration::ZERO } else { timing::UNGROUPED_WAIT };
+            quiet + ungrouped + turn
+        };
+        let held = if wish.urgent && wish.removes { at } else { at.max(self.hold_until + turn) };
+        self.timers.set(Timer::Propose, held + blur);
+    }
+
+    fn unplan(&mut self) {
+        self.planned = None;
+        self.timers.stop(Timer::Propose);
+    }
+
+    /// Our turn among those who could propose this.
+    fn rank(&self, wish: &Wish) -> usize {
+        let place = |s: &ShortId| {
+            let t = Transcript::new("sealcast/v1/rank").add(&self.epoch().to_bytes());
+            (t.add(&s.0).finish(), *s)
+        };
+        let candidates: Vec<&ShortId> = match self.is_grouped() {
+            true => wish.members.difference(&wish.joiners).collect(),
+            false => wish.members.iter().collect(),
+        };
+        let mine = place(&self.me.short);
+        candidates.into_iter().filter(|s| place(s) < mine).count()
+    }
+
+    /// It is our turn.
+    pub(super) fn propose(&mut self, now: Now) {
+        self.planned = None;
+        let Some(wish) = self.wish(now) else { return };
+        self.propose_wish(now, &wish);
+    }
+
+    fn propose_wish(&mut self, now: Now, wish: &Wish) {
+        let wanting = wish.joiners.iter().filter_map(|s| self.wanting.get(s));
+        let known = wanting.map(|w| w.epoch.counter).max().unwrap_or(0).max(self.epoch().counter);
+        let next = known.saturating_add(1);
+        let (counter, attempt) = match self.proposed {
+            (counter, 255) if counter >= next => (counter + 1, 1),
+            (counter, attempt) if counter >= next => (counter, attempt + 1),
+            _ => (next, 1),
+        };
+        let others: Vec<ShortId> = wish.members.iter().filter(|s| **s != self.me.short).copied().collect();
+        let seats: Vec<ShortId> = std::iter::once(self.me.short).chain(others).collect();
+        let joiners = seats.iter().enumerate().filter(|(_, s)| wish.joiners.contains(s));
+        let joiners = joiners.fold(0_u64, |all, (seat, _)| all | 1 << seat);
+        let base = self.is_grouped().then(|| self.epoch().hash);
+        let kind = if self.can_add(wish) { Kind::Join(joiners) } else { Kind::Setup };
+        let hint = self.statements.hint();
+        let mut content = Propose { counter, attempt, kind, base, hint, seats, signature: [0; 64] };
+        let mut nonce = [0; 12];
+        self.rng.fill_bytes(&mut nonce);
+        let instance = Proposal::instance(&self.group, &nonce, &content);
+        content.signature = self.key.sign(&instance);
+        let message = Message::Propose(content.clone());
+        let veiled = self.veil.seal(nonce, &message.encode());
+        if content.seats.len() > 1 {
+            self.send_veiled(&message, veiled.clone());
+        }
+        let proposal = Proposal { content, instance, veiled, sent: now.monotonic };
+        self.adopt(now, proposal);
+    }
+
+    /// Whether the ring can be added to, instead of set up anew (tcrypto 4.2, rule 2).
+    fn can_add(&self, wish: &Wish) -> bool {
+        let Some(installed) = &self.installed else { return false };
+        let kept = installed.agreed.people.iter().all(|p| wish.members.contains(&p.short));
+        let merges = |s: &ShortId| self.wanting.get(s).is_some_and(|w| w.size >= 2);
+        let joins = installed.joins_since_setup.saturating_add(wish.joiners.len() as u32);
+        if !kept
+            || self.view_size() < 3
+            || wish.joiners.is_empty()
+            || self.rotate
+            || joins > timing::JOINS_PER_SETUP
+            || wish.joiners.iter().any(merges)
+        {
+            return false;
+        }
+        let mut people: Vec<&Arc<Person>> = wish.members.iter().filter_map(|s| self.people.get(s)).collect();
+        people.sort_by_key(|p| p.id);
+        let rights = people.iter().map(|p| p.rights.clone()).collect();
+        let table = Table::new(self.group.clone(), rights, self.statements.lines());
+        installed.agreed.table.rings().len() == 1 && table.rings().len() == 1
+    }
+
+    /// Somebody proposes an epoch.
+    pub(super) fn on_propose(&mut self, now: Now, content: Propose, veiled: &[u8]) -> Result<(), HandleError> {
+        let nonce: &[u8; 12] = veiled.get(8..20).and_then(|n| n.try_into().ok()).ok_or(Dropped::Malformed)?;
+        let instance = Proposal::instance(&self.group, nonce, &content);
+        let proposal = Proposal { content, instance, veiled: veiled.to_vec(), sent: now.monotonic };
+        self.wanted_proposals.remove(&proposal.id());
+        if let Some(running) = self.attempt.as_mut().filter(|a| a.proposal.instance == instance) {
+            running.proposal.sent = now.monotonic;
+            return Ok(());
+        }
+        if self.judged.contains(&proposal.id()) || *proposal.proposer() == self.me.short {
+            return Err(Dropped::Stale.into());
+        }
+        let proposer = *proposal.proposer();
+        let Some(person) = self.people.get(&proposer).cloned() else {
+            self.keep(Lacks::Card(proposer), veiled);
+            self.want_card(now, proposer);
+            return Ok(());
+        };
+        if self.statements.excludes(&person.cert) {
+            self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RTO));
+            return Err(Dropped::Policy.into());
+        }
+        if !self.verifier.signature(&person.key, &instance, &proposal.content.signature) {
+            return Err(Dropped::Auth.into());
+        }
+        if proposal.content.counter >= COUNTER_MAX {
+            return Err(Dropped::Policy.into());
+        }
+        self.people.hear(&proposer, now.monotonic);
+        self.last_sign = now.monotonic;
+        self.judge_proposal(now, proposal)
+    }
+
+    /// What a verified proposal means to us.
+    fn judge_proposal(&mut self, now: Now, proposal: Proposal) -> Result<(), HandleError> {
+        let content = &proposal.content;
+        let number = (content.counter, content.attempt);
+        let proposer = *proposal.proposer();
+        let ours = self.installed.as_ref().map_or((0, 0), |i| (i.agreed.epoch.counter, i.attempt));
+        let names_me = proposal.seat_of(&self.me.short).is_some();
+        let on_our_base = self.is_grouped() && content.base == Some(self.epoch().hash);
+        let in_attempt = self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(&proposer).is_some());
+        let merging = self.merging.is_some_and(|until| until > now.monotonic);
+        let related = self.is_in_view(&proposer) || in_attempt;
+
+        if number <= ours {
+            if related || names_me {
+                self.answer_with_beacon(now);
+            }
+            self.remember_judged(&proposal);
+            return Err(Dropped::Stale.into());
+        }
+        let acceptable = match (self.is_grouped(), content.base) {
+            (false, _) => true,
+            (true, None) => false,
+            (true, Some(_)) if on_our_base => self.is_in_view(&proposer),
+            (true, Some(_)) => related || merging,
+        };
+        if !acceptable {
+            self.remember_judged(&proposal);
+            return Err(Dropped::Policy.into());
+        }
+        if names_me || related || !self.is_grouped() {
+            self.proposed = self.proposed.max(number);
+        }
+        let better = self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
+        if !better {
+            self.remember_judged(&proposal);
+            return Err(Dropped::Stale.into());
+        }
+        if !names_me {
+            return self.left_aside(now, &proposal, on_our_base);
+        }
+        if self.phase == Phase::Leaving {
+            return Err(Dropped::Stale.into());
+        }
+        // A join's members must know the key that it builds on: finish that agreement first.
+        let my_seat = proposal.seat_of(&self.me.short).unwrap_or(0);
+        let follows = matches!(content.kind, Kind::Join(_)) && !proposal.marks_joiner(my_seat) && !on_our_base;
+        if follows {
+            let behind = self.attempt.as_ref().is_some_and(|a| a.proposal.content.counter < content.counter);
+            self.remember_judged(&proposal);
+            if behind {
+                self.later = Some(proposal);
+            } else {
+                self.ask_to_merge(now);
+            }
+            return Ok(());
+        }
+        self.adopt(now, proposal);
+        Ok(())
+    }
+
+    /// A proposal that wins and does not name us.
+    fn left_aside(&mut self, now: Now, proposal: &Proposal, on_our_base: bool) -> Result<(), HandleError> {
+        self.remember_judged(proposal);
+        let shares = |a: &super::Attempt| {
+            a.proposal.content.seats.iter().any(|s| *s != self.me.short && proposal.seat_of(s).is_some())
+        };
+        if self.attempt.as_ref().is_some_and(shares) {
+            // Ours cannot end: some of its members follow the better one.
+            self.attempt = None;
+            self.timers.stop(Timer::Resend);
+        }
+        if on_our_base && self.phase == Phase::Leaving {
+            self.exclude(Exclusion::Left);
+            return Ok(());
+        }
+        if on_our_base {
+            let ours = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == self.me.id.cert);
+            self.replaced = self.replaced || proposal.content.seats.iter().any(ours);
+            let unknown: Vec<ShortId> =
+                proposal.content.seats.iter().filter(|s| !self.people.knows(s)).copied().collect();
+            unknown.into_iter().for_each(|s| self.want_card(now, s));
+        }
+        let concerns = on_our_base || !self.is_grouped();
+        if concerns {
+            self.hold_until = self.hold_until.max(now.monotonic + AGREEMENT_WAIT);
+            self.planned = None;
+            self.plan(now);
+        }
+        // Our JOIN was lost, if it had time to arrive.
+        let heard = self.join_sent.is_some_and(|at| now.monotonic.since(at) < timing::UNGROUPED_WAIT);
+        if self.installed.is_none() && !heard {
+            let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
+            let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + REJOIN_SPACING);
+            self.hold_until = now.monotonic;
+            self.timers.sooner(Timer::Join, at.max(recently));
+        }
+        Ok(())
+    }
+
+    pub(super) fn remember_judged(&mut self, proposal: &Proposal) {
+        if !self.judged.contains(&proposal.id()) {
+            self.judged.push_back(proposal.id());
+            if self.judged.len() > super::JUDGED_MAX {
+                self.judged.pop_front();
+            }
+        }
+    }
+
+    /// Says that the group is here, when nobody else did for a while.
+    pub(super) fn beacon(&mut self, now: Now) {
+        let Some(installed) = &self.installed else { return };
+        let (epoch, size) = (installed.agreed.epoch, installed.agreed.people.len() as u16);
+        let (author, summary) = (self.me.short, self.statements.summary());
+        let mut beacon = Beacon { author, epoch, size, summary, signature: [0; 64] };
+        let body = Message::Beacon(beacon.clone()).body();
+        beacon.signature = self.key.sign(&signed(BEACON_LABEL, &self.group, &[], &body));
+        self.send(&Message::Beacon(beacon));
+        self.schedule_beacon(now, timing::BEACON);
+    }
+
+    /// The next beacon, in turns; one that is heard starts the wait anew.
+    pub(super) fn schedule_beacon(&mut self, now: Now, wait: Duration) {
+        let Some(installed) = &self.installed else { return };
+        let n = installed.agreed.people.len().max(1);
+        let turn = (usize::from(installed.agreed.me.0) + installed.agreed.epoch.hash as usize % n) % n;
+        let blur = jitter(&mut self.rng, timing::RANK);
+        self.timers.set(Timer::Beacon, now.monotonic + wait + rank_wait(turn) + blur);
+    }
+
+    /// Somebody does not know where we are: a beacon soon, unless another one comes.
+    pub(super) fn answer_with_beacon(&mut self, now: Now) {
+        if self.installed.is_some() {
+            let wait = timing::RANK + jitter(&mut self.rng, timing::RTO * 2);
+            self.timers.sooner(Timer::Beacon, now.monotonic + wait);
+        }
+    }
+
+    pub(super) fn on_beacon(&mut self, now: Now, m: &Beacon, veiled: &[u8]) -> Result<(), HandleError> {
+        if m.author == self.me.short {
+            return Err(Dropped::Stale.into());
+        }
+        let Some(person) = self.people.get(&m.author).cloned() else {
+            self.keep(Lacks::Card(m.author), veiled);
+            self.want_card(now, m.author);
+            return Ok(());
+        };
+        let body = Message::Beacon(m.clone()).body();
+        if !self.verifier.signature(&person.key, &signed(BEACON_LABEL, &self.group, &[], &body), &m.signature) {
+            return Err(Dropped::Auth.into());
+        }
+        self.people.hear(&m.author, now.monotonic);
+        self.compare(now, m.summary);
+        if self.statements.excludes(&person.cert) {
+            return Err(Dropped::Policy.into());
+        }
+        self.last_sign = now.monotonic;
+        let ours = self.epoch();
+        if m.epoch == ours {
+            self.schedule_beacon(now, timing::BEACON);
+            return Ok(());
+        }
+        if self.phase == Phase::Leaving {
+            if self.is_in_view(&m.author) && m.epoch.counter > ours.counter {
+                self.exclude(Exclusion::Left);
+            }
+            return Ok(());
+        }
+        if self.installed.is_none() {
+            // There is a group: our JOIN was lost, or its answer.
+            self.towards = m.epoch;
+            let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + timing::JOIN_RETRY / 2);
+            let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
+            self.timers.sooner(Timer::Join, at.max(recently));
+            return Ok(());
+        }
+        if self.history.contains(&m.epoch) {
+            // A reader of an old page, who has to hear of the new one.
+            self.answer_with_beacon(now);
+            return Ok(());
+        }
+        let size = |epoch: EpochId, n: u16| (n, epoch.counter, epoch.hash);
+        let mine = size(ours, self.view_size() as u16);
+        let moved_on = self.is_in_view(&m.author) && m.epoch.counter != ours.counter;
+        let lesser = if moved_on { m.epoch.counter > ours.counter } else { mine < size(m.epoch, m.size) };
+        self.outputs.push_back(Output::Notice(Notice::OtherPart { epoch: m.epoch }));
+        if self.replaced && self.is_in_view(&m.author) && m.epoch.counter > ours.counter {
+            self.exclude(Exclusion::Duplicate);
+        } else if lesser {
+            self.towards = m.epoch;
+            self.ask_to_merge(now);
+        } else {
+            self.answer_with_beacon(now);
+        }
+        Ok(())
+    }
+
+    /// We are the lesser part, or behind: we ask to be let in.
+    pub(super) fn ask_to_merge(&mut self, now: Now) {
+        let already = self.merging.is_some_and(|until| until > now.monotonic);
+        self.merging = Some(now.monotonic + MERGE_WAIT);
+        if self.attempt.is_none() && !(already && self.timers.is_set(Timer::Join)) {
+            self.join_wait = timing::JOIN_RETRY;
+            let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
+            let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + REJOIN_SPACING);
+            self.timers.set(Timer::Join, at.max(recently));
+            self.unplan();
+        }
+    }
+
+    /// Somebody is left out of the next attempt, for a while that doubles each time.
+    pub(super) fn strike(&mut self, now: Now, short: ShortId, why: Misbehaviour) {
+        let strike = self.strikes.entry(short).or_insert(Strike { count: 0, until: now.monotonic });
+        let wait = timing::STRIKE * (1 << strike.count.min(7));
+        strike.count += if why == Misbehaviour::Silent { 1 } else { 3 };
+        strike.until = now.monotonic + wait.min(timing::STRIKE_MAX);
+        let until = strike.until;
+        while self.strikes.len() > REMEMBERED_MAX {
+            self.strikes.pop_first();
+        }
+        if why == Misbehaviour::Silent && !self.is_in_view(&short) && !self.is_grouped() {
+            self.wanting.remove(&short);
+        }
+        if self.is_in_view(&short) {
+            self.removing.entry(short).or_insert(Change::Suspected);
+        }
+        if let Some(person) = self.people.get(&short) {
+            self.outputs.push_back(Output::Notice(Notice::LeftOut { cert: person.id.cert, why }));
+        }
+        self.timers.sooner(Timer::Judge, until);
+    }
+
+    /// Forgets those who wanted in long ago, and looks at certificates and the CRL's age.
+    pub(super) fn judge(&mut self, now: Now) {
+        self.wanting.retain(|_, w| now.monotonic.since(w.last) < timing::WANTING);
+        let needed: BTreeSet<ShortId> = self
+            .wanting
+            .keys()
+            .chain(self.attempt.iter().flat_map(|a| &a.proposal.content.seats))
+            .copied()
+            .chain(self.installed.iter().flat_map(|i| i.agreed.people.iter().map(|p| p.short)))
+            .collect();
+        let me = self.me.short;
+        self.people.forget(|short| *short == me || needed.contains(short));
+        while self.removing.len() > REMEMBERED_MAX {
+            self.removing.pop_first();
+        }
+        self.judge_own(now);
+        let next = self.strikes.values().map(|s| s.until).filter(|until| *until > now.monotonic).min();
+        let later = now.monotonic + timing::JUDGE;
+        self.timers.set(Timer::Judge, next.map_or(later, |n| n.min(later)));
+        if self.phase == Phase::Running {
+            self.plan(now);
+        }
+    }
+}
+
+const JOIN_LABEL: &str = "sealcast/v1/join";
+const BEACON_LABEL: &str = "sealcast/v1/beacon";
+/// No honest group comes near this epoch number.
+const COUNTER_MAX: u32 = 1 << 31;
+/// How long an agreement of others is given before we propose over it.
+const AGREEMENT_WAIT: Duration = Duration::from_millis(250);
+/// Shortest time between two JOINs of ours.
+const REJOIN_SPACING: Duration = Duration::from_millis(60);
+/// How long the other part is given to let us in, from its last sign of life.
+const MERGE_WAIT: Duration = Duration::from_secs(3);

@@ -1,0 +1,290 @@
+//! One epoch's keys, as the capability that seals and opens: no key leaves this file.
+//!
+//! ```text
+//! secret of a domain ── HKDF("sealcast/v1/sub", group, epoch, domain, slot, incarnation, suite) ──▶ sender's key
+//! ```
+//! Each sender has a key of its own per domain, so that nonces (packet counters) cannot collide even
+//! between members, and each run of a process has its own (G4). The replay window is per key.
+//!
+//! Senders' keys are made when their first packet comes, and stay; sealing takes no lock, opening one
+//! small lock per sender and domain; neither allocates.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use sealcast_crypto::aead::{Key, PACKETS_MAX, Suite};
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{OriginKey, PublicKey};
+use sealcast_wire::frame::HEADER_LEN;
+use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
+
+use super::replay::Window;
+
+/// What an epoch is made of.
+pub(super) struct Parts {
+    pub(super) group: Arc<str>,
+    pub(super) suite: Suite,
+    pub(super) epoch: EpochId,
+    pub(super) me: Slot,
+    /// By slot.
+    pub(super) members: Vec<(Incarnation, PublicKey)>,
+    /// By domain; `None` where we do not read.
+    pub(super) secrets: Vec<Option<Secret<32>>>,
+    /// By domain: the slots that hold its secret, as bits.
+    pub(super) readers: Vec<u64>,
+    /// By domain: our own sending key where we write without reading (A1).
+    pub(super) own: Vec<Option<Secret<32>>>,
+    pub(super) signer: Arc<OriginKey>,
+}
+
+/// Seals and opens one epoch's datagrams.
+pub(super) struct EpochKeys {
+    parts: Parts,
+    /// By domain.
+    sending: Vec<Option<Sending>>,
+    /// By domain, then slot.
+    receiving: Vec<Vec<OnceLock<Receiving>>>,
+}
+
+struct Sending {
+    key: Key,
+    next: AtomicU64,
+}
+
+struct Receiving {
+    key: Key,
+    window: Mutex<Window>,
+}
+
+impl EpochKeys {
+    pub(super) fn new(parts: Parts) -> EpochKeys {
+        let slots = || parts.members.iter().map(|_| OnceLock::new()).collect();
+        let receiving = parts.secrets.iter().map(|_| slots()).collect();
+        let sending = (0..parts.secrets.len()).map(|d| {
+            let sub = parts.secrets[d].as_ref().map(|s| subkey(&parts, Domain(d as u16), parts.me, s));
+            let key = sub.as_ref().or(parts.own[d].as_ref())?;
+            Some(Sending { key: Key::new(parts.suite, key), next: AtomicU64::new(0) })
+        });
+        let sending = sending.collect();
+        EpochKeys { sending, receiving, parts }
+    }
+
+    /// Takes in the sending key that a member without read right gave to the readers (A1); the first
+    /// one counts.
+    pub(super) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
+        if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(usize::from(slot.0))) {
+            place.get_or_init(|| Receiving::new(self.parts.suite, key));
+        }
+    }
+
+    /// The key with which a slot seals in a domain that we read; who writes without reading announced it.
+    fn receiving(&self, domain: Domain, slot: Slot) -> Option<&Receiving> {
+        let place = self.receiving.get(usize::from(domain.0))?.get(usize::from(slot.0))?;
+        if let Some(known) = place.get() {
+            return Some(known);
+        }
+        let secret = self.parts.secrets[usize::from(domain.0)].as_ref()?;
+        if self.parts.readers[usize::from(domain.0)] >> slot.0 & 1 == 0 {
+            return None;
+        }
+        Some(place.get_or_init(|| Receiving::new(self.parts.suite, &subkey(&self.parts, domain, slot, secret))))
+    }
+
+    fn statement(&self, slot: Slot, statement: &[u8]) -> [u8; 32] {
+        let t = Transcript::new("sealcast/v1/vouch").add(self.parts.group.as_bytes());
+        t.add(&self.parts.epoch.to_bytes()).add(&slot.0.to_be_bytes()).add(statement).finish()
+    }
+}
+
+impl Receiving {
+    fn new(suite: Suite, key: &Secret<32>) -> Receiving {
+        Receiving { key: Key::new(suite, key), window: Mutex::new(Window::new()) }
+    }
+
+    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Protect for EpochKeys {
+    fn epoch(&self) -> EpochId {
+        self.parts.epoch
+    }
+
+    fn slot(&self) -> Slot {
+        self.parts.me
+    }
+
+    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
+        let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
+        let counter = sending.next.fetch_add(1, Ordering::Relaxed);
+        if counter >= PACKETS_MAX {
+            sending.next.store(PACKETS_MAX, Ordering::Relaxed);
+            return Err(Exhausted);
+        }
+        Header { domain, epoch: self.parts.epoch, slot: self.parts.me, flags, counter }.write(datagram);
+        let (header, body) = datagram.split_at_mut(HEADER_LEN);
+        sending.key.seal(counter, header, body);
+        Ok(counter)
+    }
+
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+        let header = Header::parse(datagram).map_err(|_| Dropped::Malformed)?;
+        if header.epoch != self.parts.epoch {
+            return Err(Dropped::NoKey);
+        }
+        let incarnation = self.parts.members.get(usize::from(header.slot.0)).ok_or(Dropped::Malformed)?.0;
+        let receiving = self.receiving(header.domain, header.slot).ok_or(Dropped::NoKey)?;
+        if !receiving.window().is_new(header.counter) {
+            return Err(Dropped::Replay);
+        }
+        let (head, body) = datagram.split_at_mut(HEADER_LEN);
+        let plaintext = receiving.key.open(header.counter, head, body).map_err(|_| Dropped::Auth)?;
+        // Two threads may have opened the same datagram at once: only one may have it.
+        if !receiving.window().accept(header.counter) {
+            return Err(Dropped::Replay);
+        }
+        let (epoch, slot, counter, domain) = (header.epoch, header.slot, header.counter, header.domain);
+        Ok((Source::Inside { epoch, slot, incarnation, counter, domain }, header.flags, plaintext))
+    }
+
+    fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        proof.extend_from_slice(&self.parts.signer.sign(&self.statement(self.parts.me, statement)));
+    }
+
+    fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        let member = self.parts.members.get(usize::from(by.0));
+        member.is_some_and(|(_, key)| key.verify(&self.statement(by, statement), proof).is_ok())
+    }
+}
+
+/// G4: the key of one sender, in one run, in one domain of one epoch.
+fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Secret<32> {
+    let incarnation = parts.members[usize::from(slot.0)].0;
+    hkdf(
+        secret.expose(),
+        &parts.epoch.to_bytes(),
+        &[
+            b"sealcast/v1/sub",
+            parts.group.as_bytes(),
+            &domain.0.to_be_bytes(),
+            &slot.0.to_be_bytes(),
+            &incarnation.0,
+            &[parts.suite as u8],
+        ],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use sealcast_wire::frame::TAG_LEN;
+
+    use super::*;
+
+    const EPOCH: EpochId = EpochId { counter: 3, hash: 77 };
+
+    /// Slot 0 and 1 read domain 0 and 1; slot 2 reads domain 0 only and writes domain 1.
+    fn keys(me: u16) -> EpochKeys {
+        keys_of(me, [9; 16])
+    }
+
+    fn keys_of(me: u16, last_incarnation: [u8; 16]) -> EpochKeys {
+        let signer = |i: u8| OriginKey::from_seed(&Secret::from_bytes([i; 32]));
+        let incarnation = |i: u8| if i == 2 { Incarnation(last_incarnation) } else { Incarnation([i; 16]) };
+        let reads = me < 2;
+        EpochKeys::new(Parts {
+            group: "g".into(),
+            suite: Suite::Aes256Gcm,
+            epoch: EPOCH,
+            me: Slot(me),
+            members: (0..3).map(|i| (incarnation(i), signer(i).public().clone())).collect(),
+            secrets: vec![Some(Secret::from_bytes([1; 32])), reads.then(|| Secret::from_bytes([2; 32]))],
+            readers: vec![0b111, 0b011],
+            own: vec![None, (!reads).then(|| Secret::from_bytes([5; 32]))],
+            signer: Arc::new(signer(me as u8)),
+        })
+    }
+
+    fn datagram(keys: &EpochKeys, domain: u16, text: &[u8]) -> Vec<u8> {
+        let mut d = vec![0; HEADER_LEN];
+        d.extend_from_slice(text);
+        d.resize(d.len() + TAG_LEN, 0);
+        keys.seal(Domain(domain), 0, &mut d).unwrap();
+        d
+    }
+
+    #[test]
+    fn what_a_member_seals_the_others_open_once() {
+        let (a, b) = (keys(0), keys(1));
+        let sealed = datagram(&a, 1, b"hello");
+        let (source, flags, text) = b.open(&mut sealed.clone()).map(|(s, f, t)| (s, f, t.to_vec())).unwrap();
+        let from_a = Source::Inside {
+            epoch: EPOCH,
+            slot: Slot(0),
+            incarnation: Incarnation([0; 16]),
+            counter: 0,
+            domain: Domain(1),
+        };
+        assert_eq!((source, flags, &text[..]), (from_a, 0, &b"hello"[..]));
+        assert_eq!(b.open(&mut sealed.clone()).map(|_| ()), Err(Dropped::Replay));
+    }
+
+    #[test]
+    fn rule_g1_a_forged_packet_does_not_move_the_window() {
+        let (a, b) = (keys(0), keys(1));
+        let sealed = datagram(&a, 0, b"hello");
+        let mut forged = sealed.clone();
+        forged[20..28].copy_from_slice(&(1_u64 << 40).to_be_bytes());
+        assert_eq!(b.open(&mut forged).map(|_| ()), Err(Dropped::Auth));
+        assert!(b.open(&mut sealed.clone()).is_ok());
+    }
+
+    #[test]
+    fn rule_g4_a_key_is_of_one_incarnation_slot_domain_and_epoch() {
+        let sealed = datagram(&keys(2), 0, b"hello");
+        assert!(keys(0).open(&mut sealed.clone()).is_ok());
+        assert_eq!(keys_of(0, [8; 16]).open(&mut sealed.clone()).map(|_| ()), Err(Dropped::Auth));
+        let mut other_slot = sealed.clone();
+        other_slot[17] = 1;
+        assert_eq!(keys(0).open(&mut other_slot).map(|_| ()), Err(Dropped::Auth));
+        let mut other_epoch = sealed;
+        other_epoch[15] ^= 1;
+        assert_eq!(keys(0).open(&mut other_epoch).map(|_| ()), Err(Dropped::NoKey));
+    }
+
+    #[test]
+    fn rule_g4_w10_sealing_ends_before_a_nonce_could_repeat() {
+        let keys = keys(0);
+        keys.sending[0].as_ref().unwrap().next.store(PACKETS_MAX - 1, Ordering::Relaxed);
+        let mut d = vec![0; HEADER_LEN + TAG_LEN];
+        assert_eq!(keys.seal(Domain(0), 0, &mut d), Ok(PACKETS_MAX - 1));
+        assert_eq!(keys.seal(Domain(0), 0, &mut d), Err(Exhausted));
+        assert_eq!(keys.seal(Domain(0), 0, &mut d), Err(Exhausted));
+        assert_eq!(keys.seal(Domain(9), 0, &mut d), Err(Exhausted), "no such domain");
+    }
+
+    #[test]
+    fn rule_a1_who_writes_without_reading_is_heard_by_its_own_key_only() {
+        let (reader, writer) = (keys(0), keys(2));
+        let sealed = datagram(&writer, 1, b"log");
+        assert_eq!(reader.open(&mut sealed.clone()).map(|_| ()), Err(Dropped::NoKey));
+        reader.learn(Slot(2), Domain(1), &Secret::from_bytes([5; 32]));
+        assert!(reader.open(&mut sealed.clone()).is_ok());
+        let from_reader = datagram(&reader, 1, b"secret");
+        assert_eq!(writer.open(&mut from_reader.clone()).map(|_| ()), Err(Dropped::NoKey));
+    }
+
+    #[test]
+    fn rule_a3_only_the_slot_itself_can_vouch() {
+        let (a, b) = (keys(0), keys(1));
+        let mut proof = Vec::new();
+        a.vouch(b"I sent up to 17", &mut proof);
+        assert!(b.vouched(Slot(0), b"I sent up to 17", &proof));
+        assert!(!b.vouched(Slot(1), b"I sent up to 17", &proof) && !b.vouched(Slot(0), b"up to 18", &proof));
+        assert!(
+            !b.vouched(Slot(9), b"I sent up to 17", &proof) && !b.vouched(Slot(0), b"I sent up to 17", &proof[..63])
+        );
+    }
+}

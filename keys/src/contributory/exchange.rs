@@ -1,0 +1,359 @@
+//! What members ask of each other and hand on: cards, proposals, statements, sender keys, farewells.
+
+use sealcast_crypto::hpke;
+use sealcast_crypto::identity::statement::{Eviction, OnStale};
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::{CertHash, Change, Domain, Dropped, Now};
+
+use rand_core::Rng;
+
+use super::message::{Fetch, InstanceId, Leave, Message, Object, SenderKey, ShortId, State, Summary, signed};
+use super::statements::NotLearnt;
+use super::timing::{self, Timer, jitter};
+use super::{Contributory, Lacks, Phase, WantedCard};
+use crate::{CommandError, Exclusion, HandleError, Notice, Output};
+
+impl Contributory {
+    /// Notes that we lack somebody's card.
+    pub(super) fn want_card(&mut self, now: Now, short: ShortId) {
+        if self.wanted_cards.len() < WANTED_MAX && !self.people.knows(&short) && short != self.me.short {
+            let next = now.monotonic + jitter(&mut self.rng, FETCH_BLUR);
+            self.wanted_cards.entry(short).or_insert(WantedCard { tries: 0, next });
+            self.timers.sooner(Timer::Fetch, next);
+        }
+    }
+
+    /// Notes that we missed a proposal of which we hear.
+    pub(super) fn want_proposal(&mut self, now: Now, id: InstanceId) {
+        if self.wanted_proposals.len() < 4 && !self.wanted_proposals.contains_key(&id) {
+            self.wanted_proposals.insert(id, 0);
+            let wait = FETCH_BLUR + jitter(&mut self.rng, FETCH_BLUR * 2);
+            self.timers.sooner(Timer::Fetch, now.monotonic + wait);
+        }
+    }
+
+    /// Asks for what is wanted.
+    pub(super) fn fetch_wanted(&mut self, now: Now) {
+        self.wanted_proposals.retain(|_, tries| *tries < FETCH_TRIES);
+        self.wanted_cards.retain(|_, wanted| wanted.tries < FETCH_TRIES);
+        let due = |w: &WantedCard| w.next <= now.monotonic;
+        let cards: Vec<ShortId> = self.wanted_cards.iter().filter(|(_, w)| due(w)).map(|(s, _)| *s).collect();
+        let proposal = self.wanted_proposals.keys().next().copied();
+        if proposal.is_some() || !cards.is_empty() {
+            for short in &cards {
+                if let Some(wanted) = self.wanted_cards.get_mut(short) {
+                    wanted.tries += 1;
+                    wanted.next = now.monotonic + timing::RTO * wanted.tries;
+                }
+            }
+            if let Some(tries) = proposal.and_then(|id| self.wanted_proposals.get_mut(&id)) {
+                *tries += 1;
+            }
+            self.send(&Message::Fetch(Fetch { proposal, cards }));
+        }
+        let again = (!self.wanted_proposals.is_empty()).then(|| now.monotonic + timing::RTO);
+        let next = self.wanted_cards.values().map(|w| w.next).chain(again).min();
+        if let Some(next) = next {
+            let blur = jitter(&mut self.rng, FETCH_BLUR);
+            self.timers.set(Timer::Fetch, next + blur);
+        }
+    }
+
+    /// Somebody asks: the owner answers at once, the others when it does not.
+    pub(super) fn on_fetch(&mut self, now: Now, m: &Fetch) -> Result<(), HandleError> {
+        for short in &m.cards {
+            // The answer is for all: no need to ask too.
+            if let Some(wanted) = self.wanted_cards.get_mut(short) {
+                wanted.next = wanted.next.max(now.monotonic + timing::RTO);
+            }
+            let Some(waited) = self.people.asked(short, now.monotonic) else { continue };
+            let turn =
+                *short == self.me.short || waited >= timing::RTO / 2 && self.rng.next_u64() % (self.crowd() as u64) < 3;
+            if let Some(person) = self.people.get(short).filter(|_| turn) {
+                let card = Box::new(person.card.clone());
+                self.people.gave(short, now.monotonic);
+                self.send(&Message::Give(vec![Object::Card(card)]));
+            }
+        }
+        let Some(id) = m.proposal else { return Ok(()) };
+        let crowd = self.crowd() as u64;
+        let me = self.me.short;
+        let of = |a: &&mut super::Attempt| a.proposal.id() == id;
+        let found = self.attempt.as_mut().filter(of).or(self.last.as_mut().filter(of));
+        let Some(proposal) = found.map(|a| &mut a.proposal) else { return Ok(()) };
+        let owner = *proposal.proposer() == me;
+        let waited = now.monotonic.since(proposal.sent) >= if owner { timing::RTO / 4 } else { timing::RTO };
+        if waited && (owner || self.rng.next_u64() % crowd < 3) {
+            proposal.sent = now.monotonic;
+            let (message, veiled) = (Message::Propose(proposal.content.clone()), proposal.veiled.clone());
+            self.send_veiled(&message, veiled);
+        }
+        Ok(())
+    }
+
+    /// How many could answer.
+    fn crowd(&self) -> usize {
+        let named = self.attempt.as_ref().map_or(0, |a| a.seats());
+        named.max(self.view_size()).max(1)
+    }
+
+    pub(super) fn on_give(&mut self, now: Now, objects: &[Object]) -> Result<(), HandleError> {
+        let mut result = Ok(());
+        for object in objects {
+            match object {
+                Object::Card(card) => {
+                    let floor = self.statements.floor();
+                    match self.people.meet(now, floor, self.statements.anchor(), &self.verifier, card) {
+                        Ok(person) => self.card_is_here(now, person.short),
+                        Err(why) => result = Err(why.into()),
+                    }
+                }
+                Object::Eviction(bytes) | Object::Crl(bytes) | Object::Policy(bytes) => {
+                    if self.learn(now, bytes).is_err() {
+                        result = Err(Dropped::Policy.into());
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    /// A card came, by whichever way.
+    pub(super) fn card_is_here(&mut self, now: Now, short: ShortId) {
+        if self.wanted_cards.remove(&short).is_some() {
+            if let Some(attempt) = self.attempt.as_mut().filter(|a| a.proposal.seat_of(&short).is_some()) {
+                attempt.progress = now.monotonic;
+            }
+            self.resume(now, Lacks::Card(short));
+            self.try_form(now);
+        }
+    }
+
+    /// Somebody else knows other statements than we do, or not: told at once, in turns.
+    pub(super) fn compare(&mut self, now: Now, theirs: Summary) {
+        if theirs != self.statements.summary() {
+            self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RTO / 2));
+        }
+    }
+
+    /// Somebody lists what it knows.
+    pub(super) fn on_state(&mut self, now: Now, m: &State) -> Result<(), HandleError> {
+        if self.statements.lacks(m) {
+            self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RTO / 2));
+        } else {
+            self.timers.stop(Timer::State);
+        }
+        let beyond = self.statements.beyond(m);
+        if !beyond.is_empty() && self.rng.next_u64() % (self.crowd() as u64) < 3 {
+            let mut message = Vec::new();
+            let mut size = 0;
+            for object in beyond {
+                let bytes = match &object {
+                    Object::Eviction(b) | Object::Crl(b) | Object::Policy(b) => b.len(),
+                    Object::Card(_) => 0,
+                };
+                if size + bytes > GIVE_BYTES && !message.is_empty() {
+                    self.send(&Message::Give(std::mem::take(&mut message)));
+                    size = 0;
+                }
+                size += bytes;
+                message.push(object);
+            }
+            self.send(&Message::Give(message));
+        }
+        Ok(())
+    }
+
+    /// Takes in a statement, CRL or policy, and does what follows from it; whether it was new.
+    pub(super) fn learn(&mut self, now: Now, bytes: &[u8]) -> Result<bool, NotLearnt> {
+        let excluded: Vec<CertHash> = self.excluded();
+        if !self.statements.learn(bytes)? {
+            return Ok(false);
+        }
+        for (id, record) in self.statements.records() {
+            self.outputs.push_back(Output::Store { id, record });
+        }
+        for cert in self.excluded().iter().filter(|c| !excluded.contains(c)) {
+            self.note_eviction(*cert);
+        }
+        if self.statements.excludes(&self.me.cert) {
+            let why = match self.statements.eviction_of(&self.me.cert) {
+                Some(e) => Exclusion::Evicted { reason: e.eviction().reason.clone() },
+                None => Exclusion::Certificate,
+            };
+            self.exclude(why);
+            return Ok(true);
+        }
+        self.stale_told = false;
+        self.prepare_removal(now);
+        self.try_form(now);
+        self.plan(now);
+        Ok(true)
+    }
+
+    fn excluded(&self) -> Vec<CertHash> {
+        let members = self.installed.iter().flat_map(|i| &i.agreed.people);
+        members.filter(|p| self.statements.excludes(&p.cert)).map(|p| p.id.cert).collect()
+    }
+
+    fn note_eviction(&mut self, cert: CertHash) {
+        let person = self.installed.iter().flat_map(|i| &i.agreed.people).find(|p| p.id.cert == cert);
+        let Some(signed) = person.and_then(|p| self.statements.eviction_of(&p.cert)) else { return };
+        let (number, reason) = (signed.eviction().number, signed.eviction().reason.clone());
+        let by = signed.signer().name(self.statements.anchor()).to_string();
+        self.outputs.push_back(Output::Notice(Notice::Eviction { cert, number, reason, by }));
+    }
+
+    /// Hands a statement to the group.
+    pub(super) fn give_statement(&mut self, bytes: &[u8]) {
+        use sealcast_crypto::identity::statement::Kind;
+        let object = match Kind::of(bytes) {
+            Some(Kind::Eviction) => Object::Eviction(bytes.to_vec()),
+            Some(Kind::Policy) => Object::Policy(bytes.to_vec()),
+            Some(Kind::Crl) => Object::Crl(bytes.to_vec()),
+            None => return,
+        };
+        self.send(&Message::Give(vec![object]));
+    }
+
+    /// Evicts a member by our own right (A4).
+    pub(super) fn evict(&mut self, now: Now, cert: CertHash, reason: &str) -> Result<(), CommandError> {
+        let installed = self.installed.as_ref().ok_or(CommandError::NotReady)?;
+        let member = installed.agreed.people.iter().find(|p| p.id.cert == cert);
+        let person = member.or_else(|| self.people.of(cert).next()).ok_or(CommandError::NoSuchMember)?.clone();
+        let number = self.statements.evictions().last_number(Some(self.me.id.cert)) + 1;
+        let statement = Eviction::new(&self.group, &person.cert, number, reason);
+        let identity = self.config.identity.clone();
+        let bytes = statement.sign_as_member(&identity, &person.cert).map_err(|_| CommandError::Denied("evict"))?;
+        self.learn(now, &bytes).map_err(|_| CommandError::Invalid)?;
+        self.give_statement(&bytes);
+        // Whoever evicts proposes the key without the evicted at once.
+        if self.timers.is_set(Timer::Propose) {
+            self.timers.set(Timer::Propose, now.monotonic);
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_leave(&mut self) {
+        let (author, epoch) = (self.me.short, self.epoch());
+        let mut leave = Leave { author, epoch, signature: [0; 64] };
+        let body = Message::Leave(leave.clone()).body();
+        leave.signature = self.config.identity.key().sign(&signed(LEAVE_LABEL, &self.group, &[], &body));
+        self.send(&Message::Leave(leave));
+    }
+
+    /// A member says that it goes; a run that left does not come back, so that its word never grows old.
+    pub(super) fn on_leave(&mut self, now: Now, m: &Leave) -> Result<(), HandleError> {
+        let known = self.removing.get(&m.author) == Some(&Change::Left);
+        if known || m.author == self.me.short {
+            return Err(Dropped::Stale.into());
+        }
+        let Some(person) = self.people.get(&m.author).cloned() else { return Err(Dropped::Stale.into()) };
+        let body = Message::Leave(m.clone()).body();
+        let digest = signed(LEAVE_LABEL, &self.group, &[], &body);
+        if !self.verifier.signature(&person.cert.key, &digest, &m.signature) {
+            return Err(Dropped::Auth.into());
+        }
+        self.removing.insert(m.author, Change::Left);
+        self.wanting.remove(&m.author);
+        if self.is_in_view(&m.author) {
+            self.prepare_removal(now);
+        }
+        self.plan(now);
+        Ok(())
+    }
+
+    /// Gives the readers our sending keys of compartments that we write without reading (A1).
+    pub(super) fn send_own_keys(&mut self, now: Now) {
+        let Some(installed) = &self.installed else { return };
+        let agreed = &installed.agreed;
+        if agreed.own.is_empty() || self.key_tries >= OWN_KEY_TRIES {
+            return;
+        }
+        let (epoch, author) = (agreed.epoch, self.me.short);
+        let mut messages = Vec::new();
+        for (domain, key) in &agreed.own {
+            let Some((_, to)) = agreed.publics.iter().find(|(d, _)| d == domain) else { continue };
+            let info = sender_key_info(&self.group, &epoch.to_bytes(), *domain);
+            let sealed = hpke::seal_to(to, &info, &author.0, key.expose(), &mut self.rng);
+            let Ok(sealed) = sealed else { continue }; // the readers' key is no key: nobody could open
+            let mut message = SenderKey { author, epoch, domain: domain.0, sealed, signature: [0; 64] };
+            let body = Message::SenderKey(message.clone()).body();
+            message.signature = self.key.sign(&signed(SENDER_KEY_LABEL, &self.group, &[], &body));
+            messages.push(Message::SenderKey(message));
+        }
+        messages.iter().for_each(|m| _ = self.send(m));
+        self.key_tries += 1;
+        let wait = timing::RTO * (1 << self.key_tries);
+        let blur = jitter(&mut self.rng, timing::RTO);
+        self.timers.set(Timer::SenderKey, now.monotonic + wait + blur);
+    }
+
+    pub(super) fn on_sender_key(&mut self, _now: Now, m: &SenderKey) -> Result<(), HandleError> {
+        // The key is there a little before the epoch is installed.
+        let confirming = self.attempt.as_ref().and_then(|a| match &a.stage {
+            super::attempt::Stage::Confirming(c) => Some(&c.agreed),
+            _ => None,
+        });
+        let agreed = self.installed.as_ref().map(|i| &i.agreed).into_iter().chain(confirming);
+        let agreed = agreed.filter(|a| a.epoch == m.epoch).last().ok_or(Dropped::Stale)?;
+        let domain = Domain(m.domain);
+        let slot = agreed.people.iter().position(|p| p.short == m.author).ok_or(Dropped::Policy)?;
+        if agreed.table.writers_only(domain) >> slot & 1 == 0 {
+            return Err(Dropped::Policy.into());
+        }
+        let Some((_, pair)) = agreed.pairs.iter().find(|(d, _)| *d == domain) else { return Ok(()) };
+        let body = Message::SenderKey(m.clone()).body();
+        let digest = signed(SENDER_KEY_LABEL, &self.group, &[], &body);
+        if !self.verifier.signature(&agreed.people[slot].key, &digest, &m.signature) {
+            return Err(Dropped::Auth.into());
+        }
+        let info = sender_key_info(&self.group, &m.epoch.to_bytes(), domain);
+        let key = pair.open(&info, &m.author.0, &m.sealed).map_err(|_| Dropped::Auth)?;
+        let key = Secret::try_from(&key[..]).map_err(|_| Dropped::Malformed)?;
+        agreed.keys.learn(sealcast_wire::Slot(slot as u16), domain, &key);
+        Ok(())
+    }
+
+    /// Our own certificate's end, and the age of the revocation list (A10).
+    pub(super) fn judge_own(&mut self, now: Now) {
+        if let Some(utc) = now.utc {
+            let left = self.me.cert.not_after.0 - utc.0;
+            let cert = self.me.id.cert;
+            if left < EXPIRES_SOON_SECONDS && self.last_told.is_none_or(|at| now.monotonic.since(at) >= EXPIRES_TOLD) {
+                self.last_told = Some(now.monotonic);
+                self.outputs.push_back(Output::Notice(Notice::Expires { cert, seconds: left }));
+            }
+        }
+        if let Some(on_stale) = self.statements.staleness(now) {
+            if !self.stale_told {
+                self.stale_told = true;
+                self.outputs.push_back(Output::Notice(Notice::StaleCrl));
+            }
+            if on_stale == OnStale::Stop && self.phase == Phase::Running {
+                self.exclude(Exclusion::Certificate);
+            }
+        }
+    }
+}
+
+fn sender_key_info(group: &str, epoch: &[u8; 12], domain: Domain) -> Vec<u8> {
+    signed("sealcast/v1/sender-key-info", group, &[epoch], &domain.0.to_be_bytes()).to_vec()
+}
+
+const LEAVE_LABEL: &str = "sealcast/v1/leave";
+const SENDER_KEY_LABEL: &str = "sealcast/v1/sender-key";
+/// Cards wanted at once.
+const WANTED_MAX: usize = 128;
+/// How often the same thing is asked for.
+const FETCH_TRIES: u32 = 8;
+/// Those who lack the same ask at different times, so that one asks for all.
+const FETCH_BLUR: std::time::Duration = std::time::Duration::from_millis(3);
+/// Bytes of objects in one message, so that it fits an Ethernet frame.
+const GIVE_BYTES: usize = 1200;
+/// How often our own sending keys are handed out per epoch.
+const OWN_KEY_TRIES: u32 = 6;
+/// An end so near is told.
+const EXPIRES_SOON_SECONDS: i64 = 7 * 86_400;
+/// And told again after so long.
+const EXPIRES_TOLD: std::time::Duration = std::time::Duration::from_secs(86_400);

@@ -1,0 +1,536 @@
+//! Every member contributes to the key, and nobody serves: LCMsec's scheme, rebuilt.
+//!
+//! Source: LCMsec (Barkhausen Institut, arXiv 2308.07095; its code) for discovery and views; Dutta and
+//! Barua, IEEE Trans. Inf. Theory 54(5), for the agreement, as corrected in
+//! [`sealcast_crypto::dutta_barua`]. Assumed of the network: it loses, repeats, reorders and forges at will;
+//! members that it lets talk to each other for some seconds find each other and one key.
+//!
+//! ```text
+//! newcomers                        members (or newcomers among themselves)
+//!     │ JOIN ───────────────────────▶ │  only noted (A6)
+//!     │ ◀──────────── proposal, nonce │  one answer for many: whose turn is later keeps silent
+//!     │ R1 over the nonce ──────────▶ │  now members enter the ring; till here nothing of theirs changed
+//!     │ ◀─────────────────────── R1 ─ │
+//!     │ ◀─────────── R2 ────────────▶ │  all compartments' rings in the same messages (A8)
+//!     │ ◀──────── confirmation ─────▶ │
+//!     ▼ installed                     ▼  the old epoch was in use until here
+//! ```
+//! Where we deviate from LCMsec, and which weakness of its that closes (research: LCMsec 1.9):
+//! member sets are compared by content and proposals totally ordered (W13); nothing unverified changes
+//! state, and a failed attempt leaves the installed epoch alone (W4, W5, W14); the silent are left out
+//! of the next attempt (W6); JOINs during an attempt wait for the next one; retries back off (W9);
+//! clocks are monotonic and never compared (W12); every message under the group's veil, so that topic
+//! names in certificates stay hidden.
+//!
+//! | file | what |
+//! |---|---|
+//! | `message` | the bytes |
+//! | `people`, `statements` | who is who; evictions, revocations, policy |
+//! | `discovery` | JOINs, beacons, who shall be in the next epoch and who proposes it |
+//! | `proposal`, `attempt`, `agreement` | one attempt at a key, and what follows from its success or failure |
+//! | `exchange` | objects asked for and given |
+//! | `compartments`, `epoch`, `replay` | who reads what; the epoch's keys in use |
+//! | `inspect` | what `group show` prints |
+
+mod agreement;
+mod attempt;
+mod compartments;
+mod discovery;
+mod epoch;
+mod exchange;
+mod inspect;
+mod memo;
+mod message;
+mod people;
+mod proposal;
+mod replay;
+mod statements;
+#[cfg(test)]
+mod tests;
+mod timing;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use sealcast_crypto::aead::Suite;
+use sealcast_crypto::dutta_barua::Key;
+use sealcast_crypto::identity::holder::Identity;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::veil::{Veil, VeilError};
+use sealcast_wire::{
+    Agreement, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source, To, Utc,
+};
+
+pub use inspect::{CompartmentStatus, Counters, MemberStatus, Status, Tally};
+pub use memo::Memo;
+
+use self::attempt::{Agreed, Attempt, Env};
+use self::memo::Verifier;
+use self::message::{Card, InstanceId, Message, ShortId};
+use self::people::{People, Person};
+use self::proposal::Proposal;
+use self::statements::Statements;
+use self::timing::{Timer, Timers};
+use crate::{Command, CommandError, Exclusion, HandleError, Keys, Output, Token};
+
+/// What a member needs to know before it starts.
+#[derive(Clone)]
+pub struct Config {
+    /// The group's name, as certificates have it.
+    pub group: String,
+    /// Our certificate and keys, whom we trust, and the group's veil.
+    pub identity: Arc<Identity>,
+    /// How datagrams are sealed; the same for all members, since it is part of the transcript.
+    pub suite: Suite,
+    /// Age at which an epoch's key is replaced.
+    pub rekey_after: Duration,
+    /// A date that has surely passed: the build's (G5).
+    pub floor: Utc,
+    /// Statements known from elsewhere: evictions, a CRL (DER), a policy. Those that do not verify are
+    /// skipped.
+    pub statements: Vec<Vec<u8>>,
+    /// Remembers verifications; for simulations only.
+    pub memo: Option<Arc<Memo>>,
+}
+
+impl Config {
+    /// The usual one: AES-256-GCM, a new key every hour, nothing known from elsewhere.
+    pub fn new(group: &str, identity: Arc<Identity>) -> Config {
+        Config {
+            group: group.to_owned(),
+            identity,
+            suite: Suite::default(),
+            rekey_after: Duration::from_secs(3600),
+            floor: Utc(i64::MIN),
+            statements: Vec::new(),
+            memo: None,
+        }
+    }
+}
+
+/// The machine of `keys=contributory`: one member of one group, in one run.
+pub struct Contributory {
+    config: Config,
+    group: Arc<str>,
+    me: Arc<Person>,
+    /// The incarnation's key.
+    key: Arc<OriginKey>,
+    veil: Veil,
+    rng: ChaCha20Rng,
+    verifier: Verifier,
+    statements: Statements,
+    people: People,
+    phase: Phase,
+
+    installed: Option<Installed>,
+    /// Epochs that we were in before, newest last.
+    history: VecDeque<EpochId>,
+    attempt: Option<Attempt>,
+    /// The attempt that made the installed epoch: answers those who missed something.
+    last: Option<Attempt>,
+    /// A proposal that follows on an epoch whose agreement we are still in.
+    later: Option<Proposal>,
+    /// Whether `Prepare` is out and neither installed nor abandoned.
+    prepared: bool,
+    /// The last attempt failed: propose the next without waiting for more JOINs.
+    retry: bool,
+    /// Whether a new key for the same members is wanted.
+    rotate: bool,
+
+    /// Who asked to be let in.
+    wanting: BTreeMap<ShortId, Wanting>,
+    /// Who is to be removed, and why; statements apart.
+    removing: BTreeMap<ShortId, Change>,
+    /// Who did not answer, or misbehaved.
+    strikes: BTreeMap<ShortId, Strike>,
+    /// Greatest (epoch, attempt) proposed by anybody, that we verified.
+    proposed: (u32, u8),
+    /// Instances whose proposals we have judged, newest last.
+    judged: VecDeque<InstanceId>,
+    /// Members of the proposal that is scheduled.
+    planned: Option<(BTreeSet<ShortId>, bool)>,
+    /// Others agree without us: we do not propose until then.
+    hold_until: Monotonic,
+    /// We ask another part of the group to let us in, until then.
+    merging: Option<Monotonic>,
+    /// The epoch of another part of the group, of which we heard.
+    towards: EpochId,
+    /// Another run of our certificate was proposed in our place.
+    replaced: bool,
+    /// When a sign of others was last seen, by who is in no group.
+    last_sign: Monotonic,
+    /// Wait before the next JOIN.
+    join_wait: Duration,
+    join_sent: Option<Monotonic>,
+    /// Wait before the next STATUS.
+    rto: Duration,
+    leave_tries: u32,
+    key_tries: u32,
+
+    /// Messages that cannot be verified yet, under the veil, oldest first.
+    early: VecDeque<(Lacks, Vec<u8>)>,
+    wanted_cards: BTreeMap<ShortId, WantedCard>,
+    wanted_proposals: BTreeMap<InstanceId, u32>,
+
+    timers: Timers,
+    outputs: VecDeque<Output>,
+    token: u64,
+    counters: Counters,
+    drops: Drops,
+    stale_told: bool,
+    /// When our certificate's end was last told.
+    last_told: Option<Monotonic>,
+}
+
+/// Where a member stands as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Leaving,
+    Out,
+}
+
+/// The epoch in use.
+struct Installed {
+    agreed: Agreed,
+    attempt: u8,
+    at: Monotonic,
+    joins_since_setup: u32,
+    ring_key: Arc<Key>,
+    /// Since which epoch each member is in, by slot.
+    since: Vec<u32>,
+}
+
+/// Somebody who asked to be let in.
+#[derive(Clone, Copy, Debug)]
+struct Wanting {
+    since: Monotonic,
+    last: Monotonic,
+    epoch: EpochId,
+    size: u16,
+}
+
+/// Somebody who did not answer.
+#[derive(Clone, Copy, Debug)]
+struct Strike {
+    count: u32,
+    until: Monotonic,
+}
+
+/// What a message waits for before it can be verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacks {
+    Card(ShortId),
+    Instance(InstanceId),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WantedCard {
+    tries: u32,
+    next: Monotonic,
+}
+
+impl Contributory {
+    /// A member that will ask to be let in at its first [`Keys::handle_timeout`], or form a group.
+    ///
+    /// `seed` is this run's only randomness: never use one twice.
+    pub fn new(config: Config, seed: [u8; 32], now: Now) -> Contributory {
+        Contributory::restore(config, seed, now, &[])
+    }
+
+    /// The same with the records that an earlier run stored: what was revoked stays revoked (A10).
+    pub fn restore(config: Config, seed: [u8; 32], now: Now, records: &[(u64, Vec<u8>)]) -> Contributory {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let group: Arc<str> = config.group.as_str().into();
+        let mut incarnation = Incarnation::default();
+        rng.fill_bytes(&mut incarnation.0);
+        let key = OriginKey::from_seed(&Secret::random(&mut rng));
+        let cert = config.identity.certificate().clone();
+        let mut card =
+            Card { cert: cert.hash, incarnation, key: key.public_bytes(), signature: [0; 64], der: cert.der.to_vec() };
+        card.signature = config.identity.key().sign(&card.signed(&group));
+        let short = card.short_id(&group);
+        let me = people::person(short, cert, &card).expect("our own key is a key");
+        let mut people = People::new(group.clone());
+        people.insert(me.clone(), now.monotonic);
+        let mut statements = Statements::new(&group, config.identity.anchor().clone(), config.floor);
+        for bytes in records.iter().map(|(_, record)| record).chain(&config.statements) {
+            _ = statements.learn(bytes); // what does not verify is skipped: it would not be believed later either
+        }
+        let mut timers = Timers::default();
+        timers.set(Timer::Join, now.monotonic);
+        timers.set(Timer::Judge, now.monotonic);
+        Contributory {
+            veil: config.identity.veil(&group),
+            verifier: Verifier(config.memo.clone()),
+            config,
+            group,
+            me,
+            key: Arc::new(key),
+            rng,
+            statements,
+            people,
+            phase: Phase::Running,
+            installed: None,
+            history: VecDeque::new(),
+            attempt: None,
+            last: None,
+            later: None,
+            prepared: false,
+            retry: false,
+            rotate: false,
+            wanting: BTreeMap::new(),
+            removing: BTreeMap::new(),
+            strikes: BTreeMap::new(),
+            proposed: (0, 0),
+            judged: VecDeque::new(),
+            planned: None,
+            hold_until: Monotonic(0),
+            merging: None,
+            towards: EpochId::default(),
+            replaced: false,
+            last_sign: now.monotonic,
+            join_wait: timing::JOIN_RETRY,
+            join_sent: None,
+            rto: timing::RTO,
+            leave_tries: 0,
+            key_tries: 0,
+            early: VecDeque::new(),
+            wanted_cards: BTreeMap::new(),
+            wanted_proposals: BTreeMap::new(),
+            timers,
+            outputs: VecDeque::new(),
+            token: 0,
+            counters: Counters::default(),
+            drops: Drops::default(),
+            stale_told: false,
+            last_told: None,
+        }
+    }
+
+    fn env(&mut self) -> Env<'_> {
+        Env {
+            group: &self.group,
+            suite: self.config.suite,
+            rng: &mut self.rng,
+            verifier: &self.verifier,
+            identity: self.config.identity.key(),
+            key: &self.key,
+        }
+    }
+
+    /// Sends a message to the group, under the veil; returns its bytes.
+    fn send(&mut self, message: &Message) -> Vec<u8> {
+        let mut nonce = [0; 12];
+        self.rng.fill_bytes(&mut nonce);
+        let veiled = self.veil.seal(nonce, &message.encode());
+        self.send_veiled(message, veiled.clone());
+        veiled
+    }
+
+    fn send_veiled(&mut self, message: &Message, veiled: Vec<u8>) {
+        self.counters.of(message).sent(veiled.len());
+        self.token += 1;
+        let token = Token(self.token);
+        self.outputs.push_back(Output::Send {
+            token,
+            lane: Lane::Open,
+            to: To::Group,
+            expect: None,
+            after: None,
+            bytes: veiled,
+        });
+    }
+
+    /// Keeps a message until what it lacks is here.
+    fn keep(&mut self, lacks: Lacks, veiled: &[u8]) {
+        if self.early.len() >= EARLY_MAX {
+            self.early.pop_front();
+            self.drops.count(Dropped::Queue);
+        }
+        self.early.push_back((lacks, veiled.to_vec()));
+    }
+
+    /// Takes kept messages up again whose time has come.
+    fn resume(&mut self, now: Now, lacked: Lacks) {
+        let (ready, rest) = std::mem::take(&mut self.early).into_iter().partition(|(lacks, _)| *lacks == lacked);
+        self.early = rest;
+        let ready: VecDeque<(Lacks, Vec<u8>)> = ready;
+        for (_, veiled) in ready {
+            if let Err(HandleError::Dropped(why)) = self.open_and_take(now, &veiled) {
+                self.drops.count(why);
+            }
+        }
+    }
+
+    fn open_and_take(&mut self, now: Now, veiled: &[u8]) -> Result<(), HandleError> {
+        let bytes = self.veil.open(veiled).map_err(|why| match why {
+            VeilError::Foreign => Dropped::Foreign,
+            VeilError::Auth => Dropped::Auth,
+        })?;
+        let message = Message::decode(&bytes)?;
+        self.take(now, message, veiled)
+    }
+
+    /// One message, whose bytes are well-formed and come from somebody who knows the veil.
+    fn take(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
+        match message {
+            Message::Join(m) => self.on_join(now, &m),
+            Message::Propose(m) => self.on_propose(now, m, veiled),
+            m @ (Message::R1(_) | Message::R2(_) | Message::Kc(_)) => self.on_round(now, m, veiled),
+            Message::Status(m) => self.on_status(now, &m, veiled),
+            Message::Fetch(m) => self.on_fetch(now, &m),
+            Message::Give(objects) => self.on_give(now, &objects),
+            Message::Beacon(m) => self.on_beacon(now, &m, veiled),
+            Message::Leave(m) => self.on_leave(now, &m),
+            Message::SenderKey(m) => self.on_sender_key(now, &m),
+            Message::State(m) => self.on_state(now, &m),
+        }
+    }
+
+    /// Members of the installed view; none before the first.
+    fn view_size(&self) -> usize {
+        self.installed.as_ref().map_or(0, |i| i.agreed.people.len())
+    }
+
+    /// Whether there is a group that depends on us: of two or more.
+    fn is_grouped(&self) -> bool {
+        self.view_size() >= 2
+    }
+
+    fn epoch(&self) -> EpochId {
+        self.installed.as_ref().map_or(EpochId::default(), |i| i.agreed.epoch)
+    }
+
+    fn is_in_view(&self, short: &ShortId) -> bool {
+        self.installed.as_ref().is_some_and(|i| i.agreed.people.iter().any(|p| p.short == *short))
+    }
+
+    /// We are out for good: nothing is sent or taken any more.
+    fn exclude(&mut self, why: Exclusion) {
+        if self.phase != Phase::Out {
+            self.phase = Phase::Out;
+            self.attempt = None;
+            self.later = None;
+            self.timers = Timers::default();
+            self.outputs.push_back(Output::Excluded { why });
+        }
+    }
+
+    /// Statistics and membership, for people to read.
+    pub fn status(&self, now: Now) -> Status {
+        inspect::status(self, now)
+    }
+
+    /// How many messages were dropped, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+}
+
+impl Keys for Contributory {
+    fn needs(&self, _lane: Lane) -> (Guarantee, Agreement) {
+        (Guarantee::BestEffort, Agreement::None)
+    }
+
+    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
+        if self.phase == Phase::Out || matches!(source, Source::Inside { .. }) {
+            return Err(Dropped::Stale.into());
+        }
+        let result = self.receive(now, message);
+        if let Err(HandleError::Dropped(why)) = result {
+            self.drops.count(why);
+        }
+        result
+    }
+
+    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
+        if self.phase != Phase::Running {
+            return Err(CommandError::NotReady);
+        }
+        match command {
+            Command::Rotate => self.rotate(now),
+            Command::Evict { cert, reason } => self.evict(now, cert, &reason),
+            Command::Leave => {
+                self.leave(now);
+                Ok(())
+            }
+            Command::Learn(bytes) => match self.learn(now, &bytes) {
+                Ok(true) => {
+                    self.give_statement(&bytes);
+                    Ok(())
+                }
+                Ok(false) => Ok(()),
+                Err(_) => Err(CommandError::Invalid),
+            },
+            Command::Admit { .. } => Err(CommandError::Unsupported),
+        }
+    }
+
+    fn suspect(&mut self, now: Now, slot: Slot) {
+        let Some(installed) = &self.installed else { return };
+        let Some(person) = installed.agreed.people.get(usize::from(slot.0)) else { return };
+        if person.short != self.me.short && self.phase == Phase::Running {
+            let short = person.short;
+            self.removing.entry(short).or_insert(Change::Suspected);
+            self.prepare_removal(now);
+            self.plan(now);
+        }
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.timers.next()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        while let Some(timer) = self.timers.take_due(now.monotonic) {
+            match timer {
+                Timer::Join => self.join_again(now),
+                Timer::Propose => self.propose(now),
+                Timer::Resend => self.resend(now),
+                Timer::Fetch => self.fetch_wanted(now),
+                Timer::State => {
+                    let state = self.statements.state();
+                    self.send(&Message::State(state));
+                }
+                Timer::Beacon => self.beacon(now),
+                Timer::Rekey => {
+                    self.rotate = true;
+                    self.plan(now);
+                }
+                Timer::Leave => self.leave(now),
+                Timer::SenderKey => self.send_own_keys(now),
+                Timer::Judge => self.judge(now),
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+}
+
+impl Contributory {
+    fn receive(&mut self, now: Now, veiled: &[u8]) -> Result<(), HandleError> {
+        let bytes = self.veil.open(veiled).map_err(|why| match why {
+            VeilError::Foreign => Dropped::Foreign,
+            VeilError::Auth => Dropped::Auth,
+        })?;
+        let message = Message::decode(&bytes)?;
+        self.counters.of(&message).received(veiled.len());
+        self.take(now, message, veiled)
+    }
+}
+
+/// Messages kept until they can be verified: two attempts of a full group.
+const EARLY_MAX: usize = 384;
+/// Instances remembered as judged.
+const JUDGED_MAX: usize = 32;
+/// Former epochs remembered.
+const HISTORY_MAX: usize = 16;
+/// People remembered as wanting, removed or struck.
+const REMEMBERED_MAX: usize = 256;

@@ -1,0 +1,213 @@
+//! Who is who: the cards of those we have heard of, each verified once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_crypto::identity::anchor::{TrustAnchor, Verified};
+use sealcast_crypto::identity::rights::Rights;
+use sealcast_crypto::signature::{Algorithm, PublicKey};
+use sealcast_wire::limits::{MEMBERS_MAX, STRANGER_CHECKS_PER_SECOND};
+use sealcast_wire::{CertHash, Dropped, Member, MemberId, Monotonic, Now, Utc};
+
+use super::memo::Verifier;
+use super::message::{Card, ShortId};
+
+/// One run of one certificate's holder, its card verified.
+pub(super) struct Person {
+    pub(super) id: MemberId,
+    pub(super) short: ShortId,
+    /// Of the incarnation.
+    pub(super) key: PublicKey,
+    pub(super) cert: Arc<Verified>,
+    pub(super) rights: Arc<Rights>,
+    /// To be handed on.
+    pub(super) card: Card,
+}
+
+impl Person {
+    pub(super) fn member(&self) -> Member {
+        Member { id: self.id, name: self.cert.name.clone() }
+    }
+}
+
+/// The people whose cards we hold, and what strangers may still cost us.
+pub(super) struct People {
+    group: Arc<str>,
+    known: BTreeMap<ShortId, Known>,
+    budget: Budget,
+}
+
+struct Known {
+    person: Arc<Person>,
+    /// When we heard a message that this person signed.
+    heard: Option<Monotonic>,
+    /// When somebody asked for the card.
+    asked: Option<Monotonic>,
+    /// When the card was last seen or sent.
+    given: Option<Monotonic>,
+    /// When this person's JOIN was last looked at.
+    joined: Option<Monotonic>,
+}
+
+impl People {
+    pub(super) fn new(group: Arc<str>) -> People {
+        People { group, known: BTreeMap::new(), budget: Budget::default() }
+    }
+
+    pub(super) fn get(&self, short: &ShortId) -> Option<&Arc<Person>> {
+        self.known.get(short).map(|k| &k.person)
+    }
+
+    pub(super) fn knows(&self, short: &ShortId) -> bool {
+        self.known.contains_key(short)
+    }
+
+    /// Takes in a card: our authority's certificate, of a member of this group, that signed this run's key.
+    ///
+    /// Costs nothing for who is known already; strangers are checked so many times per second (G1).
+    ///
+    /// # Errors
+    /// [`Dropped::Rate`], [`Dropped::Policy`] if the certificate is not good here, [`Dropped::Auth`].
+    pub(super) fn meet(
+        &mut self,
+        now: Now,
+        floor: Utc,
+        anchor: &TrustAnchor,
+        verifier: &Verifier,
+        card: &Card,
+    ) -> Result<Arc<Person>, Dropped> {
+        let short = card.short_id(&self.group);
+        if let Some(known) = self.known.get_mut(&short) {
+            known.given = Some(now.monotonic);
+            return Ok(known.person.clone());
+        }
+        if !self.budget.take(now.monotonic) {
+            return Err(Dropped::Rate);
+        }
+        let cert = verifier.certificate(anchor, &card.der, now.utc, floor).map_err(|_| Dropped::Policy)?;
+        if cert.hash != card.cert {
+            return Err(Dropped::Malformed);
+        }
+        if !cert.rights.is_member(&self.group) {
+            return Err(Dropped::Policy);
+        }
+        if !verifier.signature(&cert.key, &card.signed(&self.group), &card.signature) {
+            return Err(Dropped::Auth);
+        }
+        let person = person(short, cert, card)?;
+        self.insert(person.clone(), now.monotonic);
+        Ok(person)
+    }
+
+    /// Takes in somebody without checks: ourselves.
+    pub(super) fn insert(&mut self, person: Arc<Person>, now: Monotonic) {
+        let known = Known { person: person.clone(), heard: None, asked: None, given: Some(now), joined: None };
+        self.known.insert(person.short, known);
+    }
+
+    /// Forgets strangers over the limit, those longest unheard first; `needed` stay.
+    pub(super) fn forget(&mut self, needed: impl Fn(&ShortId) -> bool) {
+        while self.known.len() > PEOPLE_MAX {
+            let oldest = self.known.iter().filter(|(short, _)| !needed(short)).min_by_key(|(_, k)| (k.heard, k.given));
+            let Some(short) = oldest.map(|(short, _)| *short) else { return };
+            self.known.remove(&short);
+        }
+    }
+
+    /// Notes that this person was heard just now, by its signature.
+    pub(super) fn hear(&mut self, short: &ShortId, now: Monotonic) {
+        if let Some(known) = self.known.get_mut(short) {
+            known.heard = Some(now);
+        }
+    }
+
+    pub(super) fn heard(&self, short: &ShortId) -> Option<Monotonic> {
+        self.known.get(short)?.heard
+    }
+
+    /// Whether another JOIN of this person may be looked at: one per [`JOIN_SPACING`].
+    pub(super) fn may_join(&mut self, short: &ShortId, now: Monotonic) -> bool {
+        let Some(known) = self.known.get_mut(short) else { return false };
+        let may = known.joined.is_none_or(|at| now.since(at) >= JOIN_SPACING);
+        if may {
+            known.joined = Some(now);
+        }
+        may
+    }
+
+    /// Somebody asks for a card: whether it is time to give it again, and how long ago the first of the
+    /// unanswered asked.
+    pub(super) fn asked(&mut self, short: &ShortId, now: Monotonic) -> Option<Duration> {
+        let known = self.known.get_mut(short)?;
+        if known.given.is_some_and(|at| now.since(at) < CARD_SPACING && known.asked.is_some()) {
+            return None;
+        }
+        let first = known.asked.filter(|at| now.since(*at) < Duration::from_secs(2));
+        known.asked = Some(first.unwrap_or(now));
+        Some(first.map_or(Duration::ZERO, |at| now.since(at)))
+    }
+
+    /// The card leaves now, or was seen to.
+    pub(super) fn gave(&mut self, short: &ShortId, now: Monotonic) {
+        if let Some(known) = self.known.get_mut(short) {
+            known.given = Some(now);
+        }
+    }
+
+    /// All runs of a certificate that we know of.
+    pub(super) fn of(&self, cert: CertHash) -> impl Iterator<Item = &Arc<Person>> {
+        self.known.values().map(|k| &k.person).filter(move |p| p.id.cert == cert)
+    }
+}
+
+/// The person of a verified card.
+pub(super) fn person(short: ShortId, cert: Arc<Verified>, card: &Card) -> Result<Arc<Person>, Dropped> {
+    let key = PublicKey::new(Algorithm::Ed25519, &card.key).map_err(|_| Dropped::Malformed)?;
+    let id = MemberId { cert: card.cert, incarnation: card.incarnation };
+    let rights = Arc::new(cert.rights.clone());
+    Ok(Arc::new(Person { id, short, key, cert, rights, card: card.clone() }))
+}
+
+/// Signature checks of strangers: a bucket that fills [`STRANGER_CHECKS_PER_SECOND`] times a second.
+#[derive(Default)]
+pub(super) struct Budget {
+    /// Micro-checks used up; drains with time.
+    level: u64,
+    at: Monotonic,
+}
+
+impl Budget {
+    pub(super) fn take(&mut self, now: Monotonic) -> bool {
+        let drained = u64::try_from(now.since(self.at).as_micros()).unwrap_or(u64::MAX);
+        self.level = self.level.saturating_sub(drained.saturating_mul(u64::from(STRANGER_CHECKS_PER_SECOND)));
+        self.at = now.max(self.at);
+        if self.level + 1_000_000 > u64::from(STRANGER_CHECKS_PER_SECOND) * 1_000_000 {
+            return false;
+        }
+        self.level += 1_000_000;
+        true
+    }
+}
+
+/// People remembered: a full group, its joiners and its former members, several times over.
+const PEOPLE_MAX: usize = 4 * MEMBERS_MAX;
+/// Between two JOINs of one person that are looked at.
+const JOIN_SPACING: Duration = Duration::from_millis(15);
+/// Between two times that one member gives one card.
+const CARD_SPACING: Duration = Duration::from_millis(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_g1_strangers_are_checked_so_many_times_a_second() {
+        let mut budget = Budget::default();
+        let taken = |budget: &mut Budget, at: u64| (0..1000).filter(|_| budget.take(Monotonic(at))).count();
+        assert_eq!(taken(&mut budget, 0), STRANGER_CHECKS_PER_SECOND as usize);
+        assert_eq!(taken(&mut budget, 500_000), STRANGER_CHECKS_PER_SECOND as usize / 2);
+        assert_eq!(taken(&mut budget, 500_000), 0);
+        assert_eq!(taken(&mut budget, 60_000_000), STRANGER_CHECKS_PER_SECOND as usize);
+    }
+}

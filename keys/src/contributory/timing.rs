@@ -1,0 +1,132 @@
+//! How long things wait. Every wait ends, every retry backs off with jitter (G7).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::Rng;
+use sealcast_wire::Monotonic;
+
+/// What a member waits for. The order breaks ties of equal times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// Ask again to be let in.
+    Join,
+    /// Propose, unless somebody else does first.
+    Propose,
+    /// Ask for what the running attempt lacks; give up on who is silent.
+    Resend,
+    /// Ask for cards and proposals that were mentioned.
+    Fetch,
+    /// Say what we know of statements.
+    State,
+    /// Say that the group is here.
+    Beacon,
+    /// The key is old.
+    Rekey,
+    /// Say again that we leave.
+    Leave,
+    /// Hand out our own sending keys (A1).
+    SenderKey,
+    /// Judge certificates and the CRL's age anew.
+    Judge,
+}
+
+/// At most one time per timer.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    due: BTreeMap<Timer, Monotonic>,
+}
+
+impl Timers {
+    /// Sets the timer, whatever it was.
+    pub(super) fn set(&mut self, timer: Timer, at: Monotonic) {
+        self.due.insert(timer, at);
+    }
+
+    /// Sets the timer unless it is due earlier already.
+    pub(super) fn sooner(&mut self, timer: Timer, at: Monotonic) {
+        let due = self.due.entry(timer).or_insert(at);
+        *due = at.min(*due);
+    }
+
+    pub(super) fn stop(&mut self, timer: Timer) {
+        self.due.remove(&timer);
+    }
+
+    pub(super) fn is_set(&self, timer: Timer) -> bool {
+        self.due.contains_key(&timer)
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Monotonic> {
+        self.due.values().min().copied()
+    }
+
+    /// Takes the earliest one that is due.
+    pub(super) fn take_due(&mut self, now: Monotonic) -> Option<Timer> {
+        let (timer, _) = self.due.iter().filter(|(_, at)| **at <= now).min_by_key(|(timer, at)| (**at, **timer))?;
+        let timer = *timer;
+        self.due.remove(&timer);
+        Some(timer)
+    }
+}
+
+/// A duration drawn evenly from `0..max`.
+pub(super) fn jitter(rng: &mut ChaCha20Rng, max: Duration) -> Duration {
+    let micros = u64::try_from(max.as_micros()).unwrap_or(u64::MAX).max(1);
+    Duration::from_micros(rng.next_u64() % micros)
+}
+
+/// The wait of the member at a rank before it does what rank 0 does at once: the first hear each other
+/// well within [`RANK`], the many after them share out the rest.
+pub(super) fn rank_wait(rank: usize) -> Duration {
+    let near = rank.min(8) as u32;
+    let far = rank.saturating_sub(8) as u32;
+    RANK * near + RANK_FAR * far
+}
+
+/// No JOIN for so long: those heard are worth an agreement of their own.
+pub(super) const QUIET: Duration = Duration::from_millis(22);
+/// An agreement starts at latest so long after the first JOIN for it.
+pub(super) const QUIET_MAX: Duration = Duration::from_millis(80);
+/// Members without a view let a group's members answer first.
+pub(super) const UNGROUPED_WAIT: Duration = Duration::from_millis(12);
+/// Between one rank's turn and the next one's; several times a LAN's delay.
+pub(super) const RANK: Duration = Duration::from_millis(10);
+/// The same from the ninth rank on.
+pub(super) const RANK_FAR: Duration = Duration::from_millis(4);
+/// First wait before asking again.
+pub(super) const RTO: Duration = Duration::from_millis(40);
+/// Longest wait before asking again.
+pub(super) const RTO_MAX: Duration = Duration::from_millis(200);
+/// Who says nothing for so long while we wait for it is left out.
+pub(super) const SILENT: Duration = Duration::from_millis(320);
+/// A joiner named in a proposal has so long to say the first word.
+pub(super) const SILENT_JOINER: Duration = Duration::from_millis(200);
+/// An attempt that makes no progress for so long has failed, though nobody is silent.
+pub(super) const STUCK: Duration = Duration::from_millis(1500);
+/// First wait before asking again to be let in.
+pub(super) const JOIN_RETRY: Duration = Duration::from_millis(200);
+/// Longest such wait.
+pub(super) const JOIN_RETRY_MAX: Duration = Duration::from_secs(2);
+/// Who asked to be let in and was not heard again for so long is forgotten.
+pub(super) const WANTING: Duration = Duration::from_secs(8);
+/// Nobody else for so long: a group of one.
+pub(super) const LONE: Duration = Duration::from_millis(300);
+/// How often a group says that it is here.
+pub(super) const BEACON: Duration = Duration::from_secs(1);
+/// How soon after an install, for those who missed it.
+pub(super) const BEACON_FIRST: Duration = Duration::from_millis(60);
+/// How often a leaver says so.
+pub(super) const LEAVE_RETRY: Duration = Duration::from_millis(50);
+/// How many times.
+pub(super) const LEAVE_TRIES: u32 = 4;
+/// How often certificates and the CRL's age are judged anew.
+pub(super) const JUDGE: Duration = Duration::from_secs(60);
+/// First time for which a joiner that did not answer is not asked again; doubles each time.
+pub(super) const STRIKE: Duration = Duration::from_millis(500);
+/// Longest such time.
+pub(super) const STRIKE_MAX: Duration = Duration::from_secs(60);
+/// After so many joins a full setup heals the ring (tcrypto 4.2, rule 2).
+pub(super) const JOINS_PER_SETUP: u32 = 16;
