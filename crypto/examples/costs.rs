@@ -1,8 +1,9 @@
-//! Prints what each primitive costs, in µs on one thread: the median of seven batches.
+//! Prints what each primitive costs, in µs on one thread: the fastest of fifteen short batches, since on a
+//! shared machine everything else only adds.
 //!
 //!     cargo run --release -p sealcast-crypto --example costs
 //!
-//! Machines are shared and noisy: take ratios within one run.
+//! Take ratios within one run all the same.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -121,30 +122,22 @@ fn ring(n: usize, shares: Shares, rng: &mut ChaCha20Rng) {
         instance: [2; 32],
     };
     let ring = Ring::new(&context, n, shares);
-    let started: Vec<(Round1, Contribution)> = (0..n).map(|seat| Round1::start(&ring, seat, rng)).collect();
-    let (members, sent): (Vec<_>, Vec<_>) = started.into_iter().unzip();
-    let start = micros(|| Round1::start(&ring, 0, rng));
+    // Seat 0 always draws the same, so that it can be consumed again and again within one ring.
+    let mine = || Round1::start(&ring, 0, &mut ChaCha20Rng::seed_from_u64(2));
+    let others = (1..n).map(|seat| Round1::start(&ring, seat, rng));
+    let (members, sent): (Vec<_>, Vec<_>) = std::iter::once(mine()).chain(others).unzip();
+    let round2 = || mine().0.finish(&sent, &mut ChaCha20Rng::seed_from_u64(3)).expect("all honest");
+
+    let start = micros(mine);
     let bytes = sent[n - 1].encode();
     let decode = micros(|| Contribution::decode(&ring, n - 1, black_box(&bytes)).is_ok()) * (n - 1) as f64;
-    let mut own = sent.clone();
-    let share = micros_after(
-        || {
-            let (me, mine) = Round1::start(&ring, 0, &mut ChaCha20Rng::seed_from_u64(2));
-            own[0] = mine;
-            (me, own.clone())
-        },
-        |(me, sent)| me.finish(&sent, &mut ChaCha20Rng::seed_from_u64(3)).is_ok(),
-    );
-    let round2: Vec<_> = members.into_iter().map(|me| me.finish(&sent, rng).expect("all honest")).collect();
-    let encoded: Vec<_> = round2.iter().map(|(_, share)| share.encode()).collect();
-    let admit = micros(|| round2[0].0.admit(n - 1, black_box(&encoded[n - 1])).is_ok()) * (n - 1) as f64;
-    let all: Vec<_> = encoded.iter().enumerate().map(|(i, it)| round2[0].0.admit(i, it).expect("honest")).collect();
-    // The key's step consumes its member, so each of them is timed once, and the whole ring makes the sample.
-    let begun = Instant::now();
-    for (me, _) in round2 {
-        black_box(me.finish(&all).expect("all honest"));
-    }
-    let key = begun.elapsed().as_secs_f64() * 1e6 / n as f64;
+    let share = micros_after(mine, |(me, _)| me.finish(&sent, &mut ChaCha20Rng::seed_from_u64(3)).is_ok());
+    let finished = members.into_iter().map(|me| me.finish(&sent, &mut ChaCha20Rng::seed_from_u64(3)));
+    let shares_sent: Vec<_> = finished.map(|it| it.expect("all honest").1.encode()).collect();
+    let me = round2().0;
+    let admit = micros(|| me.admit(n - 1, black_box(&shares_sent[n - 1])).is_ok()) * (n - 1) as f64;
+    let all: Vec<_> = shares_sent.iter().enumerate().map(|(i, it)| me.admit(i, it).expect("honest")).collect();
+    let key = micros_after(round2, |(me, _)| me.finish(&all).is_ok());
     let total = start + decode + share + admit + key;
     println!("{n:>4} {start:>8.1} {decode:>10.1} {share:>10.1} {admit:>10.1} {key:>10.1} {total:>10.1}  {shares:?}");
 }
@@ -161,7 +154,7 @@ fn micros<T>(mut operation: impl FnMut() -> T) -> f64 {
         black_box(operation());
         calls += 1;
     }
-    median(|| {
+    fastest(|| {
         let begun = Instant::now();
         for _ in 0..calls {
             black_box(operation());
@@ -172,7 +165,7 @@ fn micros<T>(mut operation: impl FnMut() -> T) -> f64 {
 
 /// µs of one call, what it consumes made before.
 fn micros_after<I, T>(mut prepare: impl FnMut() -> I, mut operation: impl FnMut(I) -> T) -> f64 {
-    median(|| {
+    fastest(|| {
         let inputs: Vec<I> = (0..PREPARED).map(|_| prepare()).collect();
         let begun = Instant::now();
         for input in inputs {
@@ -182,12 +175,11 @@ fn micros_after<I, T>(mut prepare: impl FnMut() -> I, mut operation: impl FnMut(
     })
 }
 
-fn median(mut batch: impl FnMut() -> f64) -> f64 {
-    let mut batches: Vec<f64> = (0..BATCHES).map(|_| batch()).collect();
-    batches.sort_by(f64::total_cmp);
-    batches[BATCHES / 2]
+fn fastest(batch: impl FnMut() -> f64) -> f64 {
+    std::iter::repeat_with(batch).take(BATCHES).fold(f64::INFINITY, f64::min)
 }
 
-const BATCHES: usize = 7;
-const BATCH: Duration = Duration::from_millis(5);
+const BATCHES: usize = 15;
+/// Shorter than a time slice, so that some batch has the processor to itself.
+const BATCH: Duration = Duration::from_millis(1);
 const PREPARED: usize = 20;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod hostile;
 pub mod lcm;
 pub mod memory;
 pub mod multicast;
@@ -16,11 +17,12 @@ mod testing;
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Agreement, Domain, Drops, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect, Slot, Source, To,
-    Transition, View,
+    Agreement, Domain, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect, Slot,
+    Source, To, Transition, View,
 };
 
 pub use batch::{Batch, Train};
+pub use multicast::Packet;
 
 /// One way's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
 pub trait Delivery: Send {
@@ -66,6 +68,67 @@ pub trait Delivery: Send {
     /// What was dropped so far, by reason (G7).
     fn drops(&self) -> Drops {
         Drops::default()
+    }
+
+    /// Names the last packets sealed for an epoch, so that they can be vouched for (A5); `None` from ways
+    /// that leave remembering them to whoever transmits.
+    fn sent(&mut self, _epoch: EpochId) -> Option<Vec<Packet>> {
+        None
+    }
+}
+
+impl<D: Delivery + ?Sized> Delivery for Box<D> {
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        (**self).gives(guarantee)
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
+        (**self).send(now, protect, message)
+    }
+
+    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
+        (**self).handle(now, source, flags, frame, protect);
+    }
+
+    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
+        (**self).fetch(now, id, what)
+    }
+
+    fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
+        (**self).offer(now, what, bytes);
+    }
+
+    fn prepare(&mut self, now: Now, next: &View) {
+        (**self).prepare(now, next);
+    }
+
+    fn install(&mut self, now: Now, view: &View) {
+        (**self).install(now, view);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        (**self).timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
+        (**self).handle_timeout(now, protect);
+    }
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        (**self).poll(batch)
+    }
+
+    fn drops(&self) -> Drops {
+        (**self).drops()
+    }
+
+    fn sent(&mut self, epoch: EpochId) -> Option<Vec<Packet>> {
+        (**self).sent(epoch)
     }
 }
 

@@ -63,6 +63,56 @@ pub trait Keys: Send {
     fn poll(&mut self) -> Option<Output>;
 }
 
+impl<K: Keys + ?Sized> Keys for Box<K> {
+    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
+        (**self).needs(lane)
+    }
+
+    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
+        (**self).handle(now, source, message)
+    }
+
+    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
+        (**self).command(now, command)
+    }
+
+    fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
+        (**self).seal(message)
+    }
+
+    fn open(&mut self, now: Now, message: Delivered<'_>) {
+        (**self).open(now, message);
+    }
+
+    fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
+        (**self).outcome(now, token, outcome);
+    }
+
+    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
+        (**self).fetched(now, id, result);
+    }
+
+    fn suspect(&mut self, now: Now, slot: Slot) {
+        (**self).suspect(now, slot);
+    }
+
+    fn flushed(&mut self, now: Now, cut: [u8; 32]) {
+        (**self).flushed(now, cut);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        (**self).timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        (**self).handle_timeout(now);
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        (**self).poll()
+    }
+}
+
 /// Names a message that was sent, for its [`Outcome`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);

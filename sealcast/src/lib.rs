@@ -1,4 +1,6 @@
 //! Any keys over any delivery: what users import.
+//!
+//! [`open`] a session by URL, then [`Session::publish`] and [`Session::subscribe`]; see [`session`].
 
 #![forbid(unsafe_code)]
 
@@ -7,4 +9,12 @@ pub mod config;
 pub mod control;
 pub mod error;
 pub mod group;
+pub mod io;
+pub mod session;
 pub mod url;
+
+pub use code::{Class, Code};
+pub use error::{Error, Result};
+pub use group::{Message, Origin, ViewEvent};
+pub use session::{Session, SlowReader, Subscription, Views, open};
+pub use url::{OriginMode, Url};

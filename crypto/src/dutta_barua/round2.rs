@@ -106,7 +106,8 @@ impl Round2 {
         let n = self.ring.size;
         let in_order = shares.iter().enumerate().all(|(i, it)| it.seat == i && it.ring == self.ring);
         assert!(in_order && shares.len() == n, "one share for each seat of this ring");
-        // ΣY = 0, which anybody can see
+        // ΣY = 0, which anybody can see. The walk's end below says the same once more, K̄_{i+n−1} − K_i^L = ΣY,
+        // of secrets that we computed twice: it also stops a fault of our own.
         let sum: RistrettoPoint = shares.iter().map(|it| it.value.point).sum();
         if sum != RistrettoPoint::identity() {
             return Err(Misbehaved::Unclosed);

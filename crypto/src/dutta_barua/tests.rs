@@ -391,6 +391,47 @@ proptest! {
         prop_assert!(members[0].admit(seat, &flipped(&sent[seat])).is_err());
     }
 
+    /// One member of any ring lies in any of these ways; all others name it, and nobody else.
+    #[test]
+    fn rule_a9_whoever_lies_is_named(n in 3_usize..8, liar: prop::sample::Index, lie in 0..6, seed: u64) {
+        let ring = Ring::new(&context("g", Kind::Setup, 2), n, Shares::Proved);
+        let liar = liar.index(n);
+        let other = (liar + 1) % n;
+        let run = run(&ring, seed);
+        let (members, sent) = until_round2(&ring, seed);
+        let mut rng = ChaCha20Rng::seed_from_u64(!seed);
+        let x = Exponent::random(&mut rng);
+        let publics: Vec<Element> = run.contributions.iter().map(|it| it.public).collect();
+        // a share for the exponent x, with the proof that it is right for x G: true, but of another X
+        let forged = |x: &Exponent| {
+            let mut publics = publics.clone();
+            publics[liar] = x.public();
+            let (_, share) = Round2::start(&ring, liar, x, publics, &Secret::from_bytes([1; 32]));
+            share.encode()
+        };
+        let earlier = Ring::new(&context("g", Kind::Setup, 1), n, Shares::Proved);
+        let contribution = match lie {
+            0 => Some(run.contributions[other].encode()),                      // an echo
+            1 => Some(Round1::start(&earlier, liar, &mut rng).1.encode()),     // of an earlier attempt
+            2 => Some(Round1::start(&ring, other, &mut rng).1.encode()),       // proved for another seat
+            _ => None,
+        };
+        let share = match lie {
+            3 => Some(sent[other].clone()),                                    // another's share
+            4 => Some(forged(&x)),                                             // of another exponent
+            5 => Some([&forged(&x)[..32], &sent[liar][32..]].concat()),        // under the right one's proof
+            _ => None,
+        };
+        if let Some(bytes) = contribution {
+            prop_assert_eq!(Contribution::decode(&ring, liar, &bytes).unwrap_err().culprits(), vec![liar]);
+        }
+        if let Some(bytes) = share {
+            for me in members.iter().enumerate().filter(|(seat, _)| *seat != liar).map(|(_, me)| me) {
+                prop_assert_eq!(me.admit(liar, &bytes).unwrap_err().culprits(), vec![liar]);
+            }
+        }
+    }
+
     #[test]
     fn any_bytes_are_decoded_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), seat in 0_usize..4) {
         let ring = Ring::new(&context("g", Kind::Setup, 2), 3, Shares::Proved);

@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sealcast_wire::{Agreement, Drops, Guarantee, Monotonic, Now, Protect, Source, To, View, limits};
+use sealcast_wire::{Agreement, Drops, EpochId, Guarantee, Monotonic, Now, Protect, Source, To, View, limits};
 
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, SEGMENT_MIN, Sender};
@@ -61,6 +61,20 @@ pub struct Multicast {
     heartbeat: Duration,
     /// When to see whether the next heartbeat is due, once there are others to hear it.
     beat: Option<Monotonic>,
+    /// Who transmits: polled for batches, or a shell that polls the shared sender itself.
+    transmission: Transmission,
+}
+
+/// Who polls the [`Sender`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transmission {
+    /// [`Delivery::poll`] does, into its batch.
+    Polled,
+    /// The shell does: it is told when there is something besides what publishers send.
+    Shell {
+        /// Whether it has to be told.
+        waits: bool,
+    },
 }
 
 impl Multicast {
@@ -73,6 +87,19 @@ impl Multicast {
             plain: config.plain,
             heartbeat: config.detect / HEARTBEATS_PER_DETECT,
             beat: None,
+            transmission: Transmission::Polled,
+        }
+    }
+
+    /// From now on the shell polls the shared sender: [`Output::Transmit`] comes with an empty batch and
+    /// means that it should.
+    pub fn transmitted_by_shell(&mut self) {
+        self.transmission = Transmission::Shell { waits: false };
+    }
+
+    fn transmit_soon(&mut self) {
+        if let Transmission::Shell { waits } = &mut self.transmission {
+            *waits = true;
         }
     }
 
@@ -105,6 +132,7 @@ impl Delivery for Multicast {
         if self.gives(message.guarantee).is_none() {
             return Err(SendError::NotGiven(message.guarantee));
         }
+        self.transmit_soon();
         let mut sender = self.lock();
         let number = match message.what {
             What::Data { topic, domain, signed, sent_micros, body } => {
@@ -125,6 +153,7 @@ impl Delivery for Multicast {
 
     fn prepare(&mut self, _now: Now, _next: &View) {
         self.lock().seal();
+        self.transmit_soon();
     }
 
     fn install(&mut self, now: Now, view: &View) {
@@ -141,6 +170,7 @@ impl Delivery for Multicast {
             self.inbox.ready.push_back(Output::Suspect(slot));
         }
         if self.beat.is_some_and(|at| now.monotonic >= at) {
+            self.transmit_soon();
             let mut sender = self.lock();
             let due = sender.last_spoken().map_or(now.monotonic, |last| last + self.heartbeat);
             let next = if due > now.monotonic {
@@ -159,9 +189,22 @@ impl Delivery for Multicast {
         if let Some(output) = self.inbox.ready.pop_front() {
             return Some(output);
         }
-        let ready = self.lock().poll()?;
-        batch.append(&ready);
+        match &mut self.transmission {
+            Transmission::Polled => {
+                let ready = self.lock().poll()?;
+                batch.append(&ready);
+            }
+            Transmission::Shell { waits } => {
+                if !std::mem::take(waits) {
+                    return None;
+                }
+            }
+        }
         Some(Output::Transmit(To::Group))
+    }
+
+    fn sent(&mut self, epoch: EpochId) -> Option<Vec<Packet>> {
+        Some(self.lock().sent(epoch))
     }
 
     fn drops(&self) -> Drops {

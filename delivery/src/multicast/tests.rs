@@ -7,8 +7,10 @@ use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, TAG_LEN};
 use sealcast_wire::{
     Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Incarnation, Member, MemberId, Slot, Utc,
 };
+use serde::Deserialize;
 
-use super::frame::Head;
+use super::frame::{Frame, Frames, Head, write_heartbeat};
+use super::origin::{Origins, Unsigned};
 use super::*;
 use crate::testing::{Ring, group, incarnation};
 
@@ -672,5 +674,117 @@ proptest! {
             prop_assert!(receiver.bytes() <= 4 * received);
         }
         prop_assert!(got.messages.iter().all(|m| !m.signed));
+    }
+}
+
+/// `delivery/vectors/records.json`: made by a second implementation.
+#[derive(Deserialize)]
+struct Vectors {
+    frames: Vec<FrameVector>,
+    signed: SignedVectors,
+}
+
+#[derive(Deserialize)]
+struct FrameVector {
+    what: String,
+    kind: String,
+    #[serde(default)]
+    keys: bool,
+    number: u64,
+    sent_micros: Option<u64>,
+    #[serde(default)]
+    topic: String,
+    #[serde(default)]
+    total: usize,
+    #[serde(default)]
+    offset: usize,
+    #[serde(default)]
+    body: String,
+    bytes: String,
+}
+
+#[derive(Deserialize)]
+struct SignedVectors {
+    epoch_counter: u32,
+    epoch_hash: u64,
+    domain: u16,
+    slot: u16,
+    batches: Vec<BatchVector>,
+}
+
+#[derive(Deserialize)]
+struct BatchVector {
+    count: usize,
+    records: Vec<RecordVector>,
+}
+
+#[derive(Deserialize)]
+struct RecordVector {
+    index: usize,
+    frames: String,
+    record: String,
+}
+
+fn vectors() -> Vectors {
+    serde_json::from_str(include_str!("../../vectors/records.json")).expect("vectors are JSON")
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("ASCII"));
+    digits.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal")).collect()
+}
+
+#[test]
+fn rule_g9_frames_are_those_of_the_vectors_both_ways() {
+    for v in vectors().frames {
+        let (body, expect) = (unhex(&v.body), unhex(&v.bytes));
+        let head = Head { keys: v.keys, number: v.number, sent_micros: v.sent_micros, topic: &v.topic };
+        let mut bytes = Vec::new();
+        let frame = match &*v.kind {
+            "whole" => {
+                head.write_whole(&body, &mut bytes);
+                Frame::Whole { head, body: &body }
+            }
+            "piece" => {
+                head.write_piece(v.total, v.offset, &body, &mut bytes);
+                let number = |n| u32::try_from(n).expect("32 bits");
+                Frame::Piece { head, total: number(v.total), offset: number(v.offset), bytes: &body }
+            }
+            _ => {
+                write_heartbeat(v.number, &mut bytes);
+                Frame::Heartbeat { number: v.number }
+            }
+        };
+        assert_eq!(bytes, expect, "{}", v.what);
+        assert_eq!(Frames::of(&expect).collect::<Vec<_>>(), [Ok(frame)], "{}", v.what);
+    }
+}
+
+#[test]
+fn rule_g9_signed_records_are_those_of_the_vectors_both_ways() {
+    let v = vectors().signed;
+    let signer = Ring::member(v.epoch_counter, v.slot, 1);
+    assert_eq!(signer.epoch(), EpochId { counter: v.epoch_counter, hash: v.epoch_hash });
+    let (slot, domain) = (Slot(v.slot), Domain(v.domain));
+    for batch in v.batches {
+        // All records of a batch differ in number and fill alone, so that three of 64 tell the others.
+        let mut unsigned = Unsigned::default();
+        for n in 0..batch.count {
+            let fill = [u8::try_from(n).expect("small"); 3];
+            let mut frames = Vec::new();
+            let head = Head { keys: false, number: n as u64 + 1, sent_micros: None, topic: TOPIC };
+            head.write_whole(&fill, &mut frames);
+            unsigned.push(&frames);
+        }
+        let signed = unsigned.sign(domain, &signer);
+        for expect in batch.records {
+            let mut record = unhex(&expect.frames);
+            let frames = record.len();
+            record.resize(frames + signed.proof_len(), 0);
+            signed.write(expect.index, &mut record[frames..]);
+            assert_eq!(record, unhex(&expect.record), "record {} of {}", expect.index, batch.count);
+            let proved = Origins::default().verify((signer.epoch(), domain, slot), &record, &signer);
+            assert_eq!(proved, Ok(&record[..frames]));
+        }
     }
 }

@@ -26,8 +26,8 @@ use std::time::Duration;
 use sealcast_delivery::{self as delivery, Batch, Delivered, Delivery, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, HandleError, Keys, Notice};
 use sealcast_wire::{
-    Address, Agreement, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Lane, Monotonic, Now, Source, To, View,
-    frame, limits,
+    Address, Agreement, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Lane, Monotonic, Now, Slot, Source, To,
+    View, frame, limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -63,6 +63,8 @@ pub struct Group<K, D> {
     /// Our own vouch, to be said again.
     vouching: Option<Vouching>,
     drops: Drops,
+    /// When a datagram of each slot of the current epoch was last opened.
+    heard: BTreeMap<Slot, Monotonic>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
 }
@@ -103,7 +105,7 @@ pub enum Axis {
 
 /// A vouch that is said a few times, since a lost one would cost every message under way.
 struct Vouching {
-    bytes: Vec<u8>,
+    parts: Vec<Vec<u8>>,
     epoch: EpochId,
     next: Monotonic,
     left: u32,
@@ -131,6 +133,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             after: BTreeMap::new(),
             vouching: None,
             drops: Drops::default(),
+            heard: BTreeMap::new(),
             misbehaved: VecDeque::new(),
             excluded: None,
         })
@@ -237,6 +240,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let epoch = self.ring.at(at).epoch.clone();
                 let protect = epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 let (source, flags, plaintext) = protect.open(datagram)?;
+                if self.ring.current().is_some_and(|e| e.view.epoch == header.epoch) {
+                    self.heard.insert(header.slot, now.monotonic);
+                }
                 self.delivery.handle(now, source, flags, plaintext, Some(protect));
                 Ok(())
             }
@@ -454,15 +460,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let excludes = self.excludes(&epoch.view) && before.is_some();
         self.ring.install(now.monotonic, epoch.clone(), excludes);
         self.delivery.install(now, &epoch.view);
-        let queued = {
-            let mut gate = lock(&self.gate);
-            if let (Some(old), true, Some(protect)) = (&before, excludes, &epoch.protect) {
-                let vouchers = gate.recent.vouch(now.monotonic, old.epoch);
-                let bytes = vouch::write(old.epoch, &vouchers, &**protect);
-                self.vouching = Some(Vouching { bytes, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
-            }
-            gate.open(epoch.clone())
-        };
+        self.heard = BTreeMap::from([(epoch.view.me, now.monotonic)]);
+        if let (Some(old), true, Some(protect)) = (&before, excludes, &epoch.protect) {
+            let remembered = self.delivery.sent(old.epoch);
+            let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, old.epoch));
+            let parts = vouch::write(old.epoch, &packets, &**protect);
+            self.vouching = Some(Vouching { parts, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
+        }
+        let queued = lock(&self.gate).open(epoch.clone());
         self.vouch_again(now);
         self.send_queued(now, queued);
         self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
@@ -500,8 +505,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         vouching.next = now.monotonic + VOUCH_AGAIN * (VOUCHES - vouching.left) + Duration::from_millis(spread);
         let epoch = self.ring.current().filter(|e| e.view.epoch == vouching.epoch).cloned();
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
-        if protect.is_some() {
-            let what = What::Keys { bytes: &vouching.bytes, sealed: true };
+        for part in vouching.parts.iter().filter(|_| protect.is_some()) {
+            let what = What::Keys { bytes: part, sealed: true };
             let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
             // A full queue is met by the repetitions.
             let _ = self.delivery.send(now, protect, outgoing);
@@ -565,11 +570,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Source::Inside { epoch, slot, .. } = source else { return Err(Dropped::Auth) };
         let new = self.ring.of(epoch).ok_or(Dropped::Stale)?.epoch.clone();
         let protect = new.protect.as_deref().ok_or(Dropped::NoKey)?;
-        let (old, vouchers) = vouch::read(message, slot, protect).map_err(|e| match e {
+        let part = vouch::read(message, slot, protect).map_err(|e| match e {
             VouchError::Malformed => Dropped::Malformed,
             VouchError::Proof => Dropped::Auth,
         })?;
-        let was = self.ring.vouch(old, &new.view, slot, vouchers).ok_or(Dropped::Stale)?;
+        let old = part.old;
+        let was = self.ring.vouch(part, &new.view, slot).ok_or(Dropped::Stale)?;
         self.release(now, |h| h.epoch == old && h.slot == was);
         Ok(())
     }
@@ -634,6 +640,18 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.ring.current().map(|e| &e.view)
     }
 
+    /// How many members were heard under the current key, ourselves included, and how many there are.
+    pub fn on_new_key(&self) -> (usize, usize) {
+        (self.heard.len(), self.view().map_or(0, |v| v.members.len()))
+    }
+
+    /// By slot: how long ago a member was last heard under the current key, if ever.
+    pub fn last_heard(&self, now: Monotonic) -> Vec<Option<Duration>> {
+        let slots = self.view().map_or(0, |v| v.members.len());
+        let slot = |i| Slot(u16::try_from(i).expect("a roster is bounded by limits::MEMBERS_MAX"));
+        (0..slots).map(|i| self.heard.get(&slot(i)).map(|at| now.since(*at))).collect()
+    }
+
     /// Why we are out, if so.
     pub fn excluded(&self) -> Option<&Exclusion> {
         self.excluded.as_ref()
@@ -644,9 +662,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.gate.clone()
     }
 
-    /// What was dropped, by reason (G7).
-    pub fn drops(&self) -> &Drops {
-        &self.drops
+    /// What was dropped, by reason (G7): by the join and by the way.
+    pub fn drops(&self) -> Drops {
+        let mut drops = self.delivery.drops();
+        drops.add(&self.drops);
+        drops
     }
 
     /// Members whose misbehaviour was proved, newest last.

@@ -1,17 +1,12 @@
 //! The last datagrams that we sealed and sent, so that after a change of key which excludes somebody
-//! we can vouch for those still under way (A5).
-//!
-//! A vouch names datagrams by a collision-resistant hash and not by their tag: whoever holds the old
-//! key can make another datagram with the same AES-GCM or Poly1305 tag. Hashing is put off until a vouch
-//! is made, which is seldom; on the hot path bytes are only copied.
+//! we can vouch for those still under way (A5). For ways that do not remember them ([`sealcast_delivery::Delivery::sent`]). Hashing is put off until a
+//! vouch is made, which is seldom; before that, bytes are only copied.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sealcast_delivery::Batch;
-use sealcast_wire::{Domain, EpochId, Header, Monotonic, limits};
-
-use super::vouch::{Digest, Voucher, digest};
+use sealcast_delivery::{Batch, Packet};
+use sealcast_wire::{EpochId, Monotonic, limits};
 
 /// See the module.
 #[derive(Default)]
@@ -41,27 +36,18 @@ impl Recent {
     }
 
     /// Names those of an epoch that may still be under way, and forgets everything.
-    pub(super) fn vouch(&mut self, now: Monotonic, epoch: EpochId) -> Vec<Voucher> {
-        let mut vouchers: Vec<Voucher> = Vec::new();
+    pub(super) fn packets(&mut self, now: Monotonic, epoch: EpochId) -> Vec<Packet> {
+        let mut packets = Vec::new();
         let bytes = self.bytes.make_contiguous();
         let mut at = 0;
         for (when, len) in self.sent.drain(..) {
-            let datagram = &bytes[at..at + len];
+            let of = Packet::of(&bytes[at..at + len]);
             at += len;
-            match Header::parse(datagram) {
-                Ok(h) if h.epoch == epoch && now.since(when) <= UNDER_WAY => {
-                    vouchers.push(voucher(h.domain, h.counter, digest(datagram)));
-                }
-                _ => {}
-            }
+            packets.extend(of.filter(|(e, _)| *e == epoch && now.since(when) <= UNDER_WAY).map(|(_, p)| p));
         }
         self.bytes.clear();
-        vouchers
+        packets
     }
-}
-
-fn voucher(domain: Domain, counter: u64, digest: Digest) -> Voucher {
-    Voucher { domain, counter, digest }
 }
 
 /// Bytes of datagrams kept: at 1,000 messages of 1 KB a second, one second of them.
@@ -72,7 +58,7 @@ const UNDER_WAY: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealcast_wire::Slot;
+    use sealcast_wire::{Domain, Header, Slot};
 
     #[test]
     fn the_last_packets_of_the_old_epoch_are_vouched_for_and_no_others() {
@@ -86,9 +72,9 @@ mod tests {
             batch.push(&datagram);
         }
         recent.remember(Monotonic(1), &batch);
-        let vouched = recent.vouch(Monotonic(2), old);
+        let vouched = recent.packets(Monotonic(2), old);
         assert_eq!(vouched.len(), limits::VOUCHED_PACKETS / 2);
         assert!(vouched.iter().all(|v| v.counter >= 10 && v.counter % 2 == 0));
-        assert!(recent.vouch(Monotonic(2), old).is_empty(), "a vouch is made once");
+        assert!(recent.packets(Monotonic(2), old).is_empty(), "a vouch is made once");
     }
 }

@@ -6,14 +6,14 @@
 //!                     └ Prepare, excludes: held until the next epoch, or until it is abandoned
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sealcast_wire::{EpochId, Header, MemberId, Monotonic, Slot, View, limits};
 
 use super::gate::Epoch;
 use super::policy::Policy;
-use super::vouch::{Voucher, digest};
+use super::vouch::{Part, Word};
 
 /// See the module. Newest last.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) policy: Policy,
     phase: Phase,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
-    vouched: BTreeMap<Slot, BTreeSet<Voucher>>,
+    vouched: BTreeMap<Slot, Word>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,24 +111,24 @@ impl Ring {
             Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Way::Open(at),
             Phase::Suspended | Phase::Closing { .. } => match entry.vouched.get(&header.slot) {
                 None => Way::Wait,
-                Some(named) => {
-                    let voucher = Voucher { domain: header.domain, counter: header.counter, digest: digest(datagram) };
-                    if named.contains(&voucher) { Way::Open(at) } else { Way::Old }
-                }
+                Some(word) => match word.covers(datagram) {
+                    Some(true) => Way::Open(at),
+                    Some(false) => Way::Old,
+                    None => Way::Wait,
+                },
             },
         }
     }
 
-    /// Takes a vouch of the member that sits at `by` in `new` for what it sealed in `old`; the slot
-    /// that it had there.
-    pub(super) fn vouch(&mut self, old: EpochId, new: &View, by: Slot, vouchers: Vec<Voucher>) -> Option<Slot> {
+    /// Takes a vouch of the member that sits at `by` in `new` for what it sealed before; the slot that it
+    /// had there.
+    pub(super) fn vouch(&mut self, part: Part, new: &View, by: Slot) -> Option<Slot> {
         let member: MemberId = new.member(by)?.id;
-        let at = self.position(old)?;
+        let at = self.position(part.old)?;
         let entry = &mut self.entries[at];
         let slot = entry.epoch.view.members.iter().position(|m| m.id == member)?;
         let slot = Slot(u16::try_from(slot).expect("a roster is bounded by limits::MEMBERS_MAX"));
-        // The first word counts: a second, different one would be a way to add to it.
-        entry.vouched.entry(slot).or_insert_with(|| vouchers.into_iter().collect());
+        entry.vouched.entry(slot).or_default().add(part);
         Some(slot)
     }
 

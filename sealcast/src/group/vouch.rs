@@ -2,79 +2,113 @@
 //! one (A5).
 //!
 //! ```text
-//! | 1 | old epoch id (12) | n (2) | n × ( domain (2) | counter (8) | digest (16) ) | proof (rest) |
+//! | 1 | old epoch id (12) | part (1) | parts (1) | n (2) | n × ( domain (2) | counter (8) | digest (16) ) | proof |
 //! ```
 //! It travels on the control lane, so that whoever was excluded can neither read nor make it; the proof
-//! is the member's signature over the new epoch, its slot and all the bytes before (A3).
+//! is the member's signature over the new epoch, its slot and all the bytes before (A3). A digest is of a
+//! whole datagram, since an AEAD's tag binds nothing against one who knows the key ([`Packet`]). A long
+//! list goes in parts of one datagram each, of use one without the other.
 
-use sealcast_crypto::hash::{Transcript, sha256};
+use std::collections::BTreeSet;
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_delivery::Packet;
 use sealcast_wire::{Domain, EpochId, Malformed, Protect, Reader, Slot, Writer, limits};
-
-/// The first 128 bits of a datagram's SHA-256, sealed as it was sent.
-pub(super) type Digest = [u8; 16];
-
-/// Names one datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Voucher {
-    /// Which key sealed it.
-    pub(super) domain: Domain,
-    /// Its packet counter.
-    pub(super) counter: u64,
-    /// Its bytes.
-    pub(super) digest: Digest,
-}
-
-/// The digest of a sealed datagram.
-pub(super) fn digest(datagram: &[u8]) -> Digest {
-    sha256(datagram)[..16].try_into().expect("16 of 32 bytes")
-}
 
 /// The first byte of a VOUCH on the control lane; the key scheme's own messages begin with another one.
 pub(super) const TAG_VOUCH: u8 = 1;
 /// The first byte of a key scheme's message on the control lane.
 pub(super) const TAG_KEYS: u8 = 0;
 
-/// Writes a VOUCH for `old`, signed with the new epoch's capability.
-pub(super) fn write(old: EpochId, vouchers: &[Voucher], protect: &dyn Protect) -> Vec<u8> {
-    let vouchers = &vouchers[vouchers.len().saturating_sub(limits::VOUCHED_PACKETS)..];
-    let mut w = Writer::new();
-    w.u8(TAG_VOUCH).raw(&old.to_bytes());
-    w.u16(u16::try_from(vouchers.len()).expect("cut to VOUCHED_PACKETS"));
-    for voucher in vouchers {
-        w.u16(voucher.domain.0).u64(voucher.counter).raw(&voucher.digest);
-    }
-    let mut bytes = w.finish();
-    let statement = statement(protect.epoch(), protect.slot(), &bytes);
-    protect.vouch(&statement, &mut bytes);
-    bytes
+/// One part, read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) old: EpochId,
+    part: u8,
+    parts: u8,
+    packets: Vec<Packet>,
 }
 
-/// Reads a VOUCH that came sealed under `protect`'s epoch from the member at `by`; the old epoch and
-/// what is vouched for.
-pub(super) fn read(message: &[u8], by: Slot, protect: &dyn Protect) -> Result<(EpochId, Vec<Voucher>), VouchError> {
+/// What one member has vouched for so far.
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    packets: BTreeSet<Packet>,
+    heard: BTreeSet<u8>,
+    parts: u8,
+}
+
+/// Writes a VOUCH for `old`, signed with the new epoch's capability; at least one part.
+pub(super) fn write(old: EpochId, packets: &[Packet], protect: &dyn Protect) -> Vec<Vec<u8>> {
+    let packets = &packets[packets.len().saturating_sub(limits::VOUCHED_PACKETS)..];
+    let parts = u8::try_from(packets.len().div_ceil(PACKETS_PER_PART).max(1)).expect("VOUCHED_PACKETS fit 255 parts");
+    (0..parts)
+        .map(|part| {
+            let from = usize::from(part) * PACKETS_PER_PART;
+            let packets = &packets[from..packets.len().min(from + PACKETS_PER_PART)];
+            let mut w = Writer::new();
+            w.u8(TAG_VOUCH).raw(&old.to_bytes()).u8(part).u8(parts);
+            w.u16(u16::try_from(packets.len()).expect("at most PACKETS_PER_PART"));
+            for packet in packets {
+                w.u16(packet.domain.0).u64(packet.counter).raw(&packet.digest);
+            }
+            let mut bytes = w.finish();
+            let statement = statement(protect.epoch(), protect.slot(), &bytes);
+            protect.vouch(&statement, &mut bytes);
+            bytes
+        })
+        .collect()
+}
+
+/// Reads a part that came sealed under `protect`'s epoch from the member at `by`.
+pub(super) fn read(message: &[u8], by: Slot, protect: &dyn Protect) -> Result<Part, VouchError> {
     let mut r = Reader::new(message);
     if r.u8()? != TAG_VOUCH {
         return Err(VouchError::Malformed);
     }
     let old = EpochId { counter: r.u32()?, hash: r.u64()? };
-    let n = r.count16(VOUCHER_BYTES, limits::VOUCHED_PACKETS)?;
-    let mut vouchers = Vec::with_capacity(n);
+    let (part, parts) = (r.u8()?, r.u8()?);
+    if part >= parts || usize::from(parts) > PARTS_MAX {
+        return Err(VouchError::Malformed);
+    }
+    let n = r.count16(PACKET_BYTES, PACKETS_PER_PART)?;
+    let mut packets = Vec::with_capacity(n);
     for _ in 0..n {
-        vouchers.push(Voucher { domain: Domain(r.u16()?), counter: r.u64()?, digest: r.array()? });
+        packets.push(Packet { domain: Domain(r.u16()?), counter: r.u64()?, digest: r.array()? });
     }
     let proof = r.rest();
     let stated = &message[..message.len() - proof.len()];
     if !protect.vouched(by, &statement(protect.epoch(), by, stated), proof) {
         return Err(VouchError::Proof);
     }
-    Ok((old, vouchers))
+    Ok(Part { old, part, parts, packets })
+}
+
+impl Word {
+    /// Adds a part; what does not go with the first one is not taken.
+    pub(super) fn add(&mut self, part: Part) {
+        if self.heard.is_empty() {
+            self.parts = part.parts;
+        }
+        if part.parts == self.parts && self.heard.insert(part.part) {
+            self.packets.extend(part.packets);
+        }
+    }
+
+    /// Whether this datagram is vouched for; `None` while another part may name it.
+    pub(super) fn covers(&self, datagram: &[u8]) -> Option<bool> {
+        let named = Packet::of(datagram).is_some_and(|(_, packet)| self.packets.contains(&packet));
+        if named || self.heard.len() == usize::from(self.parts) { Some(named) } else { None }
+    }
 }
 
 fn statement(new: EpochId, by: Slot, stated: &[u8]) -> [u8; 32] {
     Transcript::new("sealcast/v1/vouch").add(&new.to_bytes()).add(&by.0.to_be_bytes()).add(stated).finish()
 }
 
-const VOUCHER_BYTES: usize = 2 + 8 + 16;
+const PACKET_BYTES: usize = 2 + 8 + 16;
+/// With header, signature and seal they fit into a datagram of 1,472 bytes.
+const PACKETS_PER_PART: usize = 48;
+const PARTS_MAX: usize = limits::VOUCHED_PACKETS.div_ceil(PACKETS_PER_PART);
 
 /// Why a VOUCH is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,5 +120,34 @@ pub(super) enum VouchError {
 impl From<Malformed> for VouchError {
     fn from(_: Malformed) -> VouchError {
         VouchError::Malformed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealcast_wire::Header;
+    use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
+
+    fn datagram(counter: u64, fill: u8) -> Vec<u8> {
+        let mut bytes = vec![fill; HEADER_LEN + 40 + TAG_LEN];
+        let epoch = EpochId { counter: 3, hash: 5 };
+        Header { domain: Domain(2), epoch, slot: Slot(1), flags: 0, counter }.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn rule_a5_a_word_covers_the_very_bytes_and_is_final_once_whole() {
+        let packet = |counter| Packet::of(&datagram(counter, 1)).expect("sealed").1;
+        let old = EpochId { counter: 3, hash: 5 };
+        let mut word = Word::default();
+        word.add(Part { old, part: 1, parts: 2, packets: vec![packet(7)] });
+        assert_eq!(word.covers(&datagram(7, 1)), Some(true));
+        assert_eq!(word.covers(&datagram(7, 2)), None, "the other part is still to come");
+        word.add(Part { old, part: 0, parts: 2, packets: vec![packet(6)] });
+        assert_eq!(word.covers(&datagram(7, 2)), Some(false), "same header and counter, other bytes");
+        assert_eq!(word.covers(&datagram(8, 1)), Some(false));
+        word.add(Part { old, part: 0, parts: 2, packets: vec![packet(8)] });
+        assert_eq!(word.covers(&datagram(8, 1)), Some(false), "a word once given is not changed");
     }
 }

@@ -1,0 +1,5 @@
+//! The library's only sockets, clocks, files of records and randomness.
+
+pub mod clock;
+pub mod rng;
+pub mod udp;

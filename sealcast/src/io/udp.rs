@@ -1,0 +1,300 @@
+//! UDP multicast: one socket that receives, one that sends; segmented sends (GSO) and receives (GRO).
+//!
+//! Like LCM's, a node hears its own messages, and every process of a machine hears all others. The
+//! sending socket has a port of its own, by which receivers tell processes apart. It does not forbid IP
+//! to fragment: LCM's datagrams have up to 64 KB, whatever the MTU.
+
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use sealcast_delivery::Batch;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::url::Options;
+
+/// Sends datagrams to the group; shared by publishers' threads.
+pub struct UdpSender {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    group: SocketAddr,
+    gso: AtomicBool,
+}
+
+/// Receives the group's datagrams.
+pub struct UdpReceiver {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    buffer: Vec<u8>,
+    metas: [RecvMeta; RECEIVE_CALLS],
+}
+
+/// Something that will cost messages, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// What.
+    pub what: String,
+    /// The line to type.
+    pub hint: String,
+}
+
+/// The largest datagram that the path to the group carries in one packet, bytes of UDP payload.
+///
+/// # Errors
+/// [`Code::NoRoute`] if the group cannot be reached.
+pub fn segment(group: SocketAddr, options: &Options) -> Result<usize> {
+    let headers = if group.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    let mtu = match options.mtu {
+        Some(mtu) => mtu,
+        None => route_mtu(group, options).map_err(|e| no_route(group, &e))?,
+    };
+    Ok((mtu - headers).min(LOOPBACK_SEGMENT))
+}
+
+fn route_mtu(group: SocketAddr, options: &Options) -> io::Result<usize> {
+    let socket = sending_socket(group, options)?;
+    socket.connect(&group.into())?;
+    let mtu = if group.is_ipv4() { sockopt::ip_mtu(&socket)? } else { sockopt::ipv6_mtu(&socket)? };
+    Ok((mtu as usize).clamp(MTU_MIN, 65_536))
+}
+
+impl UdpSender {
+    /// A socket that sends to the group.
+    ///
+    /// # Errors
+    /// [`Code::NoRoute`] if the group cannot be reached, [`Code::System`] otherwise.
+    pub fn open(group: SocketAddr, options: &Options) -> Result<UdpSender> {
+        let make = || -> io::Result<UdpSender> {
+            let socket: UdpSocket = sending_socket(group, options)?.into();
+            // The port is chosen now, so that all messages leave from one.
+            let any: SocketAddr = match group {
+                SocketAddr::V4(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0).into(),
+                SocketAddr::V6(_) => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0).into(),
+            };
+            socket2::SockRef::from(&socket).bind(&any.into())?;
+            let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+            match group {
+                SocketAddr::V4(_) => sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DONT)?,
+                SocketAddr::V6(_) => sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?,
+            }
+            let gso = AtomicBool::new(options.gso && state.max_gso_segments() > 1);
+            Ok(UdpSender { socket, state, group, gso })
+        };
+        make().map_err(|e| no_route(group, &e))
+    }
+
+    /// Sends all datagrams of a batch; a run of equal lengths leaves in one system call. Waits while the
+    /// socket's buffer is full.
+    ///
+    /// # Errors
+    /// The system's own; the remaining datagrams are then lost, as on any network.
+    pub fn send(&self, batch: &Batch) -> io::Result<()> {
+        let mut first_error = None;
+        for train in batch.trains() {
+            let segmented = train.count > 1 && self.gso.load(Ordering::Relaxed);
+            let sent = if segmented {
+                self.send_train(train.bytes, train.segment)
+            } else {
+                train.bytes.chunks(train.segment.max(1)).try_for_each(|one| self.transmit(one, None))
+            };
+            if let Err(error) = sent {
+                first_error.get_or_insert(error);
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    fn send_train(&self, bytes: &[u8], segment: usize) -> io::Result<()> {
+        match self.transmit(bytes, Some(segment)) {
+            Ok(()) => Ok(()),
+            // This kernel, interface or segment does not take it: go on one by one, from now on
+            // unless only the length was too much.
+            Err(error) => {
+                if error.raw_os_error() != Some(rustix::io::Errno::MSGSIZE.raw_os_error()) {
+                    self.gso.store(false, Ordering::Relaxed);
+                }
+                bytes.chunks(segment).try_for_each(|one| self.transmit(one, None))
+            }
+        }
+    }
+
+    fn transmit(&self, contents: &[u8], segment_size: Option<usize>) -> io::Result<()> {
+        let transmit = Transmit { destination: self.group, ecn: None, contents, segment_size, src_ip: None };
+        loop {
+            match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None)?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether runs of datagrams leave segmented.
+    pub fn gso(&self) -> bool {
+        self.gso.load(Ordering::Relaxed)
+    }
+
+    /// The address that our datagrams come from, as far as the socket knows it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+impl UdpReceiver {
+    /// A socket that has joined the group, with what is not as it should be.
+    ///
+    /// # Errors
+    /// [`Code::NoRoute`] if the group cannot be joined, [`Code::System`] otherwise.
+    pub fn open(group: SocketAddr, options: &Options) -> Result<(UdpReceiver, Vec<Warning>)> {
+        let mut warnings = Vec::new();
+        let mut make = || -> io::Result<UdpReceiver> {
+            let socket = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP))?;
+            socket.set_reuse_address(true)?;
+            warnings.extend(size_buffer(&socket, options.recv_buf_size)?);
+            // Bound to the group's address, it hears nothing else that comes to the port.
+            socket.bind(&group.into())?;
+            match group.ip() {
+                IpAddr::V4(ip) => {
+                    socket.join_multicast_v4(&ip, &interface_v4(options))?;
+                    socket.set_multicast_all_v4(false)?;
+                }
+                IpAddr::V6(ip) => {
+                    socket.join_multicast_v6(&ip, 0)?;
+                    socket.set_multicast_all_v6(false)?;
+                }
+            }
+            let socket: UdpSocket = socket.into();
+            let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+            let buffer = vec![0; RECEIVE_CALLS * RECEIVE_BYTES];
+            Ok(UdpReceiver { socket, state, buffer, metas: [RecvMeta::default(); RECEIVE_CALLS] })
+        };
+        let receiver = make().map_err(|e| no_route(group, &e))?;
+        Ok((receiver, warnings))
+    }
+
+    /// Takes what has arrived, at most one system call's worth, and hands over each datagram with its
+    /// sender; `false` if nothing was there.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn receive(&mut self, mut each: impl FnMut(SocketAddr, &mut [u8])) -> io::Result<bool> {
+        let mut slices = self.buffer.chunks_exact_mut(RECEIVE_BYTES).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; RECEIVE_CALLS] =
+            std::array::from_fn(|_| slices.next().expect("the buffer has RECEIVE_CALLS parts"));
+        let n = loop {
+            match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut self.metas) {
+                Ok(n) => break n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        };
+        for (slice, meta) in slices.iter_mut().zip(&self.metas[..n]) {
+            if meta.len == 0 {
+                each(meta.addr, &mut []);
+            }
+            for datagram in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
+                each(meta.addr, datagram);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The descriptor, to wait for.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Bytes of the receive buffer that the kernel granted, as it counts them.
+    pub fn buffer_bytes(&self) -> io::Result<usize> {
+        socket2::SockRef::from(&self.socket).recv_buffer_size()
+    }
+}
+
+fn sending_socket(group: SocketAddr, options: &Options) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP))?;
+    match group {
+        SocketAddr::V4(_) => {
+            socket.set_multicast_ttl_v4(options.ttl.into())?;
+            socket.set_multicast_loop_v4(true)?;
+            if options.interface.is_some() {
+                socket.set_multicast_if_v4(&interface_v4(options))?;
+            }
+        }
+        SocketAddr::V6(_) => {
+            socket.set_multicast_hops_v6(options.ttl.into())?;
+            socket.set_multicast_loop_v6(true)?;
+        }
+    }
+    Ok(socket)
+}
+
+fn interface_v4(options: &Options) -> Ipv4Addr {
+    match options.interface {
+        Some(IpAddr::V4(ip)) => ip,
+        _ => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+/// Asks for a receive buffer; the kernel grants what `net.core.rmem_max` allows, without a word.
+fn size_buffer(socket: &Socket, wanted: Option<usize>) -> io::Result<Option<Warning>> {
+    let bytes = wanted.unwrap_or(RECEIVE_BUFFER);
+    socket.set_recv_buffer_size(bytes)?;
+    // Linux doubles the figure for its own bookkeeping, when it is set and when it is read.
+    let granted = socket.recv_buffer_size()? / 2;
+    let enough = granted >= bytes || (wanted.is_none() && granted >= RECEIVE_BUFFER_ENOUGH);
+    Ok((!enough).then(|| Warning {
+        what: format!("the receive buffer has {granted} bytes, not {bytes}: bursts will be lost"),
+        hint: format!("sudo sysctl -w net.core.rmem_max={bytes}"),
+    }))
+}
+
+fn no_route(group: SocketAddr, error: &io::Error) -> Error {
+    let unreachable = matches!(
+        error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
+        Some(rustix::io::Errno::NODEV | rustix::io::Errno::NETUNREACH | rustix::io::Errno::HOSTUNREACH)
+    );
+    if unreachable {
+        Error::new(Code::NoRoute, format!("no network route to {group}: {error}"))
+            .with_hint("sudo ip link set lo multicast on && sudo ip route add 224.0.0.0/4 dev lo")
+    } else {
+        Error::system(format!("the socket of {group}"), error)
+    }
+}
+
+impl fmt::Debug for UdpSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpSender").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for UdpReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpReceiver").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+/// How long a full socket buffer is waited for at most before a datagram counts as lost.
+pub const SEND_PATIENCE: Duration = Duration::from_millis(200);
+/// Buffers of one receiving call: enough to empty a burst, few enough to stay in the cache.
+const RECEIVE_CALLS: usize = 4;
+/// A datagram, or a run of them that the kernel put together, has at most this many bytes.
+const RECEIVE_BYTES: usize = 65_536;
+/// Bytes of receive buffer that we ask for: 60 ms of 1 KB messages at 60 MB/s.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// With less than this we warn.
+const RECEIVE_BUFFER_ENOUGH: usize = 1 << 20;
+/// IPv4's least MTU that everybody takes.
+const MTU_MIN: usize = 576;
+/// On loopback (MTU 65,536) smaller datagrams let sender and receiver work at the same time.
+const LOOPBACK_SEGMENT: usize = 32_768;

@@ -1,0 +1,112 @@
+//! Lets threads and tasks wait until something about a session has changed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::group::lock;
+
+/// A bell that wakes whoever waits.
+#[derive(Default)]
+pub(super) struct Changed {
+    state: Mutex<State>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    times: u64,
+    wakers: Vec<Waker>,
+}
+
+impl Changed {
+    /// Something changed.
+    pub(super) fn ring(&self) {
+        let wakers = {
+            let mut state = lock(&self.state);
+            state.times += 1;
+            std::mem::take(&mut state.wakers)
+        };
+        self.rung.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether tasks wait, whose deadlines somebody must watch.
+    pub(super) fn awaited(&self) -> bool {
+        !lock(&self.state).wakers.is_empty()
+    }
+
+    /// Blocks until `check` answers; `None` once the deadline is over.
+    pub(super) fn wait_until<T>(&self, deadline: Instant, mut check: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut times = lock(&self.state).times;
+        loop {
+            if let Some(answer) = check() {
+                return Some(answer);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let state = lock(&self.state);
+            let waited = self.rung.wait_timeout_while(state, left, |s| s.times == times);
+            times = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.times;
+        }
+    }
+
+    /// The same for a task: register first, then look, so that no ringing is missed.
+    pub(super) fn poll_until<T>(
+        &self,
+        cx: &mut Context<'_>,
+        deadline: Instant,
+        mut check: impl FnMut() -> Option<T>,
+    ) -> Poll<Option<T>> {
+        {
+            let mut state = lock(&self.state);
+            if !state.wakers.iter().any(|w| w.will_wake(cx.waker())) {
+                state.wakers.push(cx.waker().clone());
+            }
+        }
+        match check() {
+            Some(answer) => Poll::Ready(Some(answer)),
+            None if Instant::now() >= deadline => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Something that a session is doing: `.await` it, or `.wait()` for it on this thread.
+#[must_use = "nothing is waited for unless it is awaited or .wait() is called"]
+pub struct Doing<T> {
+    pub(super) shared: std::sync::Arc<super::Shared>,
+    pub(super) deadline: Instant,
+    pub(super) check: Check<T>,
+    /// What to say when the deadline is over.
+    pub(super) late: fn(Duration) -> crate::error::Error,
+    pub(super) patience: Duration,
+}
+
+pub(super) type Check<T> = Box<dyn FnMut(&super::Shared) -> Option<crate::error::Result<T>> + Send>;
+
+impl<T> Doing<T> {
+    /// Blocks until it is done.
+    ///
+    /// # Errors
+    /// What went wrong, or that it was not done in time.
+    pub fn wait(mut self) -> crate::error::Result<T> {
+        let done = self.shared.changed.wait_until(self.deadline, || (self.check)(&self.shared));
+        done.unwrap_or_else(|| Err((self.late)(self.patience)))
+    }
+}
+
+impl<T> Future for Doing<T> {
+    type Output = crate::error::Result<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let shared = this.shared.clone();
+        let polled = shared.changed.poll_until(cx, this.deadline, || (this.check)(&shared));
+        polled.map(|done| done.unwrap_or_else(|| Err((this.late)(this.patience))))
+    }
+}

@@ -1,0 +1,223 @@
+//! The driver: what the one thread that holds the lease does in a turn.
+//!
+//! ```text
+//! receive ─▶ Group::handle_datagram ─▶ Group::poll ─▶ queues of subscriptions, views, store
+//!    ▲                                       └─▶ the line sends
+//!    └── wait for the socket, a timer, or to be woken
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sealcast_delivery::{Batch, Delivery};
+use sealcast_keys::Keys;
+use sealcast_wire::{Address, Now};
+
+use super::Shared;
+use super::queue::{Pushed, Queue};
+use crate::group::{Group, Message, Output};
+use crate::io::udp::UdpReceiver;
+
+/// A group of any scheme over any way.
+pub(super) type AnyGroup = Group<Box<dyn Keys>, Box<dyn Delivery>>;
+
+/// See the module.
+pub(super) struct Driver {
+    pub(super) group: AnyGroup,
+    pub(super) receiver: Option<UdpReceiver>,
+    poll: mio::Poll,
+    events: mio::Events,
+    batch: Batch,
+    /// Messages that a subscription has no room for and that its reader wants nevertheless.
+    backlog: VecDeque<(Arc<Queue>, Message)>,
+    /// Who takes which topic, as of `generation` of the subscriptions.
+    routes: BTreeMap<Arc<str>, Vec<Arc<Queue>>>,
+    generation: u64,
+    /// How many members are known to be on the newest key.
+    confirmed: usize,
+}
+
+impl Driver {
+    pub(super) fn new(group: AnyGroup, poll: mio::Poll) -> Driver {
+        Driver {
+            group,
+            receiver: None,
+            poll,
+            events: mio::Events::with_capacity(8),
+            batch: Batch::default(),
+            backlog: VecDeque::new(),
+            routes: BTreeMap::new(),
+            generation: 0,
+            confirmed: 0,
+        }
+    }
+
+    /// Listens from now on.
+    pub(super) fn listen(&mut self, receiver: UdpReceiver) -> io::Result<()> {
+        let fd = receiver.as_raw_fd();
+        self.poll.registry().register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE)?;
+        self.receiver = Some(receiver);
+        Ok(())
+    }
+
+    /// Takes in what has arrived and does what is due; waits up to `wait` if there is nothing, and
+    /// returns at once when something came for `wanted`.
+    pub(super) fn turn(&mut self, shared: &Shared, wait: Duration, wanted: Option<&Queue>) {
+        let mut now = shared.clock.now();
+        let busy = self.work(shared, &mut now, wanted);
+        if busy {
+            return;
+        }
+        let due = self.group.timeout().map(|at| at.since(now.monotonic));
+        let mut wait = due.map_or(wait, |due| due.min(wait));
+        if shared.changed.awaited() {
+            wait = wait.min(TASK_TICK);
+        }
+        if wait.is_zero() {
+            return;
+        }
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => shared.fail(&e),
+        }
+        if shared.changed.awaited() {
+            shared.changed.ring();
+        }
+        let mut now = shared.clock.now();
+        self.work(shared, &mut now, wanted);
+    }
+
+    /// Everything that can be done without waiting; whether there was anything.
+    fn work(&mut self, shared: &Shared, now: &mut Now, wanted: Option<&Queue>) -> bool {
+        let mut busy = false;
+        if self.group.timeout().is_some_and(|at| at <= now.monotonic) {
+            self.group.handle_timeout(*now);
+            busy = true;
+        }
+        self.pump(shared, *now);
+        if !self.room() {
+            return busy;
+        }
+        for _ in 0..RECEIVES_PER_TURN {
+            if !self.receive(shared, *now) {
+                break;
+            }
+            busy = true;
+            self.pump(shared, *now);
+            if !self.backlog.is_empty() || wanted.is_some_and(|queue| !queue.is_empty()) {
+                break;
+            }
+            *now = shared.clock.now();
+        }
+        busy
+    }
+
+    /// One system call's worth of datagrams; `false` if there was none.
+    fn receive(&mut self, shared: &Shared, now: Now) -> bool {
+        let Some(receiver) = &mut self.receiver else { return false };
+        let group = &mut self.group;
+        let received = receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram));
+        match received {
+            Ok(any) => any,
+            Err(e) => {
+                shared.fail(&e);
+                false
+            }
+        }
+    }
+
+    /// Does what the group wants done.
+    pub(super) fn pump(&mut self, shared: &Shared, now: Now) {
+        loop {
+            self.batch.clear();
+            let Some(output) = self.group.poll(now, &mut self.batch) else { break };
+            match output {
+                Output::Deliver(message) => self.deliver(shared, message),
+                Output::Transmit(_) => {
+                    if let Some(line) = &shared.line {
+                        // Nothing but what is in the sender: the machine does not transmit by itself.
+                        debug_assert!(self.batch.is_empty());
+                        line.flush();
+                    }
+                }
+                Output::View(event) => {
+                    self.confirmed = 0;
+                    shared.viewed(now, event);
+                }
+                Output::Notice(notice) => shared.noticed(now, notice),
+                Output::Store { of, id, record } => {
+                    shared.store(of, id, &record);
+                    // The record is durable when `store` returns.
+                    self.group.stored();
+                }
+                Output::Outcome(..) => {}
+            }
+        }
+        let confirmed = self.group.on_new_key().0;
+        if confirmed != self.confirmed {
+            self.confirmed = confirmed;
+            shared.changed.ring();
+        }
+    }
+
+    fn deliver(&mut self, shared: &Shared, message: Message) {
+        let generation = shared.generation.load(Ordering::Acquire);
+        if generation != self.generation {
+            self.routes.clear();
+            self.generation = generation;
+        }
+        if !self.routes.contains_key(&message.topic) {
+            if self.routes.len() >= ROUTES_MAX {
+                self.routes.clear();
+            }
+            self.routes.insert(message.topic.clone(), shared.queues_for(&message.topic));
+        }
+        let queues = &self.routes[&message.topic];
+        let Some((last, others)) = queues.split_last() else { return };
+        shared.delivered.fetch_add(1, Ordering::Relaxed);
+        for queue in others {
+            push(&mut self.backlog, shared, queue, message.clone());
+        }
+        push(&mut self.backlog, shared, last, message);
+    }
+
+    /// Whether nobody has to be waited for: the backlog is empty, or could be emptied now.
+    fn room(&mut self) -> bool {
+        for _ in 0..self.backlog.len() {
+            let Some((queue, message)) = self.backlog.pop_front() else { break };
+            if let Pushed::Refused(message) = queue.push(message) {
+                self.backlog.push_front((queue, message));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn push(backlog: &mut VecDeque<(Arc<Queue>, Message)>, shared: &Shared, queue: &Arc<Queue>, message: Message) {
+    // What waits already goes first.
+    if backlog.iter().any(|(waiting, _)| Arc::ptr_eq(waiting, queue)) {
+        backlog.push_back((queue.clone(), message));
+        return;
+    }
+    match queue.push(message) {
+        Pushed::Taken => {}
+        Pushed::Missed => {
+            shared.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        Pushed::Refused(message) => backlog.push_back((queue.clone(), message)),
+    }
+}
+
+pub(super) const SOCKET: mio::Token = mio::Token(0);
+pub(super) const WAKER: mio::Token = mio::Token(1);
+/// System calls of receiving before others get their turn.
+const RECEIVES_PER_TURN: usize = 16;
+/// Topics whose subscriptions are remembered.
+const ROUTES_MAX: usize = 4096;
+/// How often tasks that wait for a deadline are woken to look at the clock.
+const TASK_TICK: Duration = Duration::from_millis(20);

@@ -1,0 +1,53 @@
+//! Which topics a subscription takes: an MQTT-style pattern, or LCM's anchored regular expression.
+
+use regex::Regex;
+use sealcast_crypto::identity::pattern::{Pattern, PatternError};
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) enum Filter {
+    Pattern(Pattern),
+    Regex(Regex),
+}
+
+impl Filter {
+    /// `+` stands for one level, a last `#` for the rest.
+    pub(super) fn pattern(text: &str) -> Result<Filter> {
+        let pattern: Pattern = text.parse().map_err(|e: PatternError| {
+            Error::new(Code::BadValue, format!("the pattern «{text}»: {e}"))
+                .with_hint("patterns are like ward3/+/pulse or ward3/#; --regex takes regular expressions")
+        })?;
+        Ok(Filter::Pattern(pattern))
+    }
+
+    /// The whole topic must match, as in LCM.
+    pub(super) fn regex(text: &str) -> Result<Filter> {
+        let regex = Regex::new(&format!("^(?:{text})$"))
+            .map_err(|e| Error::new(Code::BadValue, format!("the regular expression «{text}»: {e}")))?;
+        Ok(Filter::Regex(regex))
+    }
+
+    pub(super) fn matches(&self, topic: &str) -> bool {
+        match self {
+            Filter::Pattern(pattern) => pattern.matches(topic),
+            Filter::Regex(regex) => regex.is_match(topic),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_anchored_as_in_lcm() {
+        let filter = Filter::regex("POSE_.*").unwrap();
+        assert!(filter.matches("POSE_7") && !filter.matches("MY_POSE_7"));
+        assert!(!Filter::regex("a|b").unwrap().matches("ax"), "an alternative is anchored on both sides");
+        assert_eq!(Filter::regex("(").unwrap_err().code(), Code::BadValue);
+        assert!(Filter::pattern("pose/+").unwrap().matches("pose/robot7"));
+    }
+}

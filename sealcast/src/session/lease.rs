@@ -1,0 +1,229 @@
+//! Who drives a session: its own thread, or the reader that waits for a message anyway.
+//!
+//! Exactly one thread at a time holds the [`Driver`] and waits for the socket. A blocking reader takes
+//! the lead while it waits, so that a message reaches it without a second thread waking up in between;
+//! the session's thread then stands by, and takes over once nobody has led for a moment, or at once
+//! when others wait too.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use super::driver::Driver;
+use super::queue::Queue;
+use crate::group::lock;
+
+/// See the module.
+pub(super) struct Lease {
+    driver: Mutex<Option<Driver>>,
+    waker: mio::Waker,
+    /// Threads that want the driver now.
+    wanted: AtomicUsize,
+    /// Whether a reader leads.
+    leading: AtomicBool,
+    /// Counts the times that readers led.
+    led: AtomicU64,
+    /// Readers that wait without leading.
+    followers: AtomicUsize,
+    /// Tasks wait for messages: then the session's thread drives, always.
+    tasks: AtomicBool,
+    /// Whether the standing-by thread sleeps until it is told.
+    deep: AtomicBool,
+    standby: Mutex<()>,
+    relieve: Condvar,
+    closing: AtomicBool,
+}
+
+impl Lease {
+    pub(super) fn new(waker: mio::Waker) -> Lease {
+        Lease {
+            driver: Mutex::new(None),
+            waker,
+            wanted: AtomicUsize::new(0),
+            leading: AtomicBool::new(false),
+            led: AtomicU64::new(0),
+            followers: AtomicUsize::new(0),
+            tasks: AtomicBool::new(false),
+            deep: AtomicBool::new(false),
+            standby: Mutex::new(()),
+            relieve: Condvar::new(),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts the driver in; once, before anybody drives.
+    pub(super) fn install(&self, driver: Driver) {
+        *lock(&self.driver) = Some(driver);
+    }
+
+    /// Interrupts whoever waits for the socket.
+    pub(super) fn wake(&self) {
+        // Fails only if the descriptor is gone, and then nobody waits on it.
+        let _ = self.waker.wake();
+    }
+
+    /// Does something with the driver, between two of its turns; `None` once the session is closed.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Option<Driver>) -> T) -> T {
+        act(&mut self.take())
+    }
+
+    fn take(&self) -> MutexGuard<'_, Option<Driver>> {
+        if let Ok(driver) = self.driver.try_lock() {
+            return driver;
+        }
+        self.wanted.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+        let driver = lock(&self.driver);
+        self.wanted.fetch_sub(1, Ordering::SeqCst);
+        driver
+    }
+
+    /// Lets a thread that wants the driver have it.
+    fn give_way(&self) {
+        while self.wanted.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The lead, unless somebody else has it or others wait too.
+    pub(super) fn lead(&self) -> Option<Leader<'_>> {
+        if self.others() || self.closing.load(Ordering::Acquire) {
+            return None;
+        }
+        let free = self.leading.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        free.then_some(Leader { lease: self })
+    }
+
+    /// Whether somebody waits who cannot lead.
+    pub(super) fn others(&self) -> bool {
+        self.tasks.load(Ordering::Relaxed) || self.followers.load(Ordering::SeqCst) > 0
+    }
+
+    /// Waits without leading, until the answer is dropped.
+    pub(super) fn follow(&self) -> Follower<'_> {
+        self.followers.fetch_add(1, Ordering::SeqCst);
+        if self.leading.load(Ordering::SeqCst) {
+            // The leader sees that there are others now, and lets the session's thread take over.
+            self.wake();
+        } else {
+            self.relieve();
+        }
+        Follower { lease: self }
+    }
+
+    /// A task waits for messages: the session's thread drives from now on.
+    pub(super) fn drive_yourself(&self) {
+        if !self.tasks.swap(true, Ordering::SeqCst) {
+            self.wake();
+            self.relieve();
+        }
+    }
+
+    fn relieve(&self) {
+        let _standby = lock(&self.standby);
+        self.relieve.notify_all();
+    }
+
+    /// The session's thread: drives, or stands by while readers lead.
+    pub(super) fn run(&self, shared: &Shared) {
+        while !self.closing.load(Ordering::Acquire) {
+            self.give_way();
+            if self.leading.load(Ordering::SeqCst) || !self.drive(shared) {
+                self.stand_by();
+            }
+        }
+    }
+
+    /// One turn of the session's thread; `false` if a reader took the lead.
+    fn drive(&self, shared: &Shared) -> bool {
+        let mut driver = lock(&self.driver);
+        let Some(driver) = driver.as_mut() else { return false };
+        driver.turn(shared, MOST, None);
+        !self.leading.load(Ordering::SeqCst)
+    }
+
+    /// Returns once nobody has led for a moment, or others wait.
+    fn stand_by(&self) {
+        let mut led = self.led.load(Ordering::SeqCst);
+        let mut guard = lock(&self.standby);
+        loop {
+            if self.closing.load(Ordering::Acquire) || (self.others() && !self.leading.load(Ordering::SeqCst)) {
+                return;
+            }
+            guard = self.relieve.wait_timeout(guard, LEADERLESS).unwrap_or_else(PoisonError::into_inner).0;
+            let now = self.led.load(Ordering::SeqCst);
+            if now != led {
+                led = now;
+                continue;
+            }
+            if !self.leading.load(Ordering::SeqCst) {
+                return;
+            }
+            // One reader has led all the time: sleep until it stops.
+            self.deep.store(true, Ordering::SeqCst);
+            if self.leading.load(Ordering::SeqCst) {
+                guard = self.relieve.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.deep.store(false, Ordering::SeqCst);
+            led = self.led.load(Ordering::SeqCst);
+        }
+    }
+
+    /// Ends [`Lease::run`].
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.wake();
+        self.relieve();
+    }
+
+    /// Takes the driver out, so that its sockets are closed.
+    pub(super) fn remove(&self) -> Option<Driver> {
+        self.take().take()
+    }
+}
+
+/// A reader that drives; gives the lead back when dropped.
+pub(super) struct Leader<'a> {
+    lease: &'a Lease,
+}
+
+impl Leader<'_> {
+    /// One turn: returns when something came for `queue`, at the deadline, or when interrupted.
+    pub(super) fn turn(&self, shared: &Shared, deadline: Option<Instant>, queue: &Queue) {
+        let lease = self.lease;
+        lease.give_way();
+        let left = deadline.map_or(MOST, |d| d.saturating_duration_since(Instant::now()));
+        let mut driver = lease.take();
+        if let Some(driver) = driver.as_mut().filter(|_| queue.is_empty()) {
+            driver.turn(shared, left.min(MOST), Some(queue));
+        }
+    }
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let lease = self.lease;
+        lease.led.fetch_add(1, Ordering::SeqCst);
+        lease.leading.store(false, Ordering::SeqCst);
+        if lease.deep.load(Ordering::SeqCst) || lease.others() {
+            lease.relieve();
+        }
+    }
+}
+
+/// A reader that waits for others to drive.
+pub(super) struct Follower<'a> {
+    lease: &'a Lease,
+}
+
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        self.lease.followers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A turn lasts at most this long; whoever wants the driver interrupts it.
+const MOST: Duration = Duration::from_millis(500);
+/// Nobody has led for this long: the reader is busy with something else.
+const LEADERLESS: Duration = Duration::from_millis(2);

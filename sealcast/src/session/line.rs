@@ -1,0 +1,189 @@
+//! The sending line: publishers' threads frame and seal, and whoever is free hands datagrams to the kernel.
+//!
+//! A message alone is sent at once, on the thread that publishes it. Messages in quick succession gather
+//! while the ones before them are being sent: the flusher thread sends whatever has gathered as soon as
+//! it is free, so that a batch is as large as the load makes it and nothing waits for a timer.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use sealcast_delivery::multicast::{Data, Sender};
+use sealcast_wire::Monotonic;
+
+use crate::group::{Gate, Pass, Publication, PublishError, lock};
+use crate::io::clock::Clock;
+use crate::io::udp::UdpSender;
+
+/// See the module.
+pub(super) struct Line {
+    pub(super) gate: Arc<Mutex<Gate>>,
+    pub(super) sender: Arc<Mutex<Sender>>,
+    pub(super) udp: UdpSender,
+    clock: Clock,
+    linger: Duration,
+    /// Off: every message is sent by itself.
+    batch: bool,
+    /// Held while datagrams are handed to the kernel, so that they leave in order.
+    transmit: Mutex<()>,
+    /// When the last sending ended, microseconds.
+    last_sent: AtomicU64,
+    /// Whether the flusher has something to do.
+    armed: AtomicBool,
+    flusher: Mutex<Flusher>,
+    wake: Condvar,
+    pub(super) sent_datagrams: AtomicU64,
+    pub(super) failed_sends: AtomicU64,
+}
+
+#[derive(Default)]
+struct Flusher {
+    closing: bool,
+    asleep: bool,
+}
+
+impl Line {
+    pub(super) fn new(
+        gate: Arc<Mutex<Gate>>,
+        sender: Arc<Mutex<Sender>>,
+        udp: UdpSender,
+        clock: Clock,
+        linger: Duration,
+        batch: bool,
+    ) -> Line {
+        Line {
+            gate,
+            sender,
+            udp,
+            clock,
+            linger,
+            batch,
+            transmit: Mutex::new(()),
+            last_sent: AtomicU64::new(0),
+            armed: AtomicBool::new(false),
+            flusher: Mutex::new(Flusher::default()),
+            wake: Condvar::new(),
+            sent_datagrams: AtomicU64::new(0),
+            failed_sends: AtomicU64::new(0),
+        }
+    }
+
+    /// Publishes one message: frames it, and sends it or sees to it that it is sent.
+    ///
+    /// `patient` callers wait while the network is slower than they are; others are told `Full`.
+    pub(super) fn publish(&self, message: &Publication<'_>, patient: bool) -> Result<Option<u64>, PublishError> {
+        let now = self.clock.monotonic();
+        let mut message = *message;
+        message.sent_micros = Some(self.clock.wall_micros(now));
+        loop {
+            let (sent, pending) = {
+                // The gate stays locked until the message is with the sender: once the gate is paused,
+                // nothing is taken for the old key any more (A5).
+                let mut gate = lock(&self.gate);
+                let (epoch, route) = match gate.admit(&message)? {
+                    Pass::Queued => return Ok(None),
+                    Pass::Send(epoch, route) => (epoch, route),
+                };
+                let Publication { topic, body, sent_micros, .. } = message;
+                let data = Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
+                let mut sender = lock(&self.sender);
+                (sender.data(now, epoch.protect.as_ref(), data), sender.pending())
+            };
+            match sent {
+                Ok(number) => {
+                    self.see_off(now, pending, patient);
+                    return Ok(Some(number));
+                }
+                // The sender knows already that the epoch is over; the gate will in a moment.
+                Err(sealcast_delivery::SendError::Retired) if patient => std::thread::yield_now(),
+                Err(sealcast_delivery::SendError::Full) if patient => self.flush(),
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    /// Sends a message now if it is alone or much has gathered, else leaves it to the flusher.
+    fn see_off(&self, now: Monotonic, pending: usize, patient: bool) {
+        let alone = self.linger.is_zero()
+            && now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed)) >= ALONE_MICROS;
+        if alone || !self.batch {
+            match self.transmit.try_lock() {
+                Ok(turn) => return self.drain(&turn),
+                Err(TryLockError::Poisoned(turn)) => return self.drain(&turn.into_inner()),
+                Err(TryLockError::WouldBlock) if !self.batch => return self.flush(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        if pending >= GATHERED_MAX && patient {
+            return self.flush();
+        }
+        self.arm();
+    }
+
+    /// Sends everything that has gathered; returns when it is with the kernel.
+    pub(super) fn flush(&self) {
+        self.drain(&lock(&self.transmit));
+    }
+
+    fn drain(&self, _turn: &MutexGuard<'_, ()>) {
+        loop {
+            // Sealing happens in here, so it must not overlap with a change of the epoch's.
+            let Some(batch) = lock(&self.sender).poll() else { break };
+            if self.transmit_batch(&batch).is_err() {
+                self.failed_sends.fetch_add(1, Ordering::Relaxed);
+            }
+            self.last_sent.store(self.clock.monotonic().micros(), Ordering::Relaxed);
+        }
+    }
+
+    fn transmit_batch(&self, batch: &sealcast_delivery::Batch) -> io::Result<()> {
+        self.sent_datagrams.fetch_add(batch.lengths.len() as u64, Ordering::Relaxed);
+        self.udp.send(batch)
+    }
+
+    /// Sees to it that the flusher sends what has gathered.
+    fn arm(&self) {
+        if !self.armed.swap(true, Ordering::AcqRel) {
+            let flusher = lock(&self.flusher);
+            if flusher.asleep {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// The flusher thread.
+    pub(super) fn run_flusher(&self) {
+        loop {
+            {
+                let mut flusher = lock(&self.flusher);
+                while !self.armed.swap(false, Ordering::AcqRel) {
+                    if flusher.closing {
+                        return;
+                    }
+                    flusher.asleep = true;
+                    flusher = self.wake.wait(flusher).unwrap_or_else(PoisonError::into_inner);
+                    flusher.asleep = false;
+                }
+            }
+            if !self.linger.is_zero() {
+                std::thread::sleep(self.linger);
+            }
+            self.flush();
+        }
+    }
+
+    /// Sends what is left and ends the flusher thread.
+    pub(super) fn close(&self) {
+        lock(&self.flusher).closing = true;
+        self.armed.store(true, Ordering::Release);
+        self.wake.notify_all();
+        self.flush();
+    }
+}
+
+/// A message that comes this long after the last sending ended is alone: less than a round trip on
+/// loopback (40 µs), more than the time between messages of a stream that is worth gathering.
+const ALONE_MICROS: u64 = 15;
+/// With this much gathered, a patient publisher sends it itself rather than go on filling.
+const GATHERED_MAX: usize = 256 << 10;

@@ -1,0 +1,263 @@
+//! A subscription and its queue: bounded, with a named policy for slow readers.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+
+use super::Shared;
+use super::filter::Filter;
+use crate::error::{Error, Result};
+use crate::group::{Message, lock};
+
+/// What happens when messages come faster than they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlowReader {
+    /// The oldest unread message gives way: the reader sees the newest. With a capacity of 1 that is
+    /// «last one wins».
+    #[default]
+    DropOldest,
+    /// New messages are dropped: the reader sees an unbroken beginning.
+    DropNewest,
+    /// The session stops receiving until there is room: the socket's buffer absorbs what it can, and
+    /// all other subscriptions of the session wait too.
+    Block,
+}
+
+/// Messages of the topics that a subscription takes. Dropping it ends the subscription.
+pub struct Subscription {
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: Arc<Queue>,
+}
+
+/// The queue behind a subscription, filled by whoever drives the session.
+pub(super) struct Queue {
+    pub(super) filter: Filter,
+    pub(super) capacity: usize,
+    pub(super) when_slow: SlowReader,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Message>,
+    missed: u64,
+    /// Set when the driver waits for room.
+    full: bool,
+    parked: usize,
+    waker: Option<Waker>,
+    closed: Option<Error>,
+}
+
+/// What became of a message that was pushed.
+pub(super) enum Pushed {
+    Taken,
+    /// Another one, or this one, was dropped.
+    Missed,
+    /// There is no room, and the reader asked us to wait.
+    Refused(Message),
+}
+
+impl Queue {
+    pub(super) fn new(filter: Filter, capacity: usize, when_slow: SlowReader) -> Queue {
+        let state = State { messages: VecDeque::with_capacity(capacity.min(64)), ..State::default() };
+        Queue { filter, capacity, when_slow, state: Mutex::new(state), ready: Condvar::new() }
+    }
+
+    pub(super) fn push(&self, message: Message) -> Pushed {
+        let mut state = lock(&self.state);
+        if state.closed.is_some() {
+            return Pushed::Taken;
+        }
+        let mut pushed = Pushed::Taken;
+        if state.messages.len() >= self.capacity {
+            match self.when_slow {
+                SlowReader::DropOldest => {
+                    state.messages.pop_front();
+                    state.missed += 1;
+                    pushed = Pushed::Missed;
+                }
+                SlowReader::DropNewest => {
+                    state.missed += 1;
+                    return Pushed::Missed;
+                }
+                SlowReader::Block => {
+                    state.full = true;
+                    return Pushed::Refused(message);
+                }
+            }
+        }
+        state.messages.push_back(message);
+        let (waker, parked) = (state.waker.take(), state.parked > 0);
+        drop(state);
+        if parked {
+            self.ready.notify_one();
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        pushed
+    }
+
+    /// No more messages will come; those in the queue can still be read.
+    pub(super) fn close(&self, why: Error) {
+        let waker = {
+            let mut state = lock(&self.state);
+            state.closed.get_or_insert(why);
+            state.waker.take()
+        };
+        self.ready.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let state = lock(&self.state);
+        state.messages.is_empty() && state.closed.is_none()
+    }
+
+    /// The next message, and whether the driver waits for the room it leaves.
+    fn pop(state: &mut State) -> Option<(Message, bool)> {
+        let message = state.messages.pop_front()?;
+        Some((message, std::mem::take(&mut state.full)))
+    }
+}
+
+impl Subscription {
+    /// The next message if there is one.
+    ///
+    /// # Errors
+    /// Why no more messages will come.
+    pub fn try_next(&mut self) -> Result<Option<Message>> {
+        let mut state = lock(&self.queue.state);
+        match Queue::pop(&mut state) {
+            Some((message, full)) => {
+                drop(state);
+                self.made_room(full);
+                Ok(Some(message))
+            }
+            None => state.closed.clone().map_or(Ok(None), Err),
+        }
+    }
+
+    /// Waits for the next message; `None` if none came in time.
+    ///
+    /// # Errors
+    /// Why no more messages will come.
+    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Message>> {
+        self.wait_for(Instant::now().checked_add(patience))
+    }
+
+    /// Waits for the next message, however long it takes.
+    ///
+    /// # Errors
+    /// Why no more messages will come.
+    pub fn wait(&mut self) -> Result<Message> {
+        self.wait_for(None).map(|message| message.expect("without a deadline there is a message or an error"))
+    }
+
+    /// How many messages this reader was too slow for.
+    pub fn missed(&self) -> u64 {
+        lock(&self.queue.state).missed
+    }
+
+    /// How many messages wait to be read.
+    pub fn len(&self) -> usize {
+        lock(&self.queue.state).messages.len()
+    }
+
+    /// Whether no message waits to be read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn wait_for(&mut self, deadline: Option<Instant>) -> Result<Option<Message>> {
+        if let Some(message) = self.try_next()? {
+            return Ok(Some(message));
+        }
+        // Whoever waits for a message may as well be the one who receives it: no other thread has to
+        // wake up first.
+        let shared = self.shared.clone();
+        if let Some(leader) = shared.lease.lead() {
+            loop {
+                leader.turn(&shared, deadline, &self.queue);
+                if let Some(message) = self.try_next()? {
+                    return Ok(Some(message));
+                }
+                if deadline.is_some_and(|d| Instant::now() >= d) {
+                    return Ok(None);
+                }
+                if shared.lease.others() {
+                    break;
+                }
+            }
+        }
+        let _follower = shared.lease.follow();
+        let mut state = lock(&self.queue.state);
+        loop {
+            if let Some((message, full)) = Queue::pop(&mut state) {
+                drop(state);
+                self.made_room(full);
+                return Ok(Some(message));
+            }
+            if let Some(why) = &state.closed {
+                return Err(why.clone());
+            }
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|l| l.is_zero()) {
+                return Ok(None);
+            }
+            state.parked += 1;
+            state = match left {
+                Some(left) => self.queue.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.queue.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+            state.parked -= 1;
+        }
+    }
+
+    fn made_room(&self, wanted: bool) {
+        if wanted {
+            self.shared.lease.wake();
+        }
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Result<Message>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
+        let this = self.get_mut();
+        let mut state = lock(&this.queue.state);
+        if let Some((message, full)) = Queue::pop(&mut state) {
+            drop(state);
+            this.made_room(full);
+            return Poll::Ready(Some(Ok(message)));
+        }
+        if state.closed.is_some() {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(cx.waker().clone());
+        drop(state);
+        this.shared.lease.drive_yourself();
+        Poll::Pending
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.unsubscribe(&self.queue);
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("filter", &self.queue.filter).finish_non_exhaustive()
+    }
+}
