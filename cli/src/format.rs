@@ -35,12 +35,12 @@ pub(crate) enum Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// `robot7`, `~robot7` where it is only a claim, `~` where it is not even that.
+    /// `robot7`, `~robot7` where it is only a claim, `?` where it is not even that.
     pub(crate) fn shown(self) -> String {
         match self {
             Sender::Signed(name) => safe(name),
             Sender::Claimed(name) => format!("~{}", safe(name)),
-            Sender::Anonymous => "~".to_owned(),
+            Sender::Anonymous => "?".to_owned(),
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
     fn rule_a2_a_claim_never_looks_like_a_signature() {
         assert_eq!(Sender::Signed("robot7").shown(), "robot7");
         assert_eq!(Sender::Claimed("robot7").shown(), "~robot7");
-        assert_eq!(Sender::Anonymous.shown(), "~");
+        assert_eq!(Sender::Anonymous.shown(), "?");
     }
 
     #[test]

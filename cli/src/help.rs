@@ -4,7 +4,12 @@ use clap::builder::Styles;
 use clap::builder::styling::AnsiColor;
 
 /// The commands in the order in which a newcomer needs them.
-const GROUPS: &[(&str, &[&str])] = &[("This program", &["ctx", "explain", "completion", "lab"])];
+const GROUPS: &[(&str, &[&str])] = &[
+    ("First steps", &["init", "doctor"]),
+    ("Messages", &["pub", "sub"]),
+    ("People and keys", &["group", "invite", "join", "id", "ca"]),
+    ("This program", &["ctx", "explain", "completion", "lab"]),
+];
 
 /// What the exit code says; scripts may rely on it.
 const EXIT_CODES: &str = "\

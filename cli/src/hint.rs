@@ -177,10 +177,13 @@ fn of_clap(error: &clap::Error) -> Failure {
         Some(ContextValue::String(s)) => s.clone(),
         _ => String::new(),
     };
-    let name = |text: String| text.replace(['<', '>'], "");
+    let name = |text: String| text.replace(['<', '>', '[', ']'], "").replace("...", "");
     let arg = name(get(ContextKind::InvalidArg).unwrap_or_default());
     let value = get(ContextKind::InvalidValue).unwrap_or_default();
-    let command = command_of(&get(ContextKind::Usage).unwrap_or_default());
+    let command = match get(ContextKind::Usage) {
+        Some(usage) => command_of(&usage),
+        None => typed_command(),
+    };
     let (code, what) = match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = get(ContextKind::InvalidSubcommand).unwrap_or_default();
@@ -199,7 +202,7 @@ fn of_clap(error: &clap::Error) -> Failure {
             (Code::Usage, format!("{} is missing", name(all(ContextKind::InvalidArg))))
         }
         ErrorKind::ArgumentConflict => {
-            let other = all(ContextKind::PriorArg);
+            let other = name(all(ContextKind::PriorArg));
             let with = if other.is_empty() { "others given".to_owned() } else { other };
             (
                 Code::Usage,
@@ -241,6 +244,22 @@ fn command_of(usage: &str) -> String {
     let names: Vec<&str> =
         words.take_while(|w| !w.starts_with("--") && w.chars().all(|c| c.is_ascii_lowercase() || c == '-')).collect();
     if names.is_empty() { "sealcast".to_owned() } else { names.join(" ") }
+}
+
+/// The commands that were typed, where clap does not say.
+fn typed_command() -> String {
+    let root = Cli::command();
+    let mut command = &root;
+    let mut names = vec!["sealcast".to_owned()];
+    for word in std::env::args().skip(1) {
+        let Some(inside) = command.find_subcommand(&word) else { continue };
+        names.push(word);
+        command = inside;
+        if !command.has_subcommands() {
+            break;
+        }
+    }
+    names.join(" ")
 }
 
 fn first_line(text: &str) -> String {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Home;
+use common::{Home, free_port};
 
 fn snapshot(name: &str, lines: &[&str]) {
     let mut home = Home::new(name);
@@ -213,6 +213,41 @@ fn rule_a11_an_invite_is_for_one_key_only() {
         other.type_line(line);
     }
     insta::assert_snapshot!("join", other.transcript());
+}
+
+/// A URL of its own for each test: this machine only, and a port that nobody else uses.
+fn url(port: u16) -> String {
+    format!("udpm://239.255.76.67:{port}?ttl=0&keys=plain")
+}
+
+#[test]
+fn messages_that_cannot_be_sent_or_received() {
+    let mut home = Home::new("messages");
+    home.word("URL", &url(free_port()));
+    for line in [
+        "pub a b",
+        "sub a",
+        "pub",
+        "sub",
+        "pub '' x --url $URL",
+        "pub a -f missing.jpg --url $URL",
+        "pub a b -l --url $URL",
+        "sub a/#/b --url $URL",
+        "sub a --format %x --url $URL",
+        "sub a --raw --format %t --url $URL",
+        "sub '(' --regex --url $URL",
+        "sub a -C 1 -W 0.1 --url $URL",
+        "sub a -W 0.1 --url $URL",
+        "pub a b --url udpm://",
+        "pub a b --url udpm:// --id nobody",
+        "pub a b --ordered --url $URL",
+        "group show",
+        "group evict carol",
+        "group log --id nobody",
+    ] {
+        home.type_line(line);
+    }
+    insta::assert_snapshot!("messages", home.transcript().replace(home.said("URL"), "$URL"));
 }
 
 #[test]

@@ -1,9 +1,329 @@
-//! `sealcast group`: what a running session knows and can do.
+//! `sealcast group`: what a running session knows and can do, asked over its local socket (A7).
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use sealcast::code::Code;
+use sealcast::config::{Home, Overwrite};
+use sealcast::control::{Change, Client, GroupInfo, MemberInfo, running};
+use sealcast::url::{Url, Way};
+use sealcast_crypto::identity::keytext;
+use sealcast_wire::{CertHash, Utc};
+use serde_json::json;
 
 use super::Env;
 use crate::authority::KeptAuthority;
+use crate::format::safe;
+use crate::hint::{Failure, nearest};
+use crate::session::meant;
+use crate::text::{duration, row, table};
+
+/// Your group: members, keys, log; rotate, evict, leave
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+All of these ask a session that runs, for example «sealcast sub '#'» in another terminal.
+
+Examples:
+  sealcast group show
+  sealcast group members --json | jq -r .name
+  sealcast group evict carol --reason 'lost laptop'"
+)]
+pub(crate) struct Group {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Epoch, keys, and the members
+    Show,
+    /// The members only
+    Members,
+    /// What happened, newest last
+    Log {
+        /// Only the last lines
+        #[arg(short = 'n', long, value_name = "N")]
+        lines: Option<usize>,
+    },
+    /// Agree on a new key now
+    Rotate,
+    /// Exclude a member for good; the others agree on a key without it
+    Evict {
+        /// Its name, or the beginning of its certificate's SHA-256
+        member: String,
+        /// For the log of every member
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Leave the group; the running session ends
+    Leave,
+}
+
+impl Group {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        let (client, info) = meant(env)?;
+        match self.verb {
+            Verb::Show => show(env, &info),
+            Verb::Members => members(env, &info),
+            Verb::Log { lines } => log(env, client, lines),
+            Verb::Rotate => rotate(env, client),
+            Verb::Evict { member, reason } => evict(env, client, &info, &member, &reason),
+            Verb::Leave => leave(env, client, &info),
+        }
+    }
+}
+
+fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
+    env.output.object(info)?;
+    let place = place(&info.url);
+    let epoch = match (info.epoch, &info.epoch_hash) {
+        (Some(n), Some(hash)) => format!("epoch {n} (0x{}…)   age {}", &hash[..hash.len().min(4)], ms(info.age_ms)),
+        _ => "no key agreed yet".to_owned(),
+    };
+    let rotates = info.rotates_in_ms.map(|t| format!("   rotates in {}", ms(t))).unwrap_or_default();
+    env.output.line(env.output.bold(format!("{}   {place}   {epoch}{rotates}", safe(&info.group))))?;
+    let scheme = match info.keys.as_str() {
+        "contributory" => "contributory (Dutta-Barua, ristretto255)",
+        other => other,
+    };
+    let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
+    env.output
+        .line(format!("keys    {scheme}   sealed {}   origin: {}{any}   post-quantum: NO", info.cipher, info.origin))?;
+    if !info.veiled {
+        let what = "! names are hidden only from those who do not know the authority: this group has no veil";
+        env.output.line(what)?;
+    }
+    if info.paused {
+        env.output.line("! a change of key is going on: publishing waits for it")?;
+    }
+    if let Some(why) = &info.excluded {
+        env.output.line(format!("x this session is out of the group: {}", safe(why)))?;
+    }
+    env.output.line(members_table(&info.members))?;
+    for warning in &info.warnings {
+        env.output.warn(warning);
+    }
+    Ok(())
+}
+
+fn members(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
+    info.members.iter().try_for_each(|m| env.output.object(m))?;
+    env.output.line(members_table(&info.members))
+}
+
+fn members_table(members: &[MemberInfo]) -> String {
+    let mut rows = vec![row(["MEMBER", "KEY", "ATTRS", "SINCE", "KEY AGE", "LAST SEEN", "PUB / SUB"])];
+    for m in members {
+        let key = m.key.as_ref().map_or_else(|| m.certificate.chars().take(8).collect(), |k| keytext::short(k));
+        let seen = if m.me { "me".to_owned() } else { m.last_heard_ms.map_or("-".to_owned(), ms) };
+        rows.push(vec![
+            safe(&m.name),
+            key,
+            if m.attributes.is_empty() { "-".to_owned() } else { safe(&m.attributes.join(" ")) },
+            m.since_epoch.map_or("-".to_owned(), |e| format!("epoch {e}")),
+            m.age_ms.map_or("-".to_owned(), ms),
+            seen,
+            format!("{} / {}", m.publishes.len(), m.subscribes.len()),
+        ]);
+    }
+    table(&rows)
+}
+
+fn log(env: &Env<'_>, mut client: Client, lines: Option<usize>) -> Result<(), Failure> {
+    let all = client.log()?;
+    let skip = lines.map_or(0, |n| all.len().saturating_sub(n));
+    let mut rows = vec![];
+    for line in &all[skip..] {
+        env.output.object(line)?;
+        rows.push(vec![
+            line.epoch.map_or("-".to_owned(), |e| e.to_string()),
+            clock(line.at_micros),
+            line.event.clone(),
+            safe(&line.what),
+        ]);
+    }
+    if rows.is_empty() {
+        env.output.say("nothing happened yet");
+        return Ok(());
+    }
+    env.output.line(table(&rows))
+}
+
+fn rotate(env: &Env<'_>, mut client: Client) -> Result<(), Failure> {
+    let change = client.rotate()?;
+    env.output.object(&change)?;
+    env.output.line(format!("rotated · {}", change_shown(&change)))
+}
+
+/// By our own right, or, on the authority's machine, by the authority's.
+fn evict(env: &Env<'_>, mut client: Client, info: &GroupInfo, who: &str, reason: &str) -> Result<(), Failure> {
+    let member = member(info, who)?;
+    if member.me {
+        let failure = Failure::new(Code::BadValue, format!("{} is this session itself", member.name));
+        return Err(failure.hint("sealcast group leave"));
+    }
+    let evicted = client.evict(&member.certificate, reason);
+    let change = match evicted {
+        Err(e) if e.code() == Code::DeniedEvict => match authority_of(env, info) {
+            Some(kept) => evict_as_authority(kept, &mut client, info, member, reason)?,
+            None => {
+                return Err(Failure::from(e).hint("somebody with an evict right, or the authority: sealcast ca revoke"));
+            }
+        },
+        other => {
+            let change = other?;
+            revoke_too(env, info, member);
+            change
+        }
+    };
+    let serial = change.serial.clone().or(member.serial.clone());
+    env.output.object(&json!({ "evicted": member.name, "serial": serial, "change": change }))?;
+    let what = serial.map_or(format!("evicted {}", safe(&member.name)), |s| format!("revoked certificate #{s}"));
+    env.output.line(format!("{what} · {}", change_shown(&change)))
+}
+
+/// The one member that a name or the beginning of a certificate's hash means.
+fn member<'a>(info: &'a GroupInfo, who: &str) -> Result<&'a MemberInfo, Failure> {
+    let named: Vec<&MemberInfo> = info.members.iter().filter(|m| m.name == who).collect();
+    let hashed = info.members.iter().filter(|m| who.len() >= 6 && m.certificate.starts_with(who));
+    let all = if named.is_empty() { hashed.collect() } else { named };
+    match all.as_slice() {
+        [one] => Ok(one),
+        [] => {
+            let failure = Failure::new(Code::BadValue, format!("no member of {} is named «{who}»", info.group));
+            Err(match nearest(who, info.members.iter().map(|m| m.name.as_str())) {
+                Some(better) => failure.hint(format!("did you mean «{better}»?")),
+                None => failure.hint("sealcast group members; for somebody who is not here: sealcast ca revoke"),
+            })
+        }
+        several => {
+            let hashes: Vec<&str> = several.iter().map(|m| &m.certificate[..m.certificate.len().min(12)]).collect();
+            let failure = Failure::new(Code::BadValue, format!("{} members are named «{who}»", several.len()));
+            Err(failure.hint(format!("name the certificate: sealcast group evict {}", hashes.join(" or "))))
+        }
+    }
+}
+
+/// The group's authority, if its key is on this machine.
+fn authority_of(env: &Env<'_>, info: &GroupInfo) -> Option<KeptAuthority> {
+    let fingerprint = info.authority.as_ref()?;
+    let names = env.home.authorities();
+    let mut all = names.iter().filter_map(|name| KeptAuthority::open(&env.home, name).ok());
+    all.find(|kept| kept.authority.fingerprint().to_string() == *fingerprint)
+}
+
+fn evict_as_authority(
+    mut kept: KeptAuthority,
+    client: &mut Client,
+    info: &GroupInfo,
+    member: &MemberInfo,
+    reason: &str,
+) -> Result<Change, Failure> {
+    let damaged = || Failure::new(Code::System, "the session's answer about the member cannot be read");
+    let certificate = CertHash(unhex(&member.certificate).ok_or_else(damaged)?);
+    let issued = kept.authority.ledger().issued().find(|(_, i)| i.hash == certificate).map(|(s, _)| *s);
+    let serial = issued
+        .ok_or_else(|| Failure::new(Code::Missing, format!("{} has no certificate of this authority", member.name)))?;
+    let statement = kept.authority.evict(&info.group, serial, certificate, reason, false);
+    let statement = statement.map_err(|e| Failure::new(Code::BadValue, e))?;
+    kept.authority.revoke(serial, crate::text::now()).map_err(|e| Failure::new(Code::BadValue, e))?;
+    kept.save(Overwrite::Replace)?;
+    let start = std::time::Instant::now();
+    client.learn(&statement)?;
+    let before = info.epoch.unwrap_or(0);
+    // Learning is done when the statement is accepted; the change of key follows.
+    loop {
+        let now = client.show()?;
+        let epoch = now.epoch.unwrap_or(0);
+        let elapsed_micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        if epoch != before && !now.paused {
+            let members = now.members.len();
+            let serial = Some(serial.to_string());
+            return Ok(Change { from: before, to: epoch, on_new_key: members, members, elapsed_micros, serial });
+        }
+        if start.elapsed() > CHANGE_PATIENCE {
+            return Err(Failure::new(Code::TimedOut, "the statement is out, but no new key was agreed in time"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Where the authority is on this machine, its ledger shall say so too; else nothing is missing.
+fn revoke_too(env: &Env<'_>, info: &GroupInfo, member: &MemberInfo) {
+    let Some((mut kept, certificate)) = authority_of(env, info).zip(unhex(&member.certificate)) else { return };
+    let issued = kept.authority.ledger().issued().find(|(_, i)| i.hash.0 == certificate).map(|(s, _)| *s);
+    let Some(serial) = issued else { return };
+    let noted = kept.authority.revoke(serial, crate::text::now()).is_ok() && kept.save(Overwrite::Replace).is_ok();
+    match noted {
+        true => env.output.detail(format!("noted in {}", Home::shown(&kept.path))),
+        false => env.output.warn(format!("{} could not be noted in {}", member.name, Home::shown(&kept.path))),
+    }
+}
+
+fn leave(env: &Env<'_>, mut client: Client, info: &GroupInfo) -> Result<(), Failure> {
+    client.leave()?;
+    env.output.object(&json!({ "left": info.group, "pid": info.pid }))?;
+    env.output.line(format!("left {} · the session of process {} has ended", safe(&info.group), info.pid))
+}
 
 /// Hands a signed object to the running sessions that trust the authority; their groups' names.
-pub(crate) fn teach(_env: &Env<'_>, _kept: &KeptAuthority, _object: &[u8]) -> Vec<String> {
-    vec![]
+pub(crate) fn teach(env: &Env<'_>, kept: &KeptAuthority, object: &[u8]) -> Vec<String> {
+    let fingerprint = kept.authority.fingerprint().to_string();
+    let mut told = vec![];
+    for mut client in running(&env.home) {
+        match client.show() {
+            Ok(info) if info.authority.as_ref() == Some(&fingerprint) => match client.learn(object) {
+                Ok(()) => told.push(info.group),
+                Err(e) => env.output.warn(format!("the session of {} refuses it: {e}", info.group)),
+            },
+            // Another authority's session, or one that is ending.
+            _ => {}
+        }
+    }
+    told
 }
+
+fn change_shown(c: &Change) -> String {
+    format!(
+        "epoch {} → {} · {}/{} members on the new key after {}",
+        c.from,
+        c.to,
+        c.on_new_key,
+        c.members,
+        duration(Duration::from_micros(c.elapsed_micros))
+    )
+}
+
+/// The URL without what is shown beside it anyway.
+fn place(url: &str) -> String {
+    match Url::parse(url).map(|u| u.way) {
+        Ok(Way::Multicast(address)) => format!("udpm://{address}"),
+        _ => url.to_owned(),
+    }
+}
+
+fn ms(ms: u64) -> String {
+    duration(Duration::from_millis(ms))
+}
+
+/// `10:31:02`, UTC.
+fn clock(at_micros: u64) -> String {
+    let at = crate::text::instant(Utc(i64::try_from(at_micros / 1_000_000).unwrap_or(0)));
+    at.split_once('T').map_or(at.clone(), |(_, time)| time.trim_end_matches('Z').to_owned())
+}
+
+fn unhex(digits: &str) -> Option<[u8; 32]> {
+    let mut out = [0; 32];
+    if digits.len() != 64 || !digits.is_ascii() {
+        return None;
+    }
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(out)
+}
+
+/// The longest change of key that is waited for.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(10);

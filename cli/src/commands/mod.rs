@@ -7,11 +7,13 @@ mod doctor;
 mod explain;
 mod grant;
 mod group;
-mod id;
+pub(crate) mod id;
 mod init;
 mod invite;
 mod join;
 mod lab;
+mod publish;
+mod subscribe;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -80,6 +82,9 @@ pub(crate) enum ColorWhen {
 /// All commands; `help::GROUPS` orders them for people.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Pub(publish::Pub),
+    Sub(subscribe::Sub),
+    Group(group::Group),
     Init(init::Init),
     Ca(ca::Ca),
     Id(id::Id),
@@ -103,6 +108,9 @@ pub(crate) struct Env<'a> {
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     let env = Env { output, home: Home::from_env(), global: cli.global };
     match cli.command {
+        Command::Pub(c) => c.run(&env),
+        Command::Sub(c) => c.run(&env),
+        Command::Group(c) => c.run(&env),
         Command::Init(c) => c.run(&env),
         Command::Ca(c) => c.run(&env),
         Command::Id(c) => c.run(&env),

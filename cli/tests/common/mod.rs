@@ -66,6 +66,12 @@ impl Home {
         self.words.push((format!("${name}"), value.trim().to_owned()));
     }
 
+    /// What `$NAME` stands for.
+    pub fn said(&self, name: &str) -> &str {
+        let found = self.words.iter().find(|(n, _)| n[1..] == *name);
+        &found.expect("the test set it").1
+    }
+
     /// Runs a line as typed, and notes it with all it said.
     pub fn type_line(&mut self, line: &str) -> &mut Home {
         let meant = self.words.iter().fold(line.to_owned(), |l, (name, value)| l.replace(name, value));
@@ -200,6 +206,12 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A UDP port that is free now, for a group of one test.
+pub fn free_port() -> u16 {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("there are free ports");
+    socket.local_addr().expect("it is bound").port()
 }
 
 /// How long a test waits before it calls something missing; generous, since machines are busy.

@@ -1,0 +1,179 @@
+//! `sealcast pub`: one message, a file, or lines as they come.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::PathBuf;
+
+use clap::Args;
+use sealcast::Session;
+use sealcast::code::Code;
+use sealcast::control::Client;
+use sealcast_crypto::identity::check_topic;
+use serde_json::json;
+
+use super::Env;
+use crate::hint::Failure;
+use crate::interrupt;
+use crate::session::{self, same_place};
+use crate::target::Target;
+use crate::text::bytes;
+
+/// Publish a message, a file or lines
+#[derive(Debug, Args)]
+#[command(
+    visible_alias = "publish",
+    after_help = "\
+Beside a running «sealcast sub» of the same identity it goes through that session; else it joins the
+group, sends, leaves, and says so.
+
+Examples:
+  sealcast pub ward3/vitals '{\"hr\":72}'
+  sealcast pub camera/front -f frame.jpg
+  tail -f log | sealcast pub site/log -l         each line is a message
+  date | sealcast pub site/time                  what comes on stdin is one message"
+)]
+pub(crate) struct Pub {
+    /// The topic, for example ward3/vitals
+    topic: String,
+    /// The message [default: stdin]
+    #[arg(conflicts_with_all = ["file", "lines"], allow_hyphen_values = true)]
+    body: Option<String>,
+    /// The message is this file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "lines")]
+    file: Option<PathBuf>,
+    /// Each line of stdin is a message
+    #[arg(short, long)]
+    lines: bool,
+    /// In the order sent, without gaps while the sender lives
+    #[arg(long, conflicts_with_all = ["ordered", "safe"])]
+    fifo: bool,
+    /// In one order at all members
+    #[arg(long, conflicts_with = "safe")]
+    ordered: bool,
+    /// Ordered, and acknowledged once all members hold it
+    #[arg(long)]
+    safe: bool,
+}
+
+/// The road that messages take.
+enum Road {
+    /// A session of ours that runs already.
+    Through(Client),
+    /// A session of this command's own.
+    Own(Session),
+}
+
+impl Pub {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        check_topic(&self.topic).map_err(|e| Failure::new(Code::BadValue, format!("«{}»: {e}", self.topic)))?;
+        if self.body.is_none() && self.file.is_none() && !self.lines && io::stdin().is_terminal() {
+            env.output.say("reading the message from the terminal; Ctrl-D ends it");
+        }
+        // Before anything is opened: what cannot be read shall not make us join.
+        let one = if self.lines { None } else { Some(self.one()?) };
+        let target = Target::of(env)?;
+        let mut road = self.road(env, &target)?;
+        let mut sent = 0;
+        match one {
+            Some(body) => {
+                self.send(env, &mut road, &body)?;
+                sent += 1;
+            }
+            None => {
+                for line in io::stdin().lock().split(b'\n') {
+                    let line = line.map_err(|e| Failure::system("stdin", &e))?;
+                    if interrupt::asked() {
+                        break;
+                    }
+                    self.send(env, &mut road, &line)?;
+                    sent += 1;
+                }
+            }
+        }
+        if let Road::Own(session) = road {
+            finish(env, session, sent);
+        }
+        Ok(())
+    }
+
+    /// The one message.
+    fn one(&self) -> Result<Vec<u8>, Failure> {
+        if let Some(body) = self.body.as_ref().filter(|b| *b != "-") {
+            return Ok(body.clone().into_bytes());
+        }
+        let mut body = vec![];
+        match &self.file {
+            Some(path) => {
+                let file =
+                    std::fs::File::open(path).map_err(|e| Failure::from(sealcast::config::FileError::io(path, e)))?;
+                file.take(BODY_BYTES_MAX).read_to_end(&mut body).map_err(|e| Failure::system(path.display(), &e))?;
+            }
+            None => {
+                let stdin = io::stdin().lock();
+                stdin.take(BODY_BYTES_MAX).read_to_end(&mut body).map_err(|e| Failure::system("stdin", &e))?;
+            }
+        }
+        if body.len() > sealcast_wire::limits::MESSAGE_BYTES_MAX {
+            let limit = bytes(sealcast_wire::limits::MESSAGE_BYTES_MAX as u64);
+            return Err(Failure::new(Code::TooLarge, format!("the message has more than {limit}")));
+        }
+        Ok(body)
+    }
+
+    fn road(&self, env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
+        let Some(mut client) = session::of_target(env, target)? else {
+            return Ok(Road::Own(session::open(env, target)?));
+        };
+        let info = client.show()?;
+        if !same_place(&info, target) {
+            let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
+            return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
+        }
+        if self.fifo || self.ordered || self.safe {
+            let failure = "a running session publishes best effort for others";
+            return Err(Failure::new(Code::BadPair, failure).hint("sealcast group leave, then publish again"));
+        }
+        env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
+        Ok(Road::Through(client))
+    }
+
+    fn send(&self, env: &Env<'_>, road: &mut Road, body: &[u8]) -> Result<(), Failure> {
+        let (number, through) = match road {
+            Road::Through(client) => (client.publish(&self.topic, body)?, "session"),
+            Road::Own(session) => {
+                let publish = session.publish(&self.topic, body);
+                let publish = match (self.fifo, self.ordered, self.safe) {
+                    (true, _, _) => publish.fifo(),
+                    (_, true, _) => publish.ordered(),
+                    (_, _, true) => publish.safe(),
+                    _ => publish,
+                };
+                (publish.wait()?.number, "own")
+            }
+        };
+        env.output.object(&json!({ "topic": self.topic, "bytes": body.len(), "number": number, "through": through }))
+    }
+}
+
+/// Leaves, and says what the command did to the group by coming and going.
+fn finish(env: &Env<'_>, session: Session, sent: u64) {
+    let info = session.info();
+    let view = session.view();
+    session.close();
+    let what = if sent == 1 { "1 message".to_owned() } else { format!("{sent} messages") };
+    match view.filter(|_| !info.group.is_empty()) {
+        None => env.output.detail(format!("sent {what}")),
+        Some(view) => {
+            let others = view.members.len().saturating_sub(1);
+            env.output.say(format!(
+                "joined {} (epoch {}), sent {what} to {others} others, left",
+                info.group, view.epoch.counter
+            ));
+            if others == 0 {
+                env.output.warn(format!("nobody else is in {}: nobody got it", info.group));
+            }
+        }
+    }
+}
+
+/// One more than a message may have, so that too long ones are noticed.
+const BODY_BYTES_MAX: u64 = sealcast_wire::limits::MESSAGE_BYTES_MAX as u64 + 1;

@@ -1,0 +1,128 @@
+//! Opening sessions for commands, and finding those that run already (A7).
+
+use std::time::{Duration, Instant};
+
+use sealcast::Session;
+use sealcast::code::Code;
+use sealcast::config::KeptIdentity;
+use sealcast::control::{Client, GroupInfo, running, socket_path};
+use sealcast::url::{OriginMode, Scheme, Way};
+
+use crate::commands::{Env, id};
+use crate::hint::Failure;
+use crate::interrupt;
+use crate::target::{self, Target};
+
+/// Opens a session and waits for the first key, telling after a second what it waits for.
+///
+/// Commands sign, unless the URL says otherwise (A2).
+pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
+    let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
+    if let Some(name) = target.identity(env)? {
+        let (_, hint) = id::check(env, &name)?;
+        if let Some(hint) = hint {
+            env.output.warn(hint);
+        }
+        opening = opening.identity(name.as_str());
+    }
+    if target.url.options.origin == OriginMode::Auto && target.url.keys != Scheme::Plain {
+        opening = opening.origin(OriginMode::Signed);
+    }
+    if target.url.keys == Scheme::Plain {
+        env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
+    }
+    let session = opening.wait()?;
+    wait_for_key(env, target, &session)?;
+    for warning in session.warnings() {
+        env.output.detail(format!("{} ({})", warning.what, warning.hint));
+    }
+    Ok(session)
+}
+
+fn wait_for_key(env: &Env<'_>, target: &Target, session: &Session) -> Result<(), Failure> {
+    let (start, mut told) = (Instant::now(), false);
+    let patience = target.url.options.wait;
+    while session.view().is_none() {
+        let event = session.views().next_timeout(STEP);
+        if interrupt::asked() {
+            return Err(Failure::said(130));
+        }
+        if event.is_none() && start.elapsed() > patience {
+            session.ready().wait()?;
+        }
+        if !told && start.elapsed() > TELL_AFTER && session.view().is_none() {
+            env.output.say(format!("waiting for a key of {} ({})", session.info().group, target.url));
+            told = true;
+        }
+        if session.info().excluded.is_some() {
+            session.ready().wait()?;
+        }
+    }
+    Ok(())
+}
+
+/// The running session of the target's identity, if there is one.
+pub(crate) fn of_target(env: &Env<'_>, target: &Target) -> Result<Option<Client>, Failure> {
+    if target.url.keys == Scheme::Plain {
+        return Ok(None);
+    }
+    match target.identity(env)? {
+        Some(name) => of_identity(env, &name, target.url.options.group.as_deref()),
+        None => Ok(None),
+    }
+}
+
+/// The running session of an identity, in this group or in any of its groups.
+fn of_identity(env: &Env<'_>, name: &str, group: Option<&str>) -> Result<Option<Client>, Failure> {
+    let kept = KeptIdentity::load(&env.home, name)?;
+    let Some(membership) = &kept.membership else { return Ok(None) };
+    let groups = group.map_or_else(|| membership.groups(), |g| vec![g.to_owned()]);
+    for group in groups {
+        let path = socket_path(&env.home, &membership.certificate.hash(), &group);
+        if let Some(client) = Client::connect(&path)? {
+            return Ok(Some(client));
+        }
+    }
+    Ok(None)
+}
+
+/// The session that `group` commands mean: that of the identity, else the only one that runs.
+pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
+    let named = env.global.id.is_some() || env.global.ctx.is_some();
+    let group = Target::of(env).ok().and_then(|t| t.url.options.group);
+    let found = match target::identity(env) {
+        Ok(Some(name)) => of_identity(env, &name, group.as_deref())?,
+        Err(failure) if named => return Err(failure),
+        _ => None,
+    };
+    if let Some(mut client) = found {
+        let info = client.show()?;
+        return Ok((client, info));
+    }
+    let mut all = if named { vec![] } else { running(&env.home) };
+    if all.len() > 1 {
+        let names: Vec<String> =
+            all.iter_mut().filter_map(|c| c.show().ok()).map(|i| format!("{} in {}", i.me, i.group)).collect();
+        let failure = Failure::new(Code::NoSession, format!("which session? There run {}", names.join(", ")));
+        return Err(failure.hint("--id NAME, or --ctx NAME"));
+    }
+    match all.pop() {
+        Some(mut client) => {
+            let info = client.show()?;
+            Ok((client, info))
+        }
+        None => Err(Failure::new(Code::NoSession, "no session of yours runs here").hint("sealcast sub '#' &")),
+    }
+}
+
+/// Whether a running session is where the command wants to be.
+pub(crate) fn same_place(info: &GroupInfo, target: &Target) -> bool {
+    match (sealcast::url::Url::parse(&info.url).map(|u| u.way), &target.url.way) {
+        (Ok(Way::Multicast(a)), Way::Multicast(b)) => a == *b,
+        (Ok(a), b) => a == *b,
+        (Err(_), _) => false,
+    }
+}
+
+const STEP: Duration = Duration::from_millis(50);
+const TELL_AFTER: Duration = Duration::from_secs(1);

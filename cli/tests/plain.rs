@@ -1,0 +1,60 @@
+//! Messages from process to process over loopback multicast, without keys.
+
+mod common;
+
+use common::{Home, free_port};
+
+fn url() -> String {
+    format!("udpm://239.255.76.67:{}?ttl=0&keys=plain", free_port())
+}
+
+#[test]
+fn every_form_of_message_arrives_as_it_was_sent() {
+    let (home, url) = (Home::new("plain"), url());
+    let mut sub = home.start(&["sub", "#", "--url", &url, "-v", "-C", "4", "--format", "%i %t %l %p"]);
+    sub.line_with("epoch 1").unwrap();
+    home.good(&["pub", "a/b", "{\"hr\":72}", "--url", &url]);
+    let frame: String = (0..100_000).map(|i| char::from(b'a' + (i % 26) as u8)).collect();
+    std::fs::write(home.path().join("frame"), &frame).unwrap();
+    home.good(&["pub", "camera", "-f", "frame", "--url", &url]);
+    let mut lines = home.command(&["pub", "log", "-l", "--url", &url]);
+    lines.stdin(std::fs::File::open(write(&home, "lines", "one\ntwo\n")).unwrap());
+    assert!(lines.output().unwrap().status.success());
+    let (exit, said) = sub.end();
+    assert_eq!(exit, 0);
+    for line in ["1 a/b 9 {\"hr\":72}", &format!("2 camera 100000 {frame}"), "3 log 3 one", "4 log 3 two"] {
+        assert!(said.lines().any(|l| l == line), "{} is missing in:\n{said}", &line[..line.len().min(40)]);
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_subscriber_cleanly() {
+    let (home, url) = (Home::new("ctrl-c"), url());
+    let mut sub = home.start(&["sub", "#", "--url", &url, "-v"]);
+    sub.line_with("epoch 1").unwrap();
+    sub.interrupt();
+    assert_eq!(sub.end().0, 130);
+}
+
+#[test]
+fn json_is_one_object_a_line() {
+    let (home, url) = (Home::new("json"), url());
+    let mut sub = home.start(&["sub", "x/+", "--url", &url, "-v", "-C", "2", "--json"]);
+    sub.line_with("epoch 1").unwrap();
+    home.good(&["pub", "y/no", "not asked for", "--url", &url]);
+    home.good(&["pub", "x/text", "hello", "--url", &url]);
+    home.good(&["pub", "x/bytes", "-f", write(&home, "bytes", [0xff, 0, 1]).to_str().unwrap(), "--url", &url]);
+    let (exit, said) = sub.end();
+    assert_eq!(exit, 0);
+    let objects: Vec<serde_json::Value> = said.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
+    assert_eq!((&objects[0]["payload"], &objects[0]["topic"]), (&"hello".into(), &"x/text".into()));
+    assert_eq!(objects[1]["payload_base64"], "/wAB");
+    assert_eq!(objects[1]["origin"], "anonymous");
+    assert_eq!(objects.len(), 2);
+}
+
+fn write(home: &Home, name: &str, bytes: impl AsRef<[u8]>) -> std::path::PathBuf {
+    let path = home.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
