@@ -12,8 +12,10 @@ for model in invite ring; do
         echo "$model.vp: holds at $sessions session(s)"
     done
 done
-if verifpal verify ring_without_nonce.vp --sessions 2 --fail-on-attack >/dev/null; then
-    echo "ring_without_nonce.vp: the planted fault was not found" >&2
-    exit 1
-fi
-echo "ring_without_nonce.vp: the planted fault is found"
+for fault in ring_without_nonce invite_unbound; do
+    if verifpal verify "$fault.vp" --sessions 2 --fail-on-attack >/dev/null; then
+        echo "$fault.vp: the planted fault was not found" >&2
+        exit 1
+    fi
+    echo "$fault.vp: the planted fault is found"
+done

@@ -15,6 +15,7 @@
 
 use rand_core::CryptoRng;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
+use zeroize::Zeroizing;
 
 use super::anchor::{CLOCK_UNCERTAINTY_SECONDS, TrustAnchor, judged};
 use super::authority::Authority;
@@ -178,14 +179,14 @@ impl Invite {
         pem::read(PEM_LABEL, text).ok_or(InviteError::Malformed)
     }
 
-    fn body(&self, authority: &[u8]) -> Vec<u8> {
+    fn body(&self, authority: &[u8]) -> Zeroizing<Vec<u8>> {
         let mut writer = Writer::new();
         let (crl, policy) = (self.crl.as_deref().unwrap_or(&[]), self.policy.as_deref().unwrap_or(&[]));
         for part in [self.group.as_bytes(), self.url.as_bytes(), authority, &self.certificate, crl, policy] {
             writer.u32(u32::try_from(part.len()).expect("the parts are far below 4 GB")).raw(part);
         }
         writer.raw(self.veil.expose()).u64(self.issued_at.0 as u64).u64(self.expires_at.0 as u64);
-        writer.finish()
+        Zeroizing::new(writer.finish())
     }
 
     fn parse(body: &[u8]) -> Result<(Invite, Vec<u8>), InviteError> {
@@ -205,11 +206,7 @@ impl Invite {
     }
 }
 
-fn unseal(
-    bytes: &[u8],
-    secret: &MemberSecret,
-    joiner: &PublicKeys,
-) -> Result<zeroize::Zeroizing<Vec<u8>>, InviteError> {
+fn unseal(bytes: &[u8], secret: &MemberSecret, joiner: &PublicKeys) -> Result<Zeroizing<Vec<u8>>, InviteError> {
     if bytes.len() > limits::INVITE_BYTES_MAX {
         return Err(InviteError::Malformed);
     }
