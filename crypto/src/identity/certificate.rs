@@ -287,7 +287,8 @@ fn key(info: &SubjectPublicKeyInfo<'_>) -> Result<(Algorithm, Vec<u8>), Certific
     Ok((algorithm, info.subject_public_key.data.to_vec()))
 }
 
-fn unhex(digits: &str) -> Option<[u8; 32]> {
+/// 32 bytes from 64 lower-case digits: one text for one value.
+pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
     let mut out = [0; 32];
     if digits.len() != 64 || !digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
         return None;

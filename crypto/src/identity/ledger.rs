@@ -19,7 +19,7 @@ use std::str::FromStr;
 
 use sealcast_wire::{CertHash, Utc};
 
-use super::certificate::is_name;
+use super::certificate::{is_name, unhex};
 use super::serial::Serial;
 
 /// An authority's memory.
@@ -147,17 +147,6 @@ impl FromStr for Ledger {
         let counted = ledger.issued.keys().filter_map(Serial::number).all(|n| n < ledger.next_serial);
         if text.is_empty() || !counted { Err(LedgerError { line: 1 }) } else { Ok(ledger) }
     }
-}
-
-fn unhex(digits: &str) -> Option<[u8; 32]> {
-    let mut out = [0; 32];
-    if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (i, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).ok()?;
-    }
-    Some(out)
 }
 
 const HEAD: &str = "sealcast-ledger 1";
