@@ -1,9 +1,13 @@
 //! Simulator, checkers, misbehaving members, experiments and plots; nobody imports this crate.
 
+pub mod checkers;
+pub mod misbehaviour;
+pub mod mocks;
 pub mod netns;
 pub mod network;
 pub mod peers;
 pub mod plots;
+pub mod scenarios;
 pub mod sim;
 
 /// Why an experiment could not be run; a person reads it.

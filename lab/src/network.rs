@@ -82,6 +82,12 @@ impl Network {
         }
     }
 
+    /// Takes over who hears whom from another network.
+    pub fn keep_sides_of(&mut self, other: &Network) {
+        self.cuts.clone_from(&other.cuts);
+        self.sides.clone_from(&other.sides);
+    }
+
     /// Ends partition and cuts.
     pub fn heal(&mut self) {
         self.cuts.clear();

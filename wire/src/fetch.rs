@@ -2,7 +2,7 @@
 //!
 //! Both axes speak it: `keys` asks, the way (a directory, brokers, or the members themselves) answers.
 
-use crate::member::CertHash;
+use crate::member::{CertHash, EpochId};
 
 /// Names a fetch, for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +13,8 @@ pub struct FetchId(pub u64);
 pub enum Fetch {
     /// A blob whose SHA-256 this is.
     Blob([u8; 32]),
+    /// The message whose acceptance ended this epoch, if one has: whoever keeps the order has it.
+    After(EpochId),
     /// A key package of a would-be member.
     KeyPackage(CertHash),
     /// Proofs for the shares of a message whose reader check failed.

@@ -75,8 +75,9 @@ impl Crl {
         let algorithm = &list.signature_algorithm.algorithm;
         verify_der(anchor.key(), algorithm, list.tbs_cert_list.as_ref(), &list.signature_value.data)
             .map_err(|_| CrlError::Signature)?;
-        // webpki's reading knows all the ways in which a list can be partial.
-        webpki::BorrowedCertRevocationList::from_der(der).map_err(partial)?;
+        let number = number(&list)?;
+        // webpki knows all the ways in which a list can be partial; its owned form reads every entry, too.
+        webpki::OwnedCertRevocationList::from_der(der).map_err(partial)?;
         if list.extensions().iter().any(|e| e.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT) {
             return Err(CrlError::Partial);
         }
@@ -84,7 +85,7 @@ impl Crl {
             list.iter_revoked_certificates().map(|r| Serial::from_der(r.raw_serial())).collect();
         Ok(Crl {
             der: der.into(),
-            number: number(&list)?,
+            number,
             this_update: Utc(list.last_update().timestamp()),
             next_update: list.next_update().map(|t| Utc(t.timestamp())),
             revoked: revoked.map_err(|_| CrlError::Malformed)?,

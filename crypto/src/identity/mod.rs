@@ -25,6 +25,8 @@ pub mod rights;
 pub mod serial;
 pub mod statement;
 mod uri;
+#[cfg(test)]
+mod vectors;
 
 pub use anchor::{TrustAnchor, Verified};
 pub use attributes::{Attribute, AttributeError};

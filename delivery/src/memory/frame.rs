@@ -158,6 +158,7 @@ fn what(r: &mut Reader<'_>) -> Result<Fetch, Malformed> {
         0 => Ok(Fetch::Blob(r.array()?)),
         1 => Ok(Fetch::KeyPackage(CertHash(r.array()?))),
         2 => Ok(Fetch::ShareProofs { index: r.u64()? }),
+        3 => Ok(Fetch::After(epoch(r)?)),
         _ => Err(Malformed),
     }
 }
@@ -167,6 +168,7 @@ fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
         Fetch::Blob(hash) => w.u8(0).raw(hash),
         Fetch::KeyPackage(cert) => w.u8(1).raw(&cert.0),
         Fetch::ShareProofs { index } => w.u8(2).u64(*index),
+        Fetch::After(epoch) => w.u8(3).raw(&epoch.to_bytes()),
     }
 }
 
@@ -196,6 +198,7 @@ mod tests {
             Frame::Ask { id: FetchId(1), what: Fetch::Blob([5; 32]) },
             Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
             Frame::Ask { id: FetchId(1), what: Fetch::ShareProofs { index: 3 } },
+            Frame::Ask { id: FetchId(1), what: Fetch::After(epoch) },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
             Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },

@@ -58,7 +58,8 @@ struct Pending {
     datagram: Vec<u8>,
     retry_at: Monotonic,
     tries: u32,
-    placed: bool,
+    /// Its place, once the orderer has told.
+    placed: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -111,7 +112,7 @@ impl Ordered {
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
         let retry_at = now.monotonic + RETRY;
-        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, placed: false });
+        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, placed: None });
         Ok(token)
     }
 
@@ -145,17 +146,12 @@ impl Ordered {
             }
             Frame::Head { next } if from_orderer => {
                 self.next.get_or_insert(next);
+                self.settle_passed();
             }
             Frame::Placed { id, index } if from_orderer => {
-                // Behind us already (we submitted again after a restart): its place has passed.
-                let passed = self.next.is_some_and(|next| index < next);
                 if let Some(pending) = self.pending.get_mut(&id) {
-                    pending.placed = true;
-                    if passed {
-                        let token = pending.token;
-                        self.pending.remove(&id);
-                        self.best_effort.outputs.push_back(Output::Outcome(token, Outcome::Accepted));
-                    }
+                    pending.placed = Some(index);
+                    self.settle_passed();
                 }
             }
             Frame::Beaten { id, stands } if from_orderer => {
@@ -196,6 +192,15 @@ impl Ordered {
             other => return self.best_effort.take(source, flags, other, protect),
         }
         Ok(())
+    }
+
+    /// Messages of ours whose place is behind where we began, or was passed before a restart.
+    fn settle_passed(&mut self) {
+        let Some(next) = self.next else { return };
+        let passed = |p: &Pending| p.placed.is_some_and(|index| index < next);
+        for (_, ours) in self.pending.extract_if(.., |_, p| passed(p)) {
+            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Accepted));
+        }
     }
 
     /// Delivers what is next in the order, as far as it is here and can be opened.
@@ -328,7 +333,7 @@ impl Delivery for Ordered {
         if !self.started {
             return Some(Monotonic(0));
         }
-        let pending = self.pending.values().filter(|p| !p.placed).map(|p| p.retry_at);
+        let pending = self.pending.values().filter(|p| p.placed.is_none()).map(|p| p.retry_at);
         let asked = self.asked.values().map(|a| a.retry_at);
         pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
     }
@@ -342,7 +347,7 @@ impl Delivery for Ordered {
             let from = self.next.unwrap_or(u64::MAX);
             datagrams.push_back((Some(self.orderer), open_datagram(&Frame::Again { from })));
         }
-        for pending in self.pending.values_mut().filter(|p| !p.placed && p.retry_at <= now.monotonic) {
+        for pending in self.pending.values_mut().filter(|p| p.placed.is_none() && p.retry_at <= now.monotonic) {
             pending.tries += 1;
             pending.retry_at = now.monotonic + backoff(pending.tries);
             datagrams.push_back((Some(self.orderer), pending.datagram.clone()));

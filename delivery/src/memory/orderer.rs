@@ -17,6 +17,8 @@ pub struct Orderer {
     places: BTreeMap<EntryId, u64>,
     /// The epoch that the last accepted transition led to.
     stands: EpochId,
+    /// Which message ended an epoch.
+    transitions: BTreeMap<EpochId, u64>,
     offers: BTreeMap<Fetch, Vec<u8>>,
     outbox: Outbox,
     drops: Drops,
@@ -36,7 +38,7 @@ impl Orderer {
             // What is asked of brokers is not for us.
             Ok(Frame::Ask { what: Fetch::ShareProofs { .. }, .. }) => {}
             Ok(Frame::Ask { id, what }) => {
-                let result = self.offers.get(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.clone()));
+                let result = self.find(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.to_vec()));
                 self.answer(from, &Frame::Answer { id, result });
             }
             Ok(Frame::Offer { what, bytes }) => self.keep(from, what, bytes),
@@ -73,6 +75,7 @@ impl Orderer {
                 self.log.push((id, cargo.to_vec()));
                 if let Some(transition) = expect {
                     self.stands = transition.to;
+                    self.transitions.insert(transition.from, next);
                 }
                 self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, cargo })));
                 next
@@ -88,6 +91,15 @@ impl Orderer {
         for (i, (id, cargo)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
             let entry = Frame::Entry { index: i as u64, id: *id, cargo };
             self.outbox.push_back((Some(to), open_datagram(&entry)));
+        }
+    }
+
+    fn find(&self, what: &Fetch) -> Option<&[u8]> {
+        let Fetch::After(epoch) = what else { return self.offers.get(what).map(Vec::as_slice) };
+        let (_, cargo) = &self.log[usize::try_from(*self.transitions.get(epoch)?).ok()?];
+        match open_content(cargo).and_then(Frame::parse) {
+            Ok(Frame::Keys(bytes)) => Some(bytes),
+            _ => None,
         }
     }
 

@@ -64,6 +64,11 @@ impl<T> Disk<T> {
         self.waiting.pop_front().map_or(Step::Wait, Step::Do)
     }
 
+    /// Whether nothing is being written.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.syncing
+    }
+
     /// What was being written is durable.
     pub(super) fn synced(&mut self) {
         self.syncing = false;

@@ -11,6 +11,8 @@
 pub mod clock;
 pub mod dice;
 pub mod disk;
+pub mod member;
+pub mod tap;
 pub mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,8 +43,35 @@ pub trait Node {
     fn timeout(&self) -> Option<Monotonic>;
     /// Time has come.
     fn handle_timeout(&mut self, now: Now);
+    /// What it asked to be stored is durable.
+    fn stored(&mut self, _now: Now) {}
     /// The next thing to be done, until there is none.
     fn poll(&mut self) -> Option<Effect<Self::Told>>;
+}
+
+/// Nodes of different kinds side by side.
+impl<T, C: Clone> Node for Box<dyn Node<Told = T, Command = C>> {
+    type Told = T;
+    type Command = C;
+
+    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        (**self).handle(now, from, datagram);
+    }
+    fn command(&mut self, now: Now, command: C) {
+        (**self).command(now, command);
+    }
+    fn timeout(&self) -> Option<Monotonic> {
+        (**self).timeout()
+    }
+    fn handle_timeout(&mut self, now: Now) {
+        (**self).handle_timeout(now);
+    }
+    fn stored(&mut self, now: Now) {
+        (**self).stored(now);
+    }
+    fn poll(&mut self) -> Option<Effect<T>> {
+        (**self).poll()
+    }
 }
 
 /// What a node wants done.
@@ -126,6 +155,7 @@ enum Input<C> {
     Datagram(Address, Arc<[u8]>),
     Command(C),
     Timeout,
+    Stored,
 }
 
 enum Due {
@@ -243,6 +273,9 @@ impl<N: Node> Sim<N> {
         for (from, datagram) in held {
             self.input(node, Input::Datagram(from, datagram), observer);
         }
+        if self.seats[node].disk.is_idle() {
+            self.input(node, Input::Stored, observer);
+        }
         self.input(node, Input::Timeout, observer);
     }
 
@@ -298,6 +331,7 @@ impl<N: Node> Sim<N> {
                 if seat.generation == generation {
                     self.trace.note(self.now, node, Kind::Synced, 0);
                     seat.disk.synced();
+                    self.input(node, Input::Stored, observer);
                     self.drain(node, observer);
                 }
             }
@@ -435,6 +469,7 @@ fn feed<N: Node>(machine: &mut N, now: Now, input: Input<N::Command>) {
         Input::Datagram(from, datagram) => machine.handle(now, from, &mut datagram.to_vec()),
         Input::Command(command) => machine.command(now, command),
         Input::Timeout => machine.handle_timeout(now),
+        Input::Stored => machine.stored(now),
     }
 }
 

@@ -190,6 +190,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.keys.command(now, command)
     }
 
+    /// A member is taken for silent, by a failure detector outside the way.
+    pub fn suspect(&mut self, now: Now, slot: sealcast_wire::Slot) {
+        self.keys.suspect(now, slot);
+    }
+
     /// Takes in one datagram, and opens it in place; drops are counted by reason.
     pub fn handle_datagram(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if let Err(why) = self.take_in(now, from, datagram) {
@@ -208,7 +213,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if message.len() > limits::OPEN_BYTES_MAX {
                     return Err(Dropped::Malformed);
                 }
-                self.delivery.handle(now, Source::Outside(from), 0, message, None);
+                // An ordered way finds sealed messages inside, at their places.
+                let epoch = self.ring.current().cloned();
+                let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
+                self.delivery.handle(now, Source::Outside(from), 0, message, protect);
                 Ok(())
             }
             [frame::MAGIC, frame::KIND_SEALED, ..] => {
@@ -590,10 +598,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
+                let current = self.ring.current().map(|e| e.view.clone());
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
+                let member = entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?;
+                // It was opened before a change that excluded its sender, but waited behind a record.
+                if current.is_some_and(|v| v.epoch.counter > epoch.counter && v.slot_of(&member.id.cert).is_none()) {
+                    return Err(Dropped::OldKey);
+                }
                 let Epoch { view, access, .. } = &*entry.epoch;
                 entry.policy.judge(&**access, slot, domain, signed, &topic)?;
-                view.member(slot).ok_or(Dropped::Malformed)?;
                 From::Member { view: view.clone(), slot, signed }
             }
             Source::Outside(_) if header.is_empty() => {

@@ -52,6 +52,9 @@ pub enum StatementError {
     /// The member who signed has no `evict` right that covers the other's rights (A4).
     #[error("its signer has no right to evict that member")]
     Denied,
+    /// A policy that a member signed.
+    #[error("only the authority signs a policy")]
+    NotAuthority,
     /// An eviction's reason.
     #[error("a reason has at most 200 bytes and no control character")]
     Reason,

@@ -167,7 +167,7 @@ impl SignedPolicy {
     pub fn verify(bytes: &[u8], anchor: &TrustAnchor) -> Result<SignedPolicy, StatementError> {
         let envelope = Envelope::parse(Kind::Policy, bytes)?;
         if envelope.member.is_some() {
-            return Err(StatementError::Denied);
+            return Err(StatementError::NotAuthority);
         }
         let policy = Policy::parse(envelope.body)?;
         let id = envelope.digest(&anchor.certificate().hash());

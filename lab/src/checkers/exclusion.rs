@@ -1,0 +1,106 @@
+//! Who is not a member is neither heard nor can it read (A5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sealcast_wire::{Change, EpochId, Monotonic, View};
+
+use super::{Body, Cast, Checker, Event, Verdict, member_of};
+
+/// See the module.
+#[derive(Default)]
+pub struct Exclusions {
+    nodes: BTreeMap<usize, Standing>,
+    rosters: BTreeMap<EpochId, BTreeSet<usize>>,
+    /// Who was shut out at its publisher when a message was published, and where that stood.
+    shut_out: BTreeMap<Body, (BTreeSet<usize>, u32)>,
+}
+
+/// How a node sees its group.
+#[derive(Default)]
+struct Standing {
+    view: Option<Arc<View>>,
+    /// Who was a member once and is, or is about to be, none.
+    gone: BTreeSet<usize>,
+    /// Whom a change under way would shut out.
+    prepared: BTreeSet<usize>,
+    /// What was published meanwhile: forgiven if the change is given up, unless it is an eviction.
+    meanwhile: Vec<Body>,
+}
+
+impl Checker for Exclusions {
+    fn name(&self) -> &'static str {
+        "exclusion"
+    }
+
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
+        let standing = self.nodes.entry(node).or_default();
+        match event {
+            Event::Started => *standing = Standing::default(),
+            Event::Prepared(next) => {
+                let stays: BTreeSet<usize> = cast.nodes_of(next).into_iter().collect();
+                let was: BTreeSet<usize> =
+                    standing.view.iter().flat_map(|v| cast.nodes_of(v)).filter(|n| !stays.contains(n)).collect();
+                if next.change == Change::Evicted {
+                    standing.gone.extend(&was);
+                }
+                standing.prepared = was;
+            }
+            Event::Abandoned => {
+                standing.prepared.clear();
+                standing.meanwhile.drain(..).for_each(|body| drop(self.shut_out.remove(&body)));
+            }
+            Event::Installed(view, _) => {
+                let members: BTreeSet<usize> = cast.nodes_of(view).into_iter().collect();
+                let was = standing.view.iter().flat_map(|v| cast.nodes_of(v));
+                standing.gone.extend(was);
+                standing.gone.retain(|n| !members.contains(n));
+                standing.prepared.clear();
+                // Whoever is in the new view after all may read what waited for it.
+                for body in standing.meanwhile.drain(..) {
+                    if let Some((out, _)) = self.shut_out.get_mut(&body) {
+                        out.retain(|n| !members.contains(n));
+                    }
+                }
+                standing.view = Some(view.clone());
+                self.rosters.insert(view.epoch, members);
+            }
+            Event::Published { body, .. } => {
+                if let (Some(body), Some(view)) = (Body::read(body), &standing.view) {
+                    let out: BTreeSet<usize> = standing.gone.union(&standing.prepared).copied().collect();
+                    if !standing.prepared.is_subset(&standing.gone) {
+                        standing.meanwhile.push(body);
+                    }
+                    if !out.is_empty() {
+                        self.shut_out.insert(body, (out, view.epoch.counter));
+                    }
+                }
+            }
+            Event::Delivered { body, origin, epoch, .. } => {
+                let heard = member_of(origin).and_then(|m| cast.node(&m.cert));
+                if let (Some(author), Some(view)) = (heard, &standing.view)
+                    && !cast.nodes_of(view).contains(&author)
+                {
+                    return Err(format!(
+                        "node {node} heard node {author} under {epoch:?}, no member of {:?}",
+                        view.epoch
+                    ));
+                }
+                let Some(body) = Body::read(body) else { return Ok(()) };
+                if let Some((out, at)) = self.shut_out.get(&body)
+                    && out.contains(&node)
+                    && epoch.is_some_and(|e| e.counter <= *at)
+                {
+                    return Err(format!("node {node} read {body:?}, published when it was shut out"));
+                }
+                if let Some(roster) = epoch.and_then(|e| self.rosters.get(&e))
+                    && !roster.contains(&node)
+                {
+                    return Err(format!("node {node} read {body:?} of an epoch that it is no member of"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

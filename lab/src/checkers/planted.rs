@@ -1,0 +1,202 @@
+//! A planted fault for each checker, which it must report; and a clean run, in which none reports.
+
+use std::sync::Arc;
+
+use sealcast::group::{Epoch, Origin};
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Monotonic, Protect, Slot, View};
+
+use super::*;
+use crate::checkers::loss::Tally;
+use crate::mocks::protect::{Everything, MockProtect};
+
+const AT: Monotonic = Monotonic(0);
+
+fn member(node: usize) -> Member {
+    let id = MemberId { cert: CertHash([node as u8; 32]), incarnation: Incarnation([1; 16]) };
+    Member { id, name: format!("n{node}").into() }
+}
+
+fn cast() -> Cast {
+    Cast::new((0..4).map(|node| member(node).id.cert))
+}
+
+fn view(counter: u32, members: &[usize], me: usize, change: Change) -> View {
+    let me = members.iter().position(|m| *m == me).expect("the view's owner is in it");
+    let members = members.iter().map(|m| member(*m)).collect();
+    View { epoch: EpochId { counter, hash: u64::from(counter) }, members, me: Slot(me as u16), change }
+}
+
+fn installed(view: View, secret: u8) -> Event {
+    let protect: Arc<dyn Protect> = Arc::new(MockProtect::new(&view, &Secret::from_bytes([secret; 32])));
+    let view = Arc::new(view);
+    let epoch = Epoch { view: view.clone(), protect: Some(protect), access: Arc::new(Everything) };
+    Event::Installed(view, Some(Arc::new(epoch)))
+}
+
+fn body(author: u32, number: u64) -> Arc<[u8]> {
+    Body { author, life: 1, number }.bytes(64).into()
+}
+
+fn published(body: &Arc<[u8]>) -> Event {
+    Event::Published { topic: "t".into(), body: body.clone() }
+}
+
+fn delivered(body: &Arc<[u8]>, from: usize, counter: u32) -> Event {
+    let epoch = Some(EpochId { counter, hash: u64::from(counter) });
+    Event::Delivered { topic: "t".into(), body: body.clone(), origin: Origin::Claimed(member(from)), epoch }
+}
+
+/// What a panel of one checker says to this story.
+fn told(checker: impl Checker + 'static, story: &[(usize, Event)]) -> Vec<String> {
+    let mut panel = Panel::new(cast(), vec![Box::new(checker)]);
+    for (node, event) in story {
+        panel.event(AT, *node, event);
+    }
+    panel.end(AT);
+    panel.violations().iter().map(|v| v.what.clone()).collect()
+}
+
+fn both(change: Change) -> Vec<(usize, Event)> {
+    vec![(0, installed(view(1, &[0, 1], 0, change), 7)), (1, installed(view(1, &[0, 1], 1, change), 7))]
+}
+
+#[test]
+fn a_clean_run_is_not_reported() {
+    let (loss, tally) = Loss::new();
+    let message = body(0, 1);
+    let mut story = both(Change::Formed);
+    story.extend([(0, published(&message)), (1, delivered(&message, 0, 1))]);
+    let all: Vec<Box<dyn Checker>> = vec![
+        Box::<Agreement>::default(),
+        Box::<Authentic>::default(),
+        Box::<Duplicates>::default(),
+        Box::<Exclusions>::default(),
+        Box::<Forward>::default(),
+        Box::new(loss),
+        Box::new(Secrecy::new(vec![b"topic".to_vec()])),
+    ];
+    let mut panel = Panel::new(cast(), all);
+    for (node, event) in &story {
+        panel.event(AT, *node, event);
+        panel.sent(AT, *node, b"ciphertext");
+    }
+    panel.end(AT);
+    assert_eq!(panel.violations(), []);
+    assert_eq!(*tally.lock().unwrap(), Tally { published: 1, due: 1, lost: 0 });
+}
+
+#[test]
+fn agreement_reports_another_key_under_one_epoch() {
+    let story = [
+        (0, installed(view(1, &[0, 1], 0, Change::Formed), 7)),
+        (1, installed(view(1, &[0, 1], 1, Change::Formed), 8)),
+    ];
+    assert!(told(Agreement::default(), &story)[0].contains("cannot open"));
+}
+
+#[test]
+fn agreement_reports_another_roster_under_one_epoch() {
+    let story = [
+        (0, installed(view(1, &[0, 1], 0, Change::Formed), 7)),
+        (1, installed(view(1, &[0, 1, 2], 1, Change::Formed), 7)),
+    ];
+    assert!(told(Agreement::default(), &story)[0].contains("different members"));
+}
+
+#[test]
+fn authentic_reports_what_nobody_published() {
+    let mut story = both(Change::Formed);
+    story.push((1, delivered(&body(0, 1), 0, 1)));
+    assert!(told(Authentic::default(), &story)[0].contains("never published"));
+    story.push((1, delivered(&b"plaintext"[..].into(), 0, 1)));
+    assert!(told(Authentic::default(), &story)[1].contains("nobody published"));
+}
+
+#[test]
+fn authentic_reports_the_wrong_author() {
+    let message = body(0, 1);
+    let story = [(0, published(&message)), (1, delivered(&message, 2, 1))];
+    assert!(told(Authentic::default(), &story)[0].contains("for the author"));
+}
+
+#[test]
+fn authentic_reports_a_message_without_origin() {
+    let message = body(0, 1);
+    let nobody = Event::Delivered { topic: "t".into(), body: message.clone(), origin: Origin::Anonymous, epoch: None };
+    let story = [(0, published(&message)), (1, nobody)];
+    assert_eq!(told(Authentic::default(), &story).len(), 1);
+    assert_eq!(told(Authentic::anonymous(), &story), [""; 0]);
+}
+
+#[test]
+fn duplicates_are_reported() {
+    let message = body(0, 1);
+    let story = [(1, delivered(&message, 0, 1)), (1, delivered(&message, 0, 1))];
+    assert!(told(Duplicates::default(), &story)[0].contains("twice"));
+    let again = [(1, delivered(&message, 0, 1)), (1, Event::Started), (1, delivered(&message, 0, 1))];
+    assert_eq!(told(Duplicates::default(), &again), [""; 0], "another process may get it again");
+}
+
+#[test]
+fn exclusion_reports_that_the_evicted_is_heard() {
+    let message = body(1, 1);
+    let mut story = both(Change::Formed);
+    story.push((0, installed(view(2, &[0], 0, Change::Evicted), 9)));
+    story.push((0, delivered(&message, 1, 1)));
+    assert!(told(Exclusions::default(), &story)[0].contains("no member"));
+}
+
+#[test]
+fn exclusion_reports_that_the_evicted_reads() {
+    let message = body(0, 1);
+    let mut story = both(Change::Formed);
+    story.push((0, Event::Prepared(view(2, &[0], 0, Change::Evicted))));
+    story.push((0, published(&message)));
+    story.push((1, delivered(&message, 0, 1)));
+    assert!(told(Exclusions::default(), &story)[0].contains("shut out"), "it sealed with the old key");
+}
+
+#[test]
+fn exclusion_reports_a_reader_of_a_foreign_epoch() {
+    let message = body(0, 1);
+    let story = [
+        (0, installed(view(1, &[0, 1], 0, Change::Formed), 7)),
+        (0, published(&message)),
+        (2, delivered(&message, 0, 1)),
+    ];
+    assert!(told(Exclusions::default(), &story)[0].contains("no member of"));
+}
+
+#[test]
+fn forward_reports_an_epoch_that_goes_back() {
+    let story =
+        [(0, installed(view(3, &[0], 0, Change::Formed), 7)), (0, installed(view(3, &[0], 0, Change::Rekeyed), 7))];
+    assert!(told(Forward::default(), &story)[0].contains("back"));
+}
+
+#[test]
+fn forward_reports_a_view_after_exclusion() {
+    let story = [(0, Event::Excluded), (0, installed(view(3, &[0], 0, Change::Formed), 7))];
+    assert!(told(Forward::default(), &story)[0].contains("is out"));
+}
+
+#[test]
+fn loss_reports_a_message_that_did_not_come() {
+    let mut story = both(Change::Formed);
+    story.push((0, published(&body(0, 1))));
+    let (loss, tally) = Loss::new();
+    assert!(told(loss, &story)[0].contains("missing"));
+    assert_eq!(*tally.lock().unwrap(), Tally { published: 1, due: 1, lost: 1 });
+    story.push((1, Event::Stopped));
+    assert_eq!(told(Loss::new().0, &story), [""; 0], "nothing is due to who is gone");
+}
+
+#[test]
+fn secrecy_reports_payload_and_topic_on_the_wire() {
+    for shown in [&body(0, 1)[..], b"..secret/topic.."] {
+        let mut panel = Panel::new(cast(), vec![Box::new(Secrecy::new(vec![b"secret/topic".to_vec()]))]);
+        panel.sent(AT, 3, shown);
+        assert_eq!(panel.violations().len(), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! The mock schemes' capability: real sealing under one key for all topics, and a MAC for a signature.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sealcast_crypto::aead::{Key, Suite};
+use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::frame::{HEADER_LEN, KIND_SEALED};
+use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Protect, Slot, Source, View};
+
+/// Seals and opens under one epoch's secret.
+pub struct MockProtect {
+    epoch: EpochId,
+    me: Slot,
+    keys: BTreeMap<Slot, (sealcast_wire::Incarnation, Key)>,
+    vouching: Secret<32>,
+    counter: AtomicU64,
+    seen: Mutex<BTreeSet<(Slot, u64)>>,
+}
+
+impl MockProtect {
+    /// One sending key per member and incarnation (G4).
+    pub fn new(view: &View, secret: &Secret<32>) -> MockProtect {
+        let key = |slot: u16, member: &sealcast_wire::Member| {
+            let parts: [&[u8]; 4] =
+                [b"sealcast/mock/sub", &view.epoch.to_bytes(), &slot.to_be_bytes(), &member.id.incarnation.0];
+            (Slot(slot), (member.id.incarnation, Key::new(Suite::Aes256Gcm, &hkdf(secret.expose(), b"", &parts))))
+        };
+        MockProtect {
+            epoch: view.epoch,
+            me: view.me,
+            keys: (0..).zip(&view.members).map(|(slot, m)| key(slot, m)).collect(),
+            vouching: hkdf(secret.expose(), b"", &[b"sealcast/mock/vouch"]),
+            counter: AtomicU64::new(0),
+            seen: Mutex::default(),
+        }
+    }
+
+    fn mac(&self, by: Slot, statement: &[u8]) -> Secret<32> {
+        hkdf(self.vouching.expose(), b"", &[&by.0.to_be_bytes(), statement])
+    }
+}
+
+impl Protect for MockProtect {
+    fn epoch(&self) -> EpochId {
+        self.epoch
+    }
+
+    fn slot(&self) -> Slot {
+        self.me
+    }
+
+    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
+        let counter = self.counter.fetch_add(1, Ordering::Relaxed);
+        Header { domain, epoch: self.epoch, slot: self.me, flags, counter }.write(datagram);
+        let (header, rest) = datagram.split_at_mut(HEADER_LEN);
+        self.keys[&self.me].1.seal(counter, header, rest);
+        Ok(counter)
+    }
+
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+        let Header { domain, epoch, slot, flags, counter } = Header::parse(datagram).map_err(|_| Dropped::Malformed)?;
+        if epoch != self.epoch {
+            return Err(Dropped::NoKey);
+        }
+        let (incarnation, key) = self.keys.get(&slot).ok_or(Dropped::Auth)?;
+        let (header, rest) = datagram.split_at_mut(HEADER_LEN);
+        debug_assert_eq!(header[1], KIND_SEALED);
+        let plaintext = key.open(counter, header, rest).map_err(|_| Dropped::Auth)?;
+        let fresh = self.seen.lock().map_err(|_| Dropped::Replay)?.insert((slot, counter));
+        if !fresh {
+            return Err(Dropped::Replay);
+        }
+        let source = Source::Inside { epoch, slot, incarnation: *incarnation, counter, domain };
+        Ok((source, flags, plaintext))
+    }
+
+    fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        proof.extend_from_slice(self.mac(self.me, statement).expose());
+    }
+
+    fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        proof == self.mac(by, statement).expose()
+    }
+}
+
+/// Everybody may do everything.
+pub struct Everything;
+
+impl Access for Everything {
+    fn domain(&self, _topic: &str) -> Option<Domain> {
+        Some(Domain::GROUP)
+    }
+    fn may_publish(&self, _slot: Slot, _topic: &str) -> bool {
+        true
+    }
+    fn may_subscribe(&self, _slot: Slot, _topic: &str) -> bool {
+        true
+    }
+    fn must_sign(&self, _topic: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,307 @@
+//! `sealcast-lab sim`: plays scenarios for one seed or many, and says how to see a failure again.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use super::script::Knobs;
+use super::stage::Report;
+use super::{ALL, Scenario};
+use crate::sim::dice::Chance;
+
+/// What can be asked of `sim`.
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    /// Which scenario; all of them if none is named. `sealcast-lab list` names them.
+    scenario: Option<String>,
+    /// Play this seed, and show the run.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Play these seeds: A..B, without B.
+    #[arg(long, value_parser = range, default_value = "0..100")]
+    seeds: std::ops::Range<u64>,
+    /// Go on after the last seed that held, as noted by the run before.
+    #[arg(long)]
+    resume: bool,
+    /// How many members.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Chance that a datagram is lost, per receiver: 0 to 1.
+    #[arg(long)]
+    loss: Option<f64>,
+    /// Members start within so many milliseconds.
+    #[arg(long)]
+    jitter: Option<u64>,
+    /// How many seeds are played at once; one per processor if not said.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// With --seed: show so many of the last lines of the trace.
+    #[arg(long, default_value_t = 0)]
+    trace: usize,
+    /// One object per scenario on stdout.
+    #[arg(long)]
+    json: bool,
+    /// No progress bar.
+    #[arg(long)]
+    no_progress: bool,
+}
+
+/// What a scenario's seeds showed, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Summary {
+    scenario: &'static str,
+    nodes: usize,
+    loss: f64,
+    jitter_ms: u64,
+    seeds: u64,
+    held: u64,
+    failed_seeds: Vec<u64>,
+    /// Until the first common view: median, 99th percentile and longest, milliseconds of simulated time.
+    converged_ms: Option<[f64; 3]>,
+    views: u64,
+    datagrams: u64,
+    published: u64,
+    delivered: u64,
+    due: u64,
+    lost: u64,
+    simulated_s: f64,
+    took_s: f64,
+    again: Vec<String>,
+}
+
+/// Prints all scenarios with their stories.
+pub fn list() {
+    let mut out = std::io::stdout().lock();
+    for scenario in ALL {
+        // A closed pipe ends the list; there is nobody to tell.
+        let _ = writeln!(out, "{:<22} {}", scenario.name, scenario.story);
+    }
+}
+
+/// Plays what is asked for; exit code 1 if something did not hold.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let chosen: Vec<&'static Scenario> = match &arguments.scenario {
+        None => ALL.iter().collect(),
+        Some(name) => match Scenario::find(name) {
+            Some(scenario) => vec![scenario],
+            None => {
+                eprintln!("sealcast-lab: error: there is no scenario {name}");
+                eprintln!("sealcast-lab: hint: sealcast-lab list");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    let mut held = true;
+    for scenario in chosen {
+        let knobs = arguments.knobs(scenario);
+        held &= match arguments.seed {
+            Some(seed) => one(scenario, &knobs, seed, arguments),
+            None => many(scenario, &knobs, arguments),
+        };
+    }
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> bool {
+    let begin = Instant::now();
+    let report = scenario.play(knobs, seed, arguments.trace);
+    if arguments.json {
+        print_json(&summary(scenario, knobs, &[(seed, report.clone())], begin.elapsed()));
+        return report.holds();
+    }
+    println!("{}: {}", scenario.name, scenario.story);
+    for step in &scenario.script(knobs, seed).steps {
+        println!("  {step:?}");
+    }
+    for line in &report.lines {
+        println!("{line}");
+    }
+    let waits: Vec<String> = report.converged.iter().map(|d| format!("{:.1}", millis(*d))).collect();
+    println!(
+        "common views after {} ms · {} views · {} datagrams, {} B · {} messages delivered · {:.1} s simulated",
+        waits.join(", "),
+        report.views,
+        report.datagrams,
+        report.bytes,
+        report.delivered,
+        report.lasted.as_secs_f64()
+    );
+    println!("trace {:016x}", report.trace);
+    for violation in &report.violations {
+        println!("FAILED  {violation}");
+    }
+    report.holds()
+}
+
+fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> bool {
+    let note = Note::of(scenario, knobs);
+    let mut seeds = arguments.seeds.clone();
+    if arguments.resume {
+        seeds.start = seeds.start.max(note.read().min(seeds.end));
+    }
+    let bar = bar(scenario, seeds.end - seeds.start, arguments);
+    let begin = Instant::now();
+    let (next, reports) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+    let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let report = scenario.play(knobs, seed, 0);
+                    if let Some(violation) = report.violations.first() {
+                        bar.suspend(|| {
+                            eprintln!("FAILED  {}", violation);
+                            eprintln!("again:  {}", again(scenario, knobs, seed));
+                        });
+                    }
+                    let mut reports = reports.lock().expect("a panic in a run ends them all");
+                    reports.push((seed, report));
+                    bar.inc(1);
+                    if reports.len() % NOTE_EACH == 0 {
+                        note.write(held_up_to(seeds.start, &reports));
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut reports = reports.into_inner().expect("all threads are done");
+    reports.sort_by_key(|(seed, _)| *seed);
+    note.write(held_up_to(seeds.start, &reports));
+    let summary = summary(scenario, knobs, &reports, begin.elapsed());
+    let held = summary.failed_seeds.is_empty();
+    if arguments.json {
+        print_json(&summary);
+        return held;
+    }
+    let waits = summary.converged_ms.map_or(String::new(), |[median, p99, max]| {
+        format!(" · common view after {median:.0} ms (median), {p99:.0} ms (99 %), {max:.0} ms (longest)")
+    });
+    let lost = if summary.due > 0 { format!(" · lost {} of {}", summary.lost, summary.due) } else { String::new() };
+    println!(
+        "{:<22} {}/{} seeds held{waits}{lost} · {:.0} s simulated in {:.1} s",
+        summary.scenario, summary.held, summary.seeds, summary.simulated_s, summary.took_s
+    );
+    held
+}
+
+fn summary(scenario: &Scenario, knobs: &Knobs, reports: &[(u64, Report)], took: Duration) -> Summary {
+    let mut waits: Vec<Duration> = reports.iter().filter_map(|(_, r)| r.converged.first().copied()).collect();
+    waits.sort_unstable();
+    let at = |percent: usize| millis(waits[(waits.len() - 1) * percent / 100]);
+    let failed: Vec<u64> = reports.iter().filter(|(_, r)| !r.holds()).map(|(seed, _)| *seed).collect();
+    let sum = |f: fn(&Report) -> u64| reports.iter().map(|(_, r)| f(r)).sum();
+    Summary {
+        scenario: scenario.name,
+        nodes: knobs.members,
+        loss: knobs.loss.fraction(),
+        jitter_ms: knobs.jitter.as_millis() as u64,
+        seeds: reports.len() as u64,
+        held: (reports.len() - failed.len()) as u64,
+        converged_ms: (!waits.is_empty()).then(|| [at(50), at(99), at(100)]),
+        views: sum(|r| r.views),
+        datagrams: sum(|r| r.datagrams),
+        published: sum(|r| r.tally.published),
+        delivered: sum(|r| r.delivered),
+        due: sum(|r| r.tally.due),
+        lost: sum(|r| r.tally.lost),
+        simulated_s: reports.iter().map(|(_, r)| r.lasted.as_secs_f64()).sum(),
+        took_s: took.as_secs_f64(),
+        again: failed.iter().take(AGAIN_MAX).map(|seed| again(scenario, knobs, *seed)).collect(),
+        failed_seeds: failed,
+    }
+}
+
+/// The command that plays exactly this run.
+pub fn again(scenario: &Scenario, knobs: &Knobs, seed: u64) -> String {
+    let mut command = format!("sealcast-lab sim {} --seed {seed}", scenario.name);
+    if knobs.members != scenario.knobs.members {
+        command += &format!(" --nodes {}", knobs.members);
+    }
+    if knobs.loss != scenario.knobs.loss {
+        command += &format!(" --loss {}", knobs.loss.fraction());
+    }
+    if knobs.jitter != scenario.knobs.jitter {
+        command += &format!(" --jitter {}", knobs.jitter.as_millis());
+    }
+    command
+}
+
+impl Arguments {
+    fn knobs(&self, scenario: &Scenario) -> Knobs {
+        Knobs {
+            members: self.nodes.unwrap_or(scenario.knobs.members),
+            loss: self.loss.map_or(scenario.knobs.loss, Chance::of),
+            jitter: self.jitter.map_or(scenario.knobs.jitter, Duration::from_millis),
+        }
+    }
+}
+
+/// Where a long run notes how far it came.
+struct Note(Option<PathBuf>);
+
+impl Note {
+    fn of(scenario: &Scenario, knobs: &Knobs) -> Note {
+        let home = std::env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
+        let file = format!("{}-{}-{}-{}", scenario.name, knobs.members, knobs.loss.0, knobs.jitter.as_millis());
+        Note(home.map(|home| home.join("sealcast/lab").join(file)))
+    }
+
+    fn read(&self) -> u64 {
+        let text = self.0.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        text.and_then(|t| t.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// A note that cannot be written costs only a repetition.
+    fn write(&self, seed: u64) {
+        if let Some(path) = &self.0 {
+            let _ = path.parent().map(std::fs::create_dir_all);
+            let _ = std::fs::write(path, format!("{seed}\n"));
+        }
+    }
+}
+
+/// The first seed that has not been played, or did not hold.
+fn held_up_to(start: u64, reports: &[(u64, Report)]) -> u64 {
+    let held: std::collections::BTreeSet<u64> = reports.iter().filter(|(_, r)| r.holds()).map(|(s, _)| *s).collect();
+    (start..).find(|seed| !held.contains(seed)).expect("some seed has not been played")
+}
+
+fn bar(scenario: &Scenario, seeds: u64, arguments: &Arguments) -> ProgressBar {
+    let shown = std::io::stderr().is_terminal() && !arguments.no_progress;
+    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{msg:<22} {wide_bar} {pos}/{len} {eta}").expect("the template is right");
+    ProgressBar::with_draw_target(Some(seeds), target).with_style(style).with_message(scenario.name)
+}
+
+fn range(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let parse = |part: &str| part.parse::<u64>().map_err(|_| format!("«{part}» is no seed"));
+    let (from, to) = text.split_once("..").ok_or("seeds are given as A..B")?;
+    Ok(parse(from)?..parse(to)?)
+}
+
+fn print_json(summary: &Summary) {
+    println!("{}", serde_json::to_string(summary).expect("a summary is plain data"));
+}
+
+fn millis(d: Duration) -> f64 {
+    d.as_secs_f64() * 1e3
+}
+
+/// Seeds between two notes of how far a run came.
+const NOTE_EACH: usize = 50;
+/// Failures whose commands are listed.
+const AGAIN_MAX: usize = 10;

@@ -1,0 +1,59 @@
+//! Who plays: how the members of one scheme over one way are made.
+
+use sealcast_keys::Command;
+use sealcast_wire::{CertHash, Guarantee};
+
+use crate::checkers::{Authentic, Checker};
+use crate::misbehaviour::Misbehaviour;
+use crate::sim::member::{Ask, Told};
+use crate::sim::{Birth, Node};
+
+/// A node of any kind, as the stage runs it.
+pub type Player = Box<dyn Node<Told = Told, Command = Ask>>;
+
+/// One scheme over one way.
+pub trait Company {
+    /// The certificate hash of a member.
+    fn cert(&self, member: usize) -> CertHash;
+
+    /// A process of a member: its `life`-th, with this chance of its own.
+    fn member(&self, member: usize, life: u32, seed: [u8; 32]) -> Birth<Player>;
+
+    /// Orderers, brokers: nodes that come after the members, and whether they hear the group.
+    fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
+        Vec::new()
+    }
+
+    /// Somebody who misbehaves; `None` where this company has no such role.
+    fn actor(&self, _kind: Misbehaviour, _seed: [u8; 32]) -> Option<Birth<Player>> {
+        None
+    }
+
+    /// What must never be seen on the wire, beside payloads.
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        vec![TOPIC.into()]
+    }
+
+    /// Whether members let others in by name.
+    fn admits(&self) -> bool {
+        false
+    }
+
+    /// Evicts a member.
+    fn eviction(&self, whom: usize) -> Command {
+        Command::Evict { cert: self.cert(whom), reason: "lost laptop".into() }
+    }
+
+    /// How strongly messages are published.
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::BestEffort
+    }
+
+    /// The checker of authorship.
+    fn authentic(&self) -> Box<dyn Checker> {
+        Box::<Authentic>::default()
+    }
+}
+
+/// The topic of test traffic: a word that stands nowhere else.
+pub const TOPIC: &str = "zanzibar/pose";

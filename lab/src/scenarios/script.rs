@@ -1,0 +1,149 @@
+//! A story as data: what happens when, and what all shall see in the end. It knows no carrier; the
+//! simulator plays it, and real processes can.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sealcast_keys::Command;
+
+use crate::misbehaviour::Misbehaviour;
+use crate::network::Network;
+use crate::sim::dice::{Chance, Dice};
+
+/// What a run can be asked to vary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    /// How many members.
+    pub members: usize,
+    /// Chance that the network loses a datagram, per receiver.
+    pub loss: Chance,
+    /// Members start within this time.
+    pub jitter: Duration,
+}
+
+/// One thing that happens, or is waited for.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A member's process starts; after a crash, with what its disk holds.
+    Start(usize),
+    /// It ends without a word.
+    Crash(usize),
+    /// It is stopped (SIGSTOP).
+    Stop(usize),
+    /// It goes on.
+    Resume(usize),
+    /// Its application asks for something of the group.
+    Ask(usize, Command),
+    /// It evicts another one.
+    Evict {
+        /// Who.
+        by: usize,
+        /// Whom.
+        whom: usize,
+    },
+    /// Its delivery reports that it has not heard another one for too long.
+    Suspect {
+        /// Who.
+        by: usize,
+        /// Whom.
+        whom: usize,
+    },
+    /// The network is another one from now on.
+    Network(Network),
+    /// Nothing of the first reaches the second.
+    Cut(usize, usize),
+    /// Only members of one side hear each other.
+    Partition(Vec<Vec<usize>>),
+    /// Partition and cuts end.
+    Heal,
+    /// These publish so many messages a second each, for so long, beside what follows.
+    Traffic {
+        /// Who.
+        by: Vec<usize>,
+        /// Messages a second, each.
+        rate: u32,
+        /// Bytes of a message.
+        bytes: usize,
+        /// For how long.
+        lasting: Duration,
+    },
+    /// Somebody misbehaves from now on.
+    Misbehave(Misbehaviour),
+    /// Time passes.
+    Wait(Duration),
+    /// Within this time all of these have one view of exactly these.
+    Converge {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// How long it may take.
+        within: Duration,
+    },
+    /// Within this time the member knows that it is out.
+    Out {
+        /// Who.
+        member: usize,
+        /// How long it may take.
+        within: Duration,
+    },
+    /// From here on until the end no such member is in any of these members' views.
+    Never {
+        /// Whose views.
+        members: BTreeSet<usize>,
+        /// Who must not be in them.
+        whom: usize,
+    },
+}
+
+/// A story.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// How many members it names.
+    pub members: usize,
+    /// The network at its start.
+    pub network: Network,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+    /// Whether every message published must arrive.
+    pub lossless: bool,
+}
+
+impl Script {
+    /// A story of so many members on this network.
+    pub fn new(members: usize, network: Network) -> Script {
+        Script { members, network, steps: Vec::new(), lossless: false }
+    }
+
+    /// Adds a step.
+    pub fn then(&mut self, step: Step) -> &mut Script {
+        self.steps.push(step);
+        self
+    }
+
+    /// Time passes.
+    pub fn wait(&mut self, time: Duration) -> &mut Script {
+        self.then(Step::Wait(time))
+    }
+
+    /// Members start in random order within `jitter`.
+    pub fn start_all(
+        &mut self,
+        who: impl IntoIterator<Item = usize>,
+        jitter: Duration,
+        dice: &mut Dice,
+    ) -> &mut Script {
+        let mut starts: Vec<(Duration, usize)> =
+            who.into_iter().map(|member| (dice.between(Duration::ZERO, jitter), member)).collect();
+        starts.sort_unstable();
+        let mut passed = Duration::ZERO;
+        for (at, member) in starts {
+            self.wait(at - passed).then(Step::Start(member));
+            passed = at;
+        }
+        self
+    }
+
+    /// All of these shall have one view of exactly these.
+    pub fn converge(&mut self, members: impl IntoIterator<Item = usize>, within: Duration) -> &mut Script {
+        self.then(Step::Converge { members: members.into_iter().collect(), within })
+    }
+}

@@ -1,0 +1,405 @@
+//! Plays a script on the simulator, with all checkers watching.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sealcast_keys::Command;
+use sealcast_wire::{Monotonic, View};
+
+use super::company::{Company, Player, TOPIC};
+use super::script::{Script, Step};
+use crate::checkers::loss::Tally;
+use crate::checkers::{
+    Agreement, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, Panel, Secrecy, Violation,
+};
+use crate::sim::dice::Dice;
+use crate::sim::member::{Ask, Told};
+use crate::sim::trace::{Line, Trace};
+use crate::sim::{Observer, Reach, Sim};
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What did not hold.
+    pub violations: Vec<Violation>,
+    /// How long each wait for a common view took.
+    pub converged: Vec<Duration>,
+    /// How long the run was on its own clock.
+    pub lasted: Duration,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Views installed, all members together.
+    pub views: u64,
+    /// Messages published, due and lost; counted where the script is lossless.
+    pub tally: Tally,
+    /// Messages delivered.
+    pub delivered: u64,
+    /// The trace's hash: the same seed gives the same (G10).
+    pub trace: u64,
+    /// The last lines of the trace, if asked for.
+    pub lines: Vec<Line>,
+}
+
+impl Report {
+    /// Whether everything held.
+    pub fn holds(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// Plays a script; `keep` lines of its trace are kept.
+pub fn play(company: &dyn Company, script: &Script, seed: u64, keep: usize) -> Report {
+    let mut stage = Stage::new(company, script, seed, keep);
+    for step in &script.steps {
+        stage.step(step);
+        if !stage.watch.panel.violations().is_empty() {
+            break; // the first fault tells the story; what follows from it only hides it
+        }
+    }
+    stage.finish()
+}
+
+struct Stage<'a> {
+    company: &'a dyn Company,
+    members: usize,
+    sim: Sim<Player>,
+    watch: Watch,
+    dice: Dice,
+    lives: Vec<u32>,
+    numbers: Vec<u64>,
+    /// What the applications do next: (when, which of the traffics).
+    due: BTreeSet<(Monotonic, usize)>,
+    traffics: Vec<Traffic>,
+    admission_at: Option<Monotonic>,
+    converged: Vec<Duration>,
+    lossless: bool,
+    tally: Arc<Mutex<Tally>>,
+}
+
+#[derive(Clone, Copy)]
+struct Traffic {
+    by: usize,
+    every: Duration,
+    bytes: usize,
+    until: Monotonic,
+}
+
+impl<'a> Stage<'a> {
+    fn new(company: &'a dyn Company, script: &Script, seed: u64, keep: usize) -> Stage<'a> {
+        let members = script.members;
+        let mut sim = Sim::new(seed, script.network.clone());
+        sim.trace = Trace::new(keep);
+        let cast = Cast::new((0..members).map(|m| company.cert(m)));
+        let (loss, tally) = Loss::new();
+        let mut checkers: Vec<Box<dyn Checker>> = vec![
+            Box::<Agreement>::default(),
+            company.authentic(),
+            Box::<Duplicates>::default(),
+            Box::<Exclusions>::default(),
+            Box::<Forward>::default(),
+            Box::new(Secrecy::new(company.secrets())),
+        ];
+        if script.lossless {
+            checkers.push(Box::new(loss));
+        }
+        let watch = Watch {
+            panel: Panel::new(cast.clone(), checkers),
+            cast,
+            members,
+            views: vec![None; members],
+            out: vec![false; members],
+            never: Vec::new(),
+            changed: false,
+            datagrams: 0,
+            bytes: 0,
+            installed: 0,
+            delivered: 0,
+        };
+        let mut stage = Stage {
+            company,
+            members,
+            sim,
+            watch,
+            dice: Dice::new(seed, STREAM_STAGE),
+            lives: vec![0; members],
+            numbers: vec![0; members],
+            due: BTreeSet::new(),
+            traffics: Vec::new(),
+            admission_at: None,
+            converged: Vec::new(),
+            lossless: script.lossless,
+            tally,
+        };
+        (0..members).for_each(|_| {
+            stage.sim.add(true);
+        });
+        for (multicast, birth) in company.helpers() {
+            let node = stage.sim.add(multicast);
+            stage.sim.start(node, birth, &mut stage.watch);
+        }
+        stage
+    }
+
+    fn step(&mut self, step: &Step) {
+        let now = self.sim.now();
+        match step {
+            Step::Start(member) => self.start(*member),
+            Step::Crash(member) => {
+                self.sim.crash(*member);
+                self.watch.stopped(now, *member);
+            }
+            Step::Stop(member) => self.sim.stop(*member),
+            Step::Resume(member) => self.sim.resume(*member, &mut self.watch),
+            Step::Ask(member, command) => self.ask(*member, command.clone()),
+            Step::Evict { by, whom } => self.ask(*by, self.company.eviction(*whom)),
+            Step::Suspect { by, whom } => {
+                let cert = self.company.cert(*whom);
+                self.sim.command(*by, Ask::Suspect(cert), &mut self.watch);
+            }
+            Step::Network(network) => {
+                let old = std::mem::replace(&mut self.sim.network, network.clone());
+                self.sim.network.keep_sides_of(&old);
+            }
+            Step::Cut(from, to) => self.sim.network.cut(*from, *to),
+            Step::Partition(sides) => self.sim.network.partition(sides),
+            Step::Heal => self.sim.network.heal(),
+            Step::Traffic { by, rate, bytes, lasting } => self.traffic(by, *rate, *bytes, *lasting),
+            Step::Misbehave(kind) => {
+                let seed = self.dice.seed();
+                if let Some(birth) = self.company.actor(*kind, seed) {
+                    let node = self.sim.add(true);
+                    self.sim.start(node, birth, &mut self.watch);
+                }
+            }
+            Step::Wait(time) => {
+                self.run(now + *time, |_| false);
+            }
+            Step::Converge { members, within } => {
+                let reached = self.run(now + *within, |watch| watch.agree(members));
+                match reached {
+                    true => self.converged.push(self.sim.now() - now),
+                    false => {
+                        let what = format!("after {within:?} not one view of {members:?}: {}", self.watch.standing());
+                        self.watch.panel.report(self.sim.now(), "convergence", what);
+                    }
+                }
+            }
+            Step::Out { member, within } => {
+                if !self.run(now + *within, |watch| watch.out[*member]) {
+                    let what = format!("after {within:?} node {member} does not know that it is out");
+                    self.watch.panel.report(self.sim.now(), "convergence", what);
+                }
+            }
+            Step::Never { members, whom } => self.watch.never.push((members.clone(), *whom)),
+        }
+    }
+
+    fn start(&mut self, member: usize) {
+        self.lives[member] += 1;
+        self.numbers[member] = 0;
+        let seed = self.dice.seed();
+        let birth = self.company.member(member, self.lives[member], seed);
+        self.watch.out[member] = false;
+        self.watch.panel.event(self.sim.now(), member, &Event::Started);
+        self.sim.start(member, birth, &mut self.watch);
+        if self.company.admits() {
+            self.admission_at.get_or_insert(self.sim.now() + ADMISSION);
+        }
+    }
+
+    fn ask(&mut self, member: usize, command: Command) {
+        self.sim.command(member, Ask::Command(command), &mut self.watch);
+    }
+
+    fn traffic(&mut self, by: &[usize], rate: u32, bytes: usize, lasting: Duration) {
+        let (now, every) = (self.sim.now(), Duration::from_secs(1) / rate);
+        for &by in by {
+            let first = now + self.dice.between(Duration::ZERO, every);
+            self.due.insert((first, self.traffics.len()));
+            self.traffics.push(Traffic { by, every, bytes, until: now + lasting });
+        }
+    }
+
+    /// Runs until a moment, or until what is looked for has come; whether it has.
+    fn run(&mut self, until: Monotonic, found: impl Fn(&Watch) -> bool) -> bool {
+        self.watch.changed = true;
+        loop {
+            if std::mem::take(&mut self.watch.changed) && found(&self.watch) {
+                return true;
+            }
+            let traffic = self.due.first().map(|(at, _)| *at);
+            let ours = [traffic, self.admission_at].into_iter().flatten().min();
+            let next = ours.map_or(until, |at| at.min(until));
+            if self.sim.step(next, &mut self.watch) {
+                continue;
+            }
+            if next == until && ours.is_none_or(|at| at > until) {
+                return false;
+            }
+            if self.admission_at.is_some_and(|at| at <= next) {
+                self.admit();
+            }
+            if traffic.is_some_and(|at| at <= next) {
+                self.publish();
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let Some((at, which)) = self.due.pop_first() else { return };
+        let Traffic { by, every, bytes, until } = self.traffics[which];
+        if at + every < until {
+            self.due.insert((at + every, which));
+        }
+        self.numbers[by] += 1;
+        let body = Body { author: by as u32, life: self.lives[by], number: self.numbers[by] }.bytes(bytes);
+        let guarantee = self.company.guarantee();
+        self.sim.command(by, Ask::Publish { topic: TOPIC.into(), body, guarantee }, &mut self.watch);
+    }
+
+    /// Somebody inside lets in whoever runs and is not in a view yet.
+    fn admit(&mut self) {
+        let outside = (0..self.members).filter(|&m| self.sim.runs(m) && self.watch.views[m].is_none());
+        let outside: Vec<usize> = outside.filter(|&m| !self.watch.out[m]).collect();
+        let insider = (0..self.members).find(|&m| self.sim.runs(m) && self.watch.views[m].is_some());
+        self.admission_at = (!outside.is_empty()).then(|| self.sim.now() + ADMISSION);
+        if let Some(insider) = insider {
+            for member in outside {
+                self.ask(insider, Command::Admit { cert: self.company.cert(member) });
+            }
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        if self.watch.panel.violations().is_empty() {
+            // What is under way arrives, or is known to be lost.
+            self.due.clear();
+            self.run(self.sim.now() + SETTLE, |_| false);
+            self.watch.panel.end(self.sim.now());
+        }
+        let mut tally = self.tally.lock().map(|t| *t).unwrap_or_default();
+        if !self.lossless {
+            tally = Tally::default();
+        }
+        Report {
+            violations: self.watch.panel.violations().to_vec(),
+            converged: self.converged,
+            lasted: self.sim.now() - Monotonic(0),
+            datagrams: self.watch.datagrams,
+            bytes: self.watch.bytes,
+            views: self.watch.installed,
+            tally,
+            delivered: self.watch.delivered,
+            trace: self.sim.trace.hash(),
+            lines: self.sim.trace.lines().copied().collect(),
+        }
+    }
+}
+
+/// What the stage sees of the run.
+struct Watch {
+    panel: Panel,
+    cast: Cast,
+    members: usize,
+    views: Vec<Option<Arc<View>>>,
+    out: Vec<bool>,
+    never: Vec<(BTreeSet<usize>, usize)>,
+    changed: bool,
+    datagrams: u64,
+    bytes: u64,
+    installed: u64,
+    delivered: u64,
+}
+
+impl Watch {
+    /// Whether all of these have one view of exactly these.
+    fn agree(&self, members: &BTreeSet<usize>) -> bool {
+        let mut epoch = None;
+        members.iter().all(|&m| {
+            let Some(view) = &self.views[m] else { return false };
+            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            nodes == *members && *epoch.get_or_insert(view.epoch) == view.epoch
+        })
+    }
+
+    /// Who sees what, for a report.
+    fn standing(&self) -> String {
+        let mut by_view: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (member, view) in self.views.iter().enumerate() {
+            let sees = match view {
+                _ if self.out[member] => "out".to_owned(),
+                Some(v) => format!("{:?} of {:?}", v.epoch, self.cast.nodes_of(v)),
+                None => "nothing".to_owned(),
+            };
+            by_view.entry(sees).or_default().push(member);
+        }
+        by_view.iter().map(|(sees, who)| format!("{who:?} see {sees}")).collect::<Vec<_>>().join("; ")
+    }
+
+    fn stopped(&mut self, at: Monotonic, member: usize) {
+        self.views[member] = None;
+        self.changed = true;
+        self.panel.event(at, member, &Event::Stopped);
+    }
+}
+
+impl Observer<Player> for Watch {
+    fn sent(&mut self, at: Monotonic, from: usize, _to: Reach, datagram: &[u8]) {
+        self.datagrams += 1;
+        self.bytes += datagram.len() as u64;
+        // Who misbehaves may send what it likes.
+        if from < self.members {
+            self.panel.sent(at, from, datagram);
+        }
+    }
+
+    fn told(&mut self, at: Monotonic, node: usize, told: Told) {
+        let event = match told {
+            Told::Prepared(view) => Event::Prepared(view),
+            Told::Abandoned => Event::Abandoned,
+            Told::Installed(epoch) => {
+                self.installed += 1;
+                self.changed = true;
+                if let Some(seat) = self.views.get_mut(node) {
+                    *seat = Some(epoch.view.clone());
+                }
+                let nodes = self.cast.nodes_of(&epoch.view);
+                if let Some((_, whom)) =
+                    self.never.iter().find(|(who, whom)| who.contains(&node) && nodes.contains(whom))
+                {
+                    self.panel.report(at, "never", format!("node {node} has {whom} in {:?}", epoch.view.epoch));
+                }
+                Event::Installed(epoch.view.clone(), Some(epoch))
+            }
+            Told::Excluded(_) => {
+                self.changed = true;
+                if node < self.members {
+                    self.views[node] = None;
+                    self.out[node] = true;
+                }
+                Event::Excluded
+            }
+            Told::Delivered(message) => {
+                self.delivered += 1;
+                Event::Delivered {
+                    topic: message.topic().into(),
+                    body: message.payload().into(),
+                    origin: message.origin(),
+                    epoch: message.epoch(),
+                }
+            }
+            Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
+            Told::Keyed(_) | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
+        };
+        self.panel.event(at, node, &event);
+    }
+}
+
+/// How long after the last step messages may still arrive.
+const SETTLE: Duration = Duration::from_secs(3);
+/// How often those inside look for somebody to let in.
+const ADMISSION: Duration = Duration::from_millis(200);
+const STREAM_STAGE: u64 = 3;

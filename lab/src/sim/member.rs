@@ -1,0 +1,206 @@
+//! A member as the simulator runs it: a [`Group`] with its application.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use sealcast::group::{self, Axis, Epoch, Group, Message, Publication, PublishError, ViewEvent};
+use sealcast::url::OriginMode;
+use sealcast_delivery::{self as delivery, Batch, Delivery};
+use sealcast_keys::{Command, CommandError, Exclusion, Keys, Notice};
+use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now, To, View};
+
+use super::tap::{Heard, Line, Tap};
+use super::{Effect, Node, Reach, Records};
+
+/// What a member's application asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Publish a message.
+    Publish {
+        /// Its topic.
+        topic: String,
+        /// Its payload.
+        body: Vec<u8>,
+        /// How strongly.
+        guarantee: Guarantee,
+    },
+    /// Something of the key scheme.
+    Command(Command),
+    /// Take this member for silent, as a delivery's failure detector would.
+    Suspect(CertHash),
+}
+
+/// What a member tells.
+pub enum Told {
+    /// Somebody is about to be excluded: nothing is sealed any more until the next view.
+    Prepared(View),
+    /// That will not happen.
+    Abandoned,
+    /// A key is agreed.
+    Keyed(Arc<Epoch>),
+    /// A view is installed.
+    Installed(Arc<Epoch>),
+    /// We are out.
+    Excluded(Exclusion),
+    /// A message came.
+    Delivered(Message),
+    /// A message was taken for publishing: topic and payload.
+    Published(String, Vec<u8>),
+    /// It was not.
+    Refused(Vec<u8>, PublishError),
+    /// A command was refused.
+    Denied(CommandError),
+    /// What became of a message sent with a guarantee.
+    Outcome(delivery::Outcome),
+    /// For the operator.
+    Notice(Notice),
+}
+
+/// A group and its application.
+pub struct Member<K, D> {
+    group: Group<Tap<K>, D>,
+    line: Line,
+    prepared: Option<View>,
+    paused: bool,
+    effects: VecDeque<Effect<Told>>,
+    batch: Batch,
+}
+
+impl<K: Keys, D: Delivery> Member<K, D> {
+    /// A member with this scheme over this way.
+    ///
+    /// # Panics
+    /// If the way does not give what the scheme needs.
+    pub fn new(now: Now, keys: K, delivery: D, origin: OriginMode) -> Member<K, D> {
+        let (tap, line) = Tap::new(keys);
+        let group = Group::new(tap, delivery, origin).expect("scenarios pair schemes and ways that fit");
+        let mut member =
+            Member { group, line, prepared: None, paused: false, effects: VecDeque::new(), batch: Batch::default() };
+        member.drain(now);
+        member
+    }
+
+    /// The group, to look at.
+    pub fn group(&self) -> &Group<Tap<K>, D> {
+        &self.group
+    }
+
+    fn drain(&mut self, now: Now) {
+        loop {
+            self.batch.clear();
+            let output = self.group.poll(now, &mut self.batch);
+            let heard = std::mem::take(&mut *self.line.lock().unwrap_or_else(PoisonError::into_inner));
+            for heard in heard {
+                match heard {
+                    Heard::Prepared(view) => self.prepared = Some(view),
+                    Heard::Keyed(epoch) => self.tell(Told::Keyed(epoch)),
+                }
+            }
+            self.look_at_gate();
+            let Some(output) = output else { return };
+            match output {
+                group::Output::Transmit(to) => {
+                    let to = match (self.batch.to, to) {
+                        (Some(Address::Node(node)), _) => Reach::One(node as usize),
+                        // On a LAN everything is multicast; the addressee knows itself.
+                        (_, To::Group | To::Slot(_) | To::Peer(_)) => Reach::All,
+                    };
+                    for datagram in self.batch.iter() {
+                        self.effects.push_back(Effect::Send { to, datagram: datagram.to_vec() });
+                    }
+                }
+                group::Output::Deliver(message) => self.tell(Told::Delivered(message)),
+                group::Output::View(ViewEvent::Changed { .. }) => {
+                    let epoch = self.group.epoch().expect("a view was just installed").clone();
+                    self.tell(Told::Installed(epoch));
+                }
+                group::Output::View(ViewEvent::Excluded(why)) => self.tell(Told::Excluded(why)),
+                group::Output::Store { of, id, record } => {
+                    self.effects.push_back(Effect::Store { id: record_id(of, id), record });
+                }
+                group::Output::Outcome(_, outcome) => self.tell(Told::Outcome(outcome)),
+                group::Output::Notice(notice) => self.tell(Told::Notice(notice)),
+            }
+        }
+    }
+
+    /// Tells when publishing pauses and when it goes on.
+    fn look_at_gate(&mut self) {
+        let paused = self.group.gate().lock().unwrap_or_else(PoisonError::into_inner).is_paused();
+        match (std::mem::replace(&mut self.paused, paused), paused, &self.prepared) {
+            (false, true, Some(view)) => self.tell(Told::Prepared(view.clone())),
+            (true, false, _) => self.tell(Told::Abandoned),
+            _ => {}
+        }
+    }
+
+    fn tell(&mut self, told: Told) {
+        self.effects.push_back(Effect::Tell(told));
+    }
+}
+
+impl<K: Keys, D: Delivery> Node for Member<K, D> {
+    type Told = Told;
+    type Command = Ask;
+
+    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        self.group.handle_datagram(now, from, datagram);
+        self.drain(now);
+    }
+
+    fn command(&mut self, now: Now, ask: Ask) {
+        match ask {
+            Ask::Publish { topic, body, guarantee } => {
+                let message = Publication { topic: &topic, body: &body, guarantee, sent_micros: None };
+                match self.group.publish(now, message) {
+                    Ok(_) => self.tell(Told::Published(topic, body)),
+                    Err(why) => self.tell(Told::Refused(body, why)),
+                }
+            }
+            Ask::Command(command) => {
+                if let Err(why) = self.group.command(now, command) {
+                    self.tell(Told::Denied(why));
+                }
+            }
+            Ask::Suspect(cert) => {
+                if let Some(slot) = self.group.view().and_then(|v| v.slot_of(&cert)) {
+                    self.group.suspect(now, slot);
+                }
+            }
+        }
+        self.drain(now);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.group.timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.group.handle_timeout(now);
+        self.drain(now);
+    }
+
+    fn stored(&mut self, now: Now) {
+        self.group.stored();
+        self.drain(now);
+    }
+
+    fn poll(&mut self) -> Option<Effect<Told>> {
+        self.effects.pop_front()
+    }
+}
+
+/// Both axes keep records on one disk.
+fn record_id(of: Axis, id: u64) -> u64 {
+    match of {
+        Axis::Keys => id,
+        Axis::Delivery => id | DELIVERY_RECORDS,
+    }
+}
+
+/// The key scheme's own records.
+pub fn keys_records(records: &Records) -> Records {
+    records.range(..DELIVERY_RECORDS).map(|(id, record)| (*id, record.clone())).collect()
+}
+
+const DELIVERY_RECORDS: u64 = 1 << 63;
