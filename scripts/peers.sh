@@ -10,11 +10,11 @@ out=out/peers
 mkdir -p "$out"
 
 build() { # build FLAGS…
-    cc -O2 -Wall -Wextra -o "$out/lcm_peer.new" lab/peers/lcm_peer.c "$@" -lpthread && mv "$out/lcm_peer.new" "$out/lcm_peer"
+    cc -O2 -Wall -Wextra -o "$out/lcm_peer.$$" lab/peers/lcm_peer.c "$@" -lpthread && mv "$out/lcm_peer.$$" "$out/lcm_peer"
 }
 
-if printf '#include <lcm/lcm.h>\nint main(void){return !lcm_create;}\n' | cc -xc - -o "$out/probe" -llcm 2>/dev/null; then
-    rm -f "$out/probe"
+if printf '#include <lcm/lcm.h>\nint main(void){return !lcm_create;}\n' | cc -xc - -o "$out/probe.$$" -llcm 2>/dev/null; then
+    rm -f "$out/probe.$$"
     build -llcm
     version=$(dpkg-query -W -f '${Version}' liblcm1 2>/dev/null || echo "of this system")
     echo "liblcm $version, C" >"$out/lcm_peer.version"

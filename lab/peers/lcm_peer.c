@@ -8,6 +8,8 @@
  *                         "SENT NANOS USER_NS SYSTEM_NS"
  *   lcm_peer receive URL  per line "take": answers "MESSAGES BYTES USER_NS SYSTEM_NS" since the
  *                         last one
+ *   lcm_peer talk URL     "subscribe REGEX" answers "ready", and then "got CHANNEL LENGTH CHECKSUM" for
+ *                         every message; "publish CHANNEL LENGTH" sends the pattern of that length
  *
  * Each role first prints "ready". The program sealcast-lab speaks the same lines with its own roles,
  * so that both are driven, paced and judged by the same code. Queues are unlimited: losses are the
@@ -15,6 +17,7 @@
  */
 #define _GNU_SOURCE
 #include <lcm/lcm.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -253,6 +256,56 @@ static int receive(const char *url) {
     return 1;
 }
 
+/* talk */
+
+static uint8_t pattern_at(size_t i, size_t length) {
+    i %= 65536;
+    return (uint8_t)(i * 31 + (i >> 8) + length);
+}
+
+/* FNV-1a, 64 bits, of every byte of a short message; of a long one every 61st, and the last. */
+static uint64_t checksum(const uint8_t *data, size_t length) {
+    uint64_t h = 0xCBF29CE484222325u;
+    size_t step = length <= 65536 ? 1 : 61;
+    for (size_t i = 0; i < length; i += step)
+        h = (h ^ data[i]) * 0x100000001B3u;
+    return step == 1 ? h : (h ^ data[length - 1]) * 0x100000001B3u;
+}
+
+static void on_any(const lcm_recv_buf_t *b, const char *channel, void *user) {
+    (void)user;
+    printf("got %s %u %016lx\n", channel, b->data_size, (unsigned long)checksum(b->data, b->data_size));
+    fflush(stdout);
+}
+
+static int talk(const char *url) {
+    lcm_t *lcm = must_create(url);
+    ready();
+    struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = lcm_get_fileno(lcm), .events = POLLIN}};
+    char line[512], channel[256];
+    size_t length;
+    setvbuf(stdin, NULL, _IONBF, 0);
+    while (poll(fds, 2, -1) > 0) {
+        if (fds[1].revents)
+            lcm_handle(lcm);
+        if (!fds[0].revents)
+            continue;
+        if (!fgets(line, sizeof line, stdin))
+            return 0;
+        if (sscanf(line, "subscribe %255s", channel) == 1) {
+            must_subscribe(lcm, channel, on_any, NULL);
+            ready();
+        } else if (sscanf(line, "publish %255s %zu", channel, &length) == 2) {
+            uint8_t *message = malloc(length + 1);
+            for (size_t i = 0; i < length; i++)
+                message[i] = pattern_at(i, length);
+            lcm_publish(lcm, channel, message, (unsigned)length);
+            free(message);
+        }
+    }
+    return 1;
+}
+
 int main(int argc, char **argv) {
     prctl(PR_SET_PDEATHSIG, 15);
     prctl(PR_SET_TIMERSLACK, 1);
@@ -264,6 +317,8 @@ int main(int argc, char **argv) {
         return send_paced(argv[2]);
     if (argc == 3 && !strcmp(argv[1], "receive"))
         return receive(argv[2]);
-    fprintf(stderr, "usage: lcm_peer echo|ping|send|receive URL\n");
+    if (argc == 3 && !strcmp(argv[1], "talk"))
+        return talk(argv[2]);
+    fprintf(stderr, "usage: lcm_peer echo|ping|send|receive|talk URL\n");
     return 2;
 }

@@ -1,6 +1,8 @@
 //! Simulator, checkers, misbehaving members, experiments and plots; nobody imports this crate.
 
 pub mod checkers;
+pub mod experiments;
+pub mod figures;
 pub mod misbehaviour;
 pub mod mocks;
 pub mod netns;

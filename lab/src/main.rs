@@ -1,8 +1,9 @@
-//! The program `sealcast-lab`: what `sealcast lab …` starts.
+//! The program `sealcast-lab`, which `sealcast lab …` starts: simulator, experiments, figures.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use sealcast_lab::{experiments, figures, netns, peers, scenarios};
 
 /// Simulations, experiments and figures.
 #[derive(Parser)]
@@ -15,17 +16,28 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Play scenarios on the deterministic simulator.
-    Sim(sealcast_lab::scenarios::command::Arguments),
-    /// List what there is: scenarios by name, with their stories.
-    List,
+    Sim(scenarios::command::Arguments),
+    /// List what there is: experiments and figures, and scenarios with their stories.
+    List(experiments::List),
+    /// Run one experiment: CSV and SVG into out/, one verdict per claim.
+    Run(experiments::Run),
+    /// Measure the figures of an area, row by row.
+    Figures(figures::Figures),
+    /// One process of a measurement, driven by lines on stdin.
+    #[command(hide = true)]
+    Role(peers::roles::Role),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Sim(arguments) => sealcast_lab::scenarios::command::run(&arguments),
-        Command::List => {
-            sealcast_lab::scenarios::command::list();
-            ExitCode::SUCCESS
-        }
-    }
+    let done = match Arguments::parse().command {
+        Command::Sim(arguments) => Ok(scenarios::command::run(&arguments)),
+        Command::List(list) => list.run(),
+        Command::Run(run) => netns::enclosed(|| run.run()),
+        Command::Figures(figures) => netns::enclosed(|| figures.run()),
+        Command::Role(role) => role.run(),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("sealcast: error: {why}");
+        ExitCode::from(1)
+    })
 }

@@ -51,6 +51,42 @@ pub fn available() -> Result<(), String> {
     }
 }
 
+/// One namespace whose loopback carries multicast. Dropped, it is gone.
+#[derive(Debug)]
+pub struct Loopback {
+    holder: Child,
+}
+
+impl Loopback {
+    /// A namespace of its own.
+    pub fn new() -> io::Result<Loopback> {
+        let mut holder = enclosed_command("sh")
+            .args(["-c", "echo loopback; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(holder.stdout.take().expect("stdout is piped"));
+        let mut line = String::new();
+        lines.read_line(&mut line)?;
+        match line.trim() {
+            "loopback" => Ok(Loopback { holder }),
+            _ => Err(io::Error::other("the namespace could not be made")),
+        }
+    }
+
+    /// A command that runs `program` inside.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        inside(self.holder.id(), program)
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
 /// Members on a bridge, each in a namespace with one interface `veth0` of MTU 1500.
 ///
 /// Addresses are 10.77.0.2 and up; multicast goes out of `veth0`. Dropped, the network is gone.
@@ -97,10 +133,7 @@ impl Bridge {
     /// # Panics
     /// If there is no such member.
     pub fn command(&self, i: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut c = Command::new("nsenter");
-        c.args(["--preserve-credentials", "-U", "-n", "-t", &self.members[i].to_string(), "--"]);
-        c.arg(program).env(ENCLOSED, "1");
-        c
+        inside(self.members[i], program)
     }
 
     fn line(&mut self, tag: &str) -> io::Result<String> {
@@ -118,6 +151,14 @@ impl Drop for Bridge {
         drop(self.outer.stdin.take());
         let _ = self.outer.wait();
     }
+}
+
+/// A command in the user and network namespaces of a running process.
+fn inside(process: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut c = Command::new("nsenter");
+    c.args(["--preserve-credentials", "-U", "-n", "-t", &process.to_string(), "--"]);
+    c.arg(program).env(ENCLOSED, "1");
+    c
 }
 
 /// Set in processes that run inside a namespace of ours.

@@ -3,8 +3,14 @@
 //! Both speak one small protocol (`lab/peers/lcm_peer.c` states it), so that the same code paces,
 //! drives and judges all sides.
 
+pub mod contest;
+pub mod identities;
 pub mod pace;
 pub mod player;
+pub mod roles;
+pub mod side;
 
+pub use contest::{Flow, Pair};
 pub use pace::{Cpu, Pace};
 pub use player::Player;
+pub use side::{Field, Path, Side};

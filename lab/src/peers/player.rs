@@ -1,14 +1,16 @@
 //! A started process that answers each line with a line.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 /// One process of a measurement. Dropped, the process is ended.
 #[derive(Debug)]
 pub struct Player {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    lines: Receiver<String>,
     called: String,
 }
 
@@ -22,29 +24,40 @@ impl Player {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        Ok(Player { child, stdin, stdout, called })
+        let (say, lines) = mpsc::channel();
+        // Ends with the process, or with whom it tells.
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
+        Ok(Player { child, stdin, lines, called })
     }
 
-    /// The process's next line, without its end.
+    /// The process's next line.
+    ///
+    /// # Errors
+    /// If the process has ended, or says nothing for [`PATIENCE`].
+    pub fn hear(&self) -> io::Result<String> {
+        self.hear_for(PATIENCE)?.ok_or_else(|| self.failed("says nothing"))
+    }
+
+    /// The process's next line, if it comes in time.
     ///
     /// # Errors
     /// If the process has ended.
-    pub fn hear(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stdout.read_line(&mut line)? == 0 {
-            return Err(io::Error::other(format!("ended early: {}", self.called)));
+    pub fn hear_for(&self, wait: Duration) -> io::Result<Option<String>> {
+        match self.lines.recv_timeout(wait) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.failed("ended early")),
         }
-        Ok(line.trim_end().to_string())
     }
 
     /// Waits until it says `ready`.
     ///
     /// # Errors
     /// If it says something else, or ends.
-    pub fn ready(&mut self) -> io::Result<()> {
+    pub fn ready(&self) -> io::Result<()> {
         match self.hear()?.as_str() {
             "ready" => Ok(()),
-            other => Err(io::Error::other(format!("not ready but {other:?}: {}", self.called))),
+            other => Err(self.failed(&format!("is not ready but says {other:?}"))),
         }
     }
 
@@ -74,12 +87,16 @@ impl Player {
     pub fn ask_numbers<const N: usize>(&mut self, line: &str) -> io::Result<[u64; N]> {
         let answer = self.ask(line)?;
         let numbers: Vec<u64> = answer.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-        numbers.try_into().map_err(|_| io::Error::other(format!("{line:?} answered by {answer:?}: {}", self.called)))
+        numbers.try_into().map_err(|_| self.failed(&format!("answers {line:?} by {answer:?}")))
     }
 
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    fn failed(&self, how: &str) -> io::Error {
+        io::Error::other(format!("a process of the measurement {how}: {}", self.called))
     }
 }
 
@@ -88,5 +105,25 @@ impl Drop for Player {
         drop(self.stdin.take());
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// No step of a measurement takes longer than this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_player_answers_and_is_gone_when_dropped() {
+        let mut sh =
+            Player::start(Command::new("sh").args(["-c", "echo ready; while read x; do echo $x 2; done"])).expect("sh");
+        sh.ready().expect("it says so");
+        assert_eq!(sh.ask_numbers::<2>("1").expect("an answer"), [1, 2]);
+        assert_eq!(sh.hear_for(Duration::from_millis(1)).expect("it lives"), None);
+        let id = sh.id();
+        drop(sh);
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
     }
 }

@@ -1,0 +1,144 @@
+//! `sealcast lab run`: experiments that re-make a paper's figures, each with data, plot and verdicts.
+
+mod fig8;
+mod throughput;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::Failure;
+use crate::{figures, scenarios};
+
+/// What can be run and measured here
+#[derive(Debug, Args)]
+pub struct List {
+    /// One JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run one experiment: CSV and SVG into out/, one verdict per claim
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Which: see `sealcast lab list`
+    experiment: Name,
+    /// Smaller counts
+    #[arg(long)]
+    quick: bool,
+    /// Where CSV and SVG go
+    #[arg(long, value_name = "FOLDER", default_value = "out")]
+    out: PathBuf,
+    /// The seed of what is drawn
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One JSON object per verdict
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    LcmsecFig8,
+    LcmsecThroughput,
+}
+
+/// One claim, and whether it was seen to hold.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Verdict {
+    /// The claim, with its source.
+    pub(crate) claim: String,
+    /// `None` where what it needs was not run.
+    pub(crate) holds: Option<bool>,
+    /// The numbers that say so.
+    pub(crate) seen: String,
+}
+
+/// What an experiment is given.
+pub(crate) struct Lab {
+    pub(crate) quick: bool,
+    pub(crate) out: PathBuf,
+    pub(crate) bar: ProgressBar,
+}
+
+impl Name {
+    fn about(self) -> &'static str {
+        match self {
+            Name::LcmsecFig8 => "LCMsec Fig. 8: echo round trip against message size; plain, sealed, liblcm from C",
+            Name::LcmsecThroughput => {
+                "LCMsec Sec. VI: rising rate until messages are lost; 1 KB and 60 KB, 1 and 4 receivers"
+            }
+        }
+    }
+}
+
+impl List {
+    /// Prints the list.
+    ///
+    /// # Errors
+    /// None; the signature is that of all commands.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let experiments = Name::value_variants().iter().map(|n| {
+            let id = n.to_possible_value().expect("no variant is hidden").get_name().to_string();
+            ("experiment", id, n.about())
+        });
+        let rows = figures::rows().map(|(id, about)| ("figure", id.to_string(), about));
+        for (kind, id, about) in experiments.chain(rows) {
+            if self.json {
+                println!("{}", serde_json::json!({ "kind": kind, "id": id, "about": about }));
+            } else {
+                println!("{kind:<10}  {id:<20}  {about}");
+            }
+        }
+        if !self.json {
+            scenarios::command::list();
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Run {
+    /// Runs it, writes its files, prints its verdicts.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let bar = figures::progress(1, self.no_progress);
+        let lab = Lab { quick: self.quick, out: self.out.clone(), bar: bar.clone() };
+        let verdicts = match self.experiment {
+            Name::LcmsecFig8 => fig8::run(&lab)?,
+            Name::LcmsecThroughput => throughput::run(&lab)?,
+        };
+        bar.finish_and_clear();
+        for v in &verdicts {
+            let word = match v.holds {
+                Some(true) => "holds",
+                Some(false) => "does not hold",
+                None => "not run",
+            };
+            if self.json {
+                println!("{}", serde_json::to_string(v)?);
+            } else {
+                println!("{word:<13}  {}: {}", v.claim, v.seen);
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Lab {
+    pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Says on stderr where a file went.
+    pub(crate) fn wrote(&self, path: &std::path::Path) {
+        self.bar.suspend(|| eprintln!("wrote {}", path.display()));
+    }
+}

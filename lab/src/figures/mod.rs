@@ -1,0 +1,132 @@
+//! `sealcast lab figures`: every row of an area's table, measured here and now.
+//!
+//! Compared sides run in the same minute, block by block in turn (A B A B …), and a row is the median
+//! of its blocks: test machines are shared and noisy, so ratios within one run say more than numbers.
+
+mod latency;
+mod membership;
+mod row;
+mod throughput;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+pub use row::{Goal, Holds, Row, median, number, table};
+
+use crate::Failure;
+use crate::peers::Field;
+
+/// Measure the figures of an area, row by row
+#[derive(Debug, Args)]
+pub struct Figures {
+    /// The area: `lan`
+    #[arg(default_value = "lan")]
+    area: String,
+    /// Smaller counts, named in each row; ends within five minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only these rows, by id
+    #[arg(long, value_name = "ID")]
+    row: Vec<String>,
+    /// One JSON object per row
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+impl Figures {
+    /// Measures and prints.
+    ///
+    /// # Errors
+    /// If the area or a row is unknown, or a measurement cannot be made.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        if self.area != "lan" {
+            return Err(format!("no area «{}»: there is lan", self.area).into());
+        }
+        let known = || UNITS.iter().flat_map(|u| u.rows);
+        if let Some(wrong) = self.row.iter().find(|id| !known().any(|k| k == id)) {
+            let all: Vec<&str> = known().copied().collect();
+            return Err(format!("no row «{wrong}»: there are {}", all.join(", ")).into());
+        }
+        let wanted = |id: &str| self.row.is_empty() || self.row.iter().any(|r| r == id);
+        let units: Vec<&Unit> = UNITS.iter().filter(|u| u.rows.iter().any(|id| wanted(id))).collect();
+        let bar = progress(units.len() as u64, self.no_progress);
+        let bench = Bench { field: Field::new(MEMBERS)?, quick: self.quick, bar: bar.clone() };
+        let start = Instant::now();
+        let mut rows = Vec::new();
+        for unit in units {
+            bar.set_message(unit.about);
+            let measured = (unit.measure)(&bench)?;
+            for row in measured.into_iter().filter(|row| wanted(&row.id)) {
+                if self.json {
+                    println!("{}", serde_json::to_string(&row)?);
+                }
+                rows.push(row);
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        if !self.json {
+            print!("{}", table(&rows));
+        }
+        let held = rows.iter().filter(|r| r.holds == Holds::Yes).count();
+        let judged = rows.iter().filter(|r| r.goal != Goal::Report).count();
+        eprintln!("{held} of {judged} goals hold; {} s", start.elapsed().as_secs());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The ids of all rows, with what they belong to.
+pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
+    UNITS.iter().flat_map(|u| u.rows.iter().map(|row| (*row, u.about)))
+}
+
+/// What a measurement is given.
+pub(crate) struct Bench {
+    pub(crate) field: Field,
+    pub(crate) quick: bool,
+    pub(crate) bar: ProgressBar,
+}
+
+impl Bench {
+    /// The one for a quick run, or the one for a full run.
+    pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// How long one rate is held in a search.
+    pub(crate) fn window(&self) -> Duration {
+        self.pick(Duration::from_millis(150), Duration::from_millis(700))
+    }
+}
+
+/// Rows that are measured together.
+struct Unit {
+    rows: &'static [&'static str],
+    about: &'static str,
+    measure: fn(&Bench) -> Result<Vec<Row>, Failure>,
+}
+
+const UNITS: &[Unit] = &[
+    Unit { rows: membership::SOCKETS, about: "formation of groups", measure: membership::sockets },
+    Unit { rows: latency::ROWS, about: "round trips", measure: latency::measure },
+    Unit { rows: throughput::ROWS, about: "throughput without loss", measure: throughput::measure },
+    Unit { rows: throughput::CPU_ROWS, about: "processor time of a sender", measure: throughput::cpu },
+    Unit { rows: membership::EVICTION, about: "eviction", measure: membership::eviction },
+    Unit { rows: membership::LOSS, about: "losses at a change of key", measure: membership::loss },
+];
+
+/// The largest group of a measurement.
+const MEMBERS: usize = 32;
+
+/// A progress bar on stderr, if that is a terminal.
+pub(crate) fn progress(steps: u64, hidden: bool) -> ProgressBar {
+    let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    ProgressBar::with_draw_target(Some(steps), target).with_style(style.expect("the template is well-formed"))
+}

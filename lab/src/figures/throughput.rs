@@ -1,0 +1,201 @@
+//! Throughput without loss, and what a sender pays for it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::figures::{Bench, Goal, Holds, Row, median};
+use crate::peers::contest::Flow;
+use crate::peers::side::{Path, Side, liblcm};
+
+pub(super) const ROWS: &[&str] = &[
+    "tp-one-1k",
+    "tp-one-60k",
+    "tp-gso-1k",
+    "tp-gso-60k",
+    "tp-liblcm-1k",
+    "tp-liblcm-1k-4",
+    "tp-liblcm-60k",
+    "tp-liblcm-60k-4",
+    "tp-signed-one-1k",
+    "tp-signed-gso-1k",
+    "tp-sealed-1k",
+];
+
+/// A way to send: side, path, receivers.
+type Way = (Side, Path, usize);
+
+pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let blocks = bench.pick(2, 5);
+    let window = bench.window();
+    let mut found: BTreeMap<(Way, usize), Vec<f64>> = BTreeMap::new();
+    let ways_at = |size: usize, receivers: usize| -> Vec<Way> {
+        let mut ways = Vec::new();
+        if receivers == 1 {
+            ways.extend([(Side::Plain, Path::OnePacket, 1), (Side::Sealed, Path::OnePacket, 1)]);
+            ways.push((Side::Plain, Path::Segmented, 1));
+            if size == SMALL {
+                ways.extend([(Side::Signed, Path::OnePacket, 1), (Side::Signed, Path::Segmented, 1)]);
+            }
+        }
+        ways.push((Side::Sealed, Path::Segmented, receivers));
+        if liblcm().is_ok() {
+            ways.push((Side::Liblcm, Path::OnePacket, receivers));
+        }
+        ways
+    };
+    for receivers in [1, 4] {
+        let ways = ways_at(SMALL, receivers);
+        let mut flows = ways
+            .iter()
+            .map(|&(side, path, n)| Ok(((side, path, n), Flow::start(&bench.field, side, path, n)?)))
+            .collect::<Result<BTreeMap<Way, Flow>, Failure>>()?;
+        for size in [SMALL, LARGE] {
+            for _ in 0..blocks {
+                for way in ways_at(size, receivers) {
+                    bench.bar.tick();
+                    let flow = flows.get_mut(&way).expect("every way was started");
+                    let known = found.entry((way, size)).or_default();
+                    // Later blocks begin near what the first one found.
+                    let from = known.last().map_or(START[usize::from(size == LARGE)], |best| (best / 4.0).max(500.0));
+                    known.push(flow.lossless(size, from, window)?);
+                }
+            }
+        }
+    }
+    let rate = |side, path, receivers, size| found.get(&((side, path, receivers), size)).map(|v| median(v));
+    let how = format!(
+        "highest rate with < 0.1 % loss and pace kept, median of {blocks} searches in turn, window {} ms, linger 0, loopback",
+        window.as_millis()
+    );
+    let (one, gso) = (Path::OnePacket, Path::Segmented);
+    let mut rows = Vec::new();
+    for (id, what, goal, above, below) in [
+        (
+            "tp-one-1k",
+            "sealed / plain, one packet each, 1 KB",
+            0.9,
+            (Side::Sealed, one, 1, SMALL),
+            (Side::Plain, one, 1, SMALL),
+        ),
+        (
+            "tp-one-60k",
+            "sealed / plain, one packet each, 60 KB",
+            0.65,
+            (Side::Sealed, one, 1, LARGE),
+            (Side::Plain, one, 1, LARGE),
+        ),
+        (
+            "tp-gso-1k",
+            "sealed / plain, segmented, 1 KB",
+            0.4,
+            (Side::Sealed, gso, 1, SMALL),
+            (Side::Plain, gso, 1, SMALL),
+        ),
+        (
+            "tp-gso-60k",
+            "sealed / plain, segmented, 60 KB",
+            0.4,
+            (Side::Sealed, gso, 1, LARGE),
+            (Side::Plain, gso, 1, LARGE),
+        ),
+        (
+            "tp-liblcm-1k",
+            "sealed / liblcm's plain, 1 KB, 1 receiver",
+            3.0,
+            (Side::Sealed, gso, 1, SMALL),
+            (Side::Liblcm, one, 1, SMALL),
+        ),
+        (
+            "tp-liblcm-1k-4",
+            "sealed / liblcm's plain, 1 KB, 4 receivers",
+            3.0,
+            (Side::Sealed, gso, 4, SMALL),
+            (Side::Liblcm, one, 4, SMALL),
+        ),
+        (
+            "tp-liblcm-60k",
+            "sealed / liblcm's plain, 60 KB, 1 receiver",
+            1.1,
+            (Side::Sealed, gso, 1, LARGE),
+            (Side::Liblcm, one, 1, LARGE),
+        ),
+        (
+            "tp-liblcm-60k-4",
+            "sealed / liblcm's plain, 60 KB, 4 receivers",
+            1.1,
+            (Side::Sealed, gso, 4, LARGE),
+            (Side::Liblcm, one, 4, LARGE),
+        ),
+        (
+            "tp-signed-one-1k",
+            "signed / mac, one packet each, 1 KB",
+            0.75,
+            (Side::Signed, one, 1, SMALL),
+            (Side::Sealed, one, 1, SMALL),
+        ),
+        (
+            "tp-signed-gso-1k",
+            "signed / mac, segmented, 1 KB",
+            0.5,
+            (Side::Signed, gso, 1, SMALL),
+            (Side::Sealed, gso, 1, SMALL),
+        ),
+    ] {
+        let row = Row::new("lan", id, what, "ratio", Goal::AtLeast(goal));
+        let value = |w: (Side, Path, usize, usize)| rate(w.0, w.1, w.2, w.3);
+        rows.push(match (value(above), value(below)) {
+            (Some(a), Some(b)) => row
+                .part(format!("{} msg/s", above.0.name()), a)
+                .part(format!("{} msg/s", below.0.name()), b)
+                .measured(a / b, &how),
+            _ => row.absent(Holds::NotRun, "the peer was not built: type `make peers`"),
+        });
+    }
+    let row = Row::new("lan", "tp-sealed-1k", "sealed, 1 KB, 1 -> 1; aim 750 000", "msg/s", Goal::Report);
+    rows.push(match rate(Side::Sealed, gso, 1, SMALL) {
+        Some(v) => row.measured(v, &how),
+        None => row.absent(Holds::NotRun, "not measured"),
+    });
+    Ok(rows)
+}
+
+pub(super) const CPU_ROWS: &[&str] = &["cpu-user-10"];
+
+/// What a sender pays per message when ten receive instead of one.
+pub(super) fn cpu(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let (blocks, window) = bench.pick((3, Duration::from_millis(800)), (7, Duration::from_secs(3)));
+    let mut flows = [1, 10]
+        .map(|n| Flow::start(&bench.field, Side::Sealed, Path::Segmented, n))
+        .into_iter()
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let (mut user, mut system) = (vec![Vec::new(); 2], vec![Vec::new(); 2]);
+    for _ in 0..blocks {
+        for (i, flow) in flows.iter_mut().enumerate() {
+            // A rate far below what is possible, so that both send as much.
+            let p = flow.point(SMALL, 0.0, window)?;
+            user[i].push(p.user_nanos);
+            system[i].push(p.system_nanos);
+        }
+    }
+    let (u1, u10) = (median(&user[0]), median(&user[1]));
+    let row = Row::new(
+        "lan",
+        "cpu-user-10",
+        "sender's user time a message, 1 -> 10 / 1 -> 1, 1 KB",
+        "ratio",
+        Goal::AtMost(1.1),
+    );
+    let row = row
+        .part("user ns, 1 -> 1", u1)
+        .part("user ns, 1 -> 10", u10)
+        .part("kernel ns, 1 -> 1", median(&system[0]))
+        .part("kernel ns, 1 -> 10", median(&system[1]));
+    let how = format!("unpaced, median of {blocks} blocks in turn, window {} ms, linger 0", window.as_millis());
+    Ok(vec![row.measured(u10 / u1, how)])
+}
+
+const SMALL: usize = 1_000;
+const LARGE: usize = 60_000;
+/// Where a first search begins, messages a second: small and large.
+const START: [f64; 2] = [16_000.0, 4_000.0];

@@ -1,0 +1,160 @@
+//! Who is measured against whom: plain, sealed, signed, and the original LCM.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::Failure;
+use crate::peers::Player;
+
+/// One of the compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// The original LCM, called from C.
+    Liblcm,
+    /// Ours, with `keys=plain`: LCM's bytes.
+    Plain,
+    /// Ours, sealed under AES-256-GCM, origin by the group's MAC.
+    Sealed,
+    /// As `Sealed`, under ChaCha20-Poly1305.
+    ChaCha,
+    /// As `Sealed`, each origin proved by a signature.
+    Signed,
+}
+
+/// How datagrams are made of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
+    /// `batch=off&gso=off`: one message, one datagram (or its fragments), one system call each.
+    OnePacket,
+    /// `batch=on&gso=on`: messages in quick succession share datagrams and system calls.
+    Segmented,
+}
+
+impl Side {
+    /// The name in tables and plots.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Liblcm => "liblcm",
+            Side::Plain => "plain",
+            Side::Sealed => "sealed",
+            Side::ChaCha => "sealed ChaCha20",
+            Side::Signed => "signed",
+        }
+    }
+}
+
+/// The network that sides meet on: hands out addresses, so that no two contests hear each other.
+#[derive(Debug)]
+pub struct Field {
+    next: Cell<u8>,
+    identities: crate::peers::identities::Identities,
+}
+
+impl Field {
+    /// A field with identities for groups of up to `members`.
+    ///
+    /// # Errors
+    /// If the identities cannot be made or written.
+    pub fn new(members: usize) -> Result<Field, Failure> {
+        Ok(Field { next: Cell::new(1), identities: crate::peers::identities::Identities::new(members)? })
+    }
+
+    /// An address of its own for one contest.
+    pub fn address(&self) -> String {
+        let n = self.next.get();
+        self.next.set(n.wrapping_add(1).max(1));
+        format!("239.255.77.{n}:{}", 7700 + u16::from(n))
+    }
+
+    /// The URL of a side at an address.
+    pub fn url(&self, side: Side, path: Path, address: &str) -> String {
+        let batch = match path {
+            Path::OnePacket => "off",
+            Path::Segmented => "on",
+        };
+        let common = format!("udpm://{address}?ttl=0&recv_buf_size={RECEIVE_BUFFER}");
+        match side {
+            Side::Liblcm => common,
+            Side::Plain => format!("{common}&keys=plain&batch={batch}&gso={batch}"),
+            Side::Sealed => format!("{common}&keys=contributory&group=lab&origin=mac&batch={batch}&gso={batch}"),
+            Side::ChaCha => {
+                format!(
+                    "{common}&keys=contributory&group=lab&origin=mac&suite=chacha20-poly1305&batch={batch}&gso={batch}"
+                )
+            }
+            Side::Signed => format!("{common}&keys=contributory&group=lab&origin=signed&batch={batch}&gso={batch}"),
+        }
+    }
+
+    /// Starts the processes of these roles as one group; all are ready when it returns.
+    ///
+    /// # Errors
+    /// If one of them cannot be started or does not get ready.
+    pub fn start(&self, side: Side, path: Path, roles: &[&str]) -> Result<Vec<Player>, Failure> {
+        let address = self.address();
+        let url = self.url(side, path, &address);
+        let players = roles
+            .iter()
+            .enumerate()
+            .map(|(i, role)| {
+                let mut command = match side {
+                    Side::Liblcm => {
+                        let mut c = Command::new(liblcm()?);
+                        c.arg(role).arg(&url);
+                        c
+                    }
+                    _ => self.role(role, &url, i, roles.len())?,
+                };
+                Ok(Player::start(&mut command)?)
+            })
+            .collect::<Result<Vec<Player>, Failure>>()?;
+        players.iter().try_for_each(Player::ready)?;
+        Ok(players)
+    }
+
+    /// The command of one of our own roles, as member `i` of a group of `members`.
+    ///
+    /// # Errors
+    /// If our own program cannot be found.
+    pub fn role(&self, role: &str, url: &str, i: usize, members: usize) -> Result<Command, Failure> {
+        let mut c = Command::new(program()?);
+        c.arg("role").arg(role).arg(url);
+        if !url.contains("keys=plain") {
+            c.arg("--home").arg(self.identities.home()).arg("--identity").arg(self.identities.name(i));
+            c.arg("--members").arg(members.to_string());
+        }
+        Ok(c)
+    }
+
+    /// The identities that members use.
+    pub fn identities(&self) -> &crate::peers::identities::Identities {
+        &self.identities
+    }
+}
+
+/// The C program that speaks for the original LCM.
+///
+/// # Errors
+/// If `make peers` was not run; rows that need it then print `not run`.
+pub fn liblcm() -> Result<PathBuf, PeerMissing> {
+    let named = std::env::var_os("SEALCAST_PEERS").map(PathBuf::from);
+    let folders = named.into_iter().chain([PathBuf::from("out/peers")]);
+    folders.map(|f| f.join("lcm_peer")).find(|p| p.exists()).ok_or(PeerMissing("liblcm"))
+}
+
+/// A peer is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} was not built: type `make peers`")]
+pub struct PeerMissing(pub &'static str);
+
+/// The program `sealcast-lab` itself, which plays our own roles.
+fn program() -> Result<PathBuf, Failure> {
+    match std::env::var_os("SEALCAST_LAB") {
+        Some(path) => Ok(path.into()),
+        None => Ok(std::env::current_exe()?),
+    }
+}
+
+/// Receive buffer of every side, bytes: the most that Linux grants without tuning here.
+const RECEIVE_BUFFER: usize = 4 << 20;
