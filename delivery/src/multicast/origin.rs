@@ -10,11 +10,12 @@
 //! send.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_crypto::merkle::{Tree, path_len, root_of};
 use sealcast_wire::codec::{Malformed, Reader};
-use sealcast_wire::{Domain, Dropped, EpochId, Incarnation, Protect, Slot, limits};
+use sealcast_wire::{Domain, Dropped, EpochId, Incarnation, Monotonic, Protect, Slot, limits};
 
 /// Hashes of records that wait to be signed together.
 #[derive(Debug, Default)]
@@ -77,6 +78,8 @@ pub(super) struct Origins {
     verified: BTreeSet<Root>,
     order: VecDeque<Root>,
     seen: BTreeMap<Incarnation, Numbers>,
+    /// Since when, and how many, proofs of a slot failed.
+    failed: BTreeMap<Slot, (Monotonic, u32)>,
     checks: u64,
 }
 
@@ -92,6 +95,7 @@ impl Origins {
     /// Splits a signed record into its frames once its proof is verified.
     pub(super) fn verify<'a>(
         &mut self,
+        now: Monotonic,
         (epoch, domain, slot): (EpochId, Domain, Slot),
         record: &'a [u8],
         protect: &dyn Protect,
@@ -102,8 +106,18 @@ impl Origins {
         if self.verified.contains(&root) {
             return Ok(proof.frames);
         }
+        if self
+            .failed
+            .get(&slot)
+            .is_some_and(|(since, n)| now < *since + Duration::from_secs(1) && *n >= limits::FALSE_PROOFS_PER_SECOND)
+        {
+            return Err(Dropped::Rate);
+        }
         self.checks += 1;
         if !protect.vouched(slot, &statement(epoch, domain, slot, &root.root), proof.signature) {
+            let failed = self.failed.entry(slot).or_insert((now, 0));
+            let over = now >= failed.0 + Duration::from_secs(1);
+            *failed = if over { (now, 1) } else { (failed.0, failed.1 + 1) };
             return Err(Dropped::Auth);
         }
         if self.order.len() == limits::ORIGIN_ROOTS_MAX
@@ -133,6 +147,7 @@ impl Origins {
     /// Forgets members that are gone.
     pub(super) fn retain(&mut self, member: impl Fn(&Incarnation) -> bool) {
         self.seen.retain(|incarnation, _| member(incarnation));
+        self.failed.clear();
     }
 
     /// How many signatures were checked.

@@ -157,7 +157,7 @@ impl Receiver {
         let signed = flags & FLAG_SIGNED != 0;
         let frames = if signed {
             let protect = protect.ok_or(Dropped::NoKey)?;
-            self.origins.verify((epoch, domain, slot), record, protect)?
+            self.origins.verify(now, (epoch, domain, slot), record, protect)?
         } else {
             record
         };

@@ -30,6 +30,8 @@ pub struct Sender {
     lanes: Vec<Lane>,
     /// Open messages and LCM's datagrams, which nothing seals.
     unsealed: Batch,
+    /// Whether `unsealed` was passed over by the last poll.
+    unsealed_waited: bool,
     done: VecDeque<Arc<Batch>>,
     done_bytes: usize,
     sent: Sent,
@@ -68,6 +70,7 @@ impl Sender {
             plain: plain.then(lcm::Encoder::default),
             lanes: Vec::new(),
             unsealed: Batch::default(),
+            unsealed_waited: false,
             done: VecDeque::new(),
             done_bytes: 0,
             sent: Sent::default(),
@@ -168,17 +171,23 @@ impl Sender {
         self.finish_lanes();
     }
 
-    /// The next datagrams to transmit; flushes what waits in open records. `None` when there is nothing.
+    /// The next datagrams to transmit; `None` when there is nothing.
     ///
-    /// The batch stays shared with the sender, which may have to vouch for it: drop it after sending.
+    /// Open records are left to fill while full batches wait before them, but for one poll only, so that
+    /// a stream in one domain does not hold up a lone message in another. The batch stays shared with the
+    /// sender, which may have to vouch for it: drop it after sending.
     pub fn poll(&mut self) -> Option<Arc<Batch>> {
-        if self.done.is_empty() {
-            self.finish_lanes();
-            if !self.unsealed.is_empty() {
-                let unsealed = self.sent.share(None, &mut self.unsealed);
-                self.done_bytes += unsealed.bytes.len();
-                self.done.push_back(unsealed);
+        let idle = self.done.is_empty();
+        for at in 0..self.lanes.len() {
+            if idle || mem::replace(&mut self.lanes[at].waited, true) {
+                self.finish(at);
             }
+        }
+        if (idle || mem::replace(&mut self.unsealed_waited, true)) && !self.unsealed.is_empty() {
+            let unsealed = self.sent.share(None, &mut self.unsealed);
+            self.unsealed_waited = false;
+            self.done_bytes += unsealed.bytes.len();
+            self.done.push_back(unsealed);
         }
         let batch = self.done.pop_front()?;
         self.done_bytes -= batch.bytes.len();
@@ -279,7 +288,7 @@ impl Sender {
             }
             self.lost += lane.close(true);
             if lane.full() {
-                self.finish(at);
+                self.queue(at);
             }
         }
         let lane = &mut self.lanes[at];
@@ -288,18 +297,19 @@ impl Sender {
     }
 
     fn finish_lanes(&mut self) {
-        for at in 0..self.lanes.len() {
-            if self.lanes[at].protect.is_some() {
-                self.finish(at);
-                // The key is not held on to while nothing is to be sealed (B5).
-                self.lanes[at].protect = None;
-            }
-        }
+        (0..self.lanes.len()).for_each(|at| self.finish(at));
     }
 
-    /// Seals the lane's records and queues its batch.
+    /// Seals the lane's records and queues its batch; the lane lets go of its key, so that none is held on
+    /// to while nothing is to be sealed (B5).
     fn finish(&mut self, at: usize) {
+        self.queue(at);
+        self.lanes[at].protect = None;
+    }
+
+    fn queue(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
+        lane.waited = false;
         self.lost += lane.close(false) + lane.sign();
         if lane.batch.is_empty() {
             return;
@@ -321,7 +331,10 @@ impl std::fmt::Debug for Sender {
 struct Lane {
     domain: Domain,
     signed: bool,
+    /// Seals what is in `batch`; `None` while nothing is.
     protect: Option<Arc<dyn Protect>>,
+    /// Whether the open record was passed over by the last poll.
+    waited: bool,
     /// Closed datagrams, then the open record. Signed ones have room for a proof and wait for it.
     batch: Batch,
     /// Where the open record begins: header room, then frames.
@@ -331,7 +344,15 @@ struct Lane {
 
 impl Lane {
     fn new(domain: Domain, signed: bool) -> Lane {
-        Lane { domain, signed, protect: None, batch: Batch::default(), open: None, unsigned: Unsigned::default() }
+        Lane {
+            domain,
+            signed,
+            protect: None,
+            waited: false,
+            batch: Batch::default(),
+            open: None,
+            unsigned: Unsigned::default(),
+        }
     }
 
     /// Closes the open record; returns how many were lost.

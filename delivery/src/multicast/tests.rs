@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, TAG_LEN};
+use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, TAG_LEN};
 use sealcast_wire::{
     Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Incarnation, Member, MemberId, Slot, Utc,
 };
@@ -187,6 +187,27 @@ fn steady_sending_reuses_its_batches() {
 }
 
 #[test]
+fn a_stream_in_one_domain_does_not_hold_up_a_lone_message_in_another() {
+    let members = group(1, 2);
+    let mut sender = Sender::new(ETHERNET_SEGMENT, false);
+    let stream = body(300_000);
+    sender.data(Monotonic(0), Some(&members[0]), data(&stream)).expect("sealed");
+    let lone = Data { domain: Domain(2), ..data(b"lone") };
+    sender.data(Monotonic(0), Some(&members[0]), lone).expect("sealed");
+    sender.keys(Monotonic(0), None, b"open").expect("taken");
+    let (mut domains, mut open) = (Vec::new(), 0);
+    for _ in 0..6 {
+        // Whoever transmits is never done before there is more.
+        let batch = sender.poll().expect("there is more");
+        domains.extend(batch.iter().filter_map(Packet::of).map(|(_, packet)| packet.domain));
+        open += batch.iter().filter(|d| d[1] == KIND_OPEN).count();
+        sender.data(Monotonic(0), Some(&members[0]), data(&stream)).expect("sealed");
+    }
+    assert!(domains.contains(&Domain(2)), "the lone message is not sent");
+    assert_eq!(open, 1, "the open message is not sent");
+}
+
+#[test]
 fn a_record_is_sealed_with_the_key_that_its_messages_were_sent_under() {
     let (old, new) = (group(1, 2), group(2, 2));
     let mut sender = Sender::new(ETHERNET_SEGMENT, false);
@@ -364,6 +385,29 @@ fn rule_a12_nothing_is_signed_by_whoever_did_not_sign_it() {
     let again: Vec<_> = (0..500).map(|n| insider.forge(COMPARTMENT, FLAG_SIGNED, Slot(0), 9000 + n, record)).collect();
     receive(&mut receiver, &members[1], &again, &mut got);
     assert_eq!((got.messages.len(), receiver.drops().of(Dropped::Replay)), (3, 500));
+}
+
+#[test]
+fn rule_g8_false_proofs_cost_a_bounded_number_of_signature_checks() {
+    let members = group(1, 3);
+    let insider = Ring::member(1, 2, 3);
+    let mut sender = Sender::new(ETHERNET_SEGMENT, false);
+    sender.data(Monotonic(0), Some(&members[0]), signed(b"true")).expect("sealed");
+    let mut genuine = flush(&mut sender).remove(0);
+    let (source, flags, record) = members[1].open(&mut genuine).expect("sealed by the group");
+    let (mut receiver, mut got) = (receiver(), Got::default());
+    for n in 0..3 * u64::from(limits::FALSE_PROOFS_PER_SECOND) {
+        let mut forged = record.to_vec();
+        forged[6..14].copy_from_slice(&n.to_be_bytes());
+        let mut forged = insider.forge(COMPARTMENT, FLAG_SIGNED, Slot(0), n + 1, &forged);
+        let (source, flags, record) = members[1].open(&mut forged).expect("the insider has the key");
+        receiver.handle(Monotonic(n), source, flags, record, Some(&*members[1]), &mut got);
+    }
+    assert!(receiver.signature_checks() <= u64::from(limits::FALSE_PROOFS_PER_SECOND) + 1);
+    assert!(receiver.drops().of(Dropped::Rate) > 0);
+    // Others are not kept waiting, and the slot only until the second is over.
+    receiver.handle(Monotonic(1_500_000), source, flags, record, Some(&*members[1]), &mut got);
+    assert_eq!(got.bodies(), [b"true"]);
 }
 
 #[test]
@@ -783,7 +827,7 @@ fn rule_g9_signed_records_are_those_of_the_vectors_both_ways() {
             record.resize(frames + signed.proof_len(), 0);
             signed.write(expect.index, &mut record[frames..]);
             assert_eq!(record, unhex(&expect.record), "record {} of {}", expect.index, batch.count);
-            let proved = Origins::default().verify((signer.epoch(), domain, slot), &record, &signer);
+            let proved = Origins::default().verify(Monotonic(0), (signer.epoch(), domain, slot), &record, &signer);
             assert_eq!(proved, Ok(&record[..frames]));
         }
     }
