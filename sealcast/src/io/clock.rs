@@ -28,7 +28,7 @@ impl Clock {
     /// program was written counts as none.
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        let utc = wall.and_then(|d| i64::try_from(d.as_secs()).ok()).filter(|s| *s > BUILT).map(Utc);
+        let utc = wall.and_then(|d| i64::try_from(d.as_secs()).ok()).map(Utc).filter(|utc| *utc > FLOOR);
         Now { monotonic: self.monotonic(), utc }
     }
 
@@ -44,5 +44,5 @@ impl Clock {
     }
 }
 
-/// 2026-01-01T00:00:00Z, before which no program of this version ran.
-const BUILT: i64 = 1_767_225_600;
+/// 2026-01-01T00:00:00Z, before which no program of this version ran: a date that has surely passed (G5).
+pub const FLOOR: Utc = Utc(1_767_225_600);

@@ -2,4 +2,5 @@
 
 pub mod clock;
 pub mod rng;
+pub mod store;
 pub mod udp;

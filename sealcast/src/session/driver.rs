@@ -13,21 +13,32 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sealcast_delivery::{Batch, Delivery};
-use sealcast_keys::Keys;
 use sealcast_wire::{Address, Now};
 
 use super::Shared;
+use super::memory::Door;
 use super::queue::{Pushed, Queue};
-use crate::group::{Group, Message, Output};
+use super::scheme::Scheme;
+use crate::group::{Axis, Group, Message, Output};
+use crate::io::store::Store;
 use crate::io::udp::UdpReceiver;
 
 /// A group of any scheme over any way.
-pub(super) type AnyGroup = Group<Box<dyn Keys>, Box<dyn Delivery>>;
+pub(super) type AnyGroup = Group<Scheme, Box<dyn Delivery>>;
+
+/// Where datagrams come from.
+pub(super) enum Road {
+    /// Nowhere yet: a plain publisher needs no receiving socket.
+    Closed,
+    Udp(UdpReceiver),
+    Memory(Door),
+}
 
 /// See the module.
 pub(super) struct Driver {
     pub(super) group: AnyGroup,
-    pub(super) receiver: Option<UdpReceiver>,
+    pub(super) road: Road,
+    store: Option<Store>,
     poll: mio::Poll,
     events: mio::Events,
     batch: Batch,
@@ -41,10 +52,11 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(group: AnyGroup, poll: mio::Poll) -> Driver {
+    pub(super) fn new(group: AnyGroup, road: Road, store: Option<Store>, poll: mio::Poll) -> Driver {
         Driver {
             group,
-            receiver: None,
+            road,
+            store,
             poll,
             events: mio::Events::with_capacity(8),
             batch: Batch::default(),
@@ -59,7 +71,7 @@ impl Driver {
     pub(super) fn listen(&mut self, receiver: UdpReceiver) -> io::Result<()> {
         let fd = receiver.as_raw_fd();
         self.poll.registry().register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE)?;
-        self.receiver = Some(receiver);
+        self.road = Road::Udp(receiver);
         Ok(())
     }
 
@@ -118,9 +130,21 @@ impl Driver {
 
     /// One system call's worth of datagrams; `false` if there was none.
     fn receive(&mut self, shared: &Shared, now: Now) -> bool {
-        let Some(receiver) = &mut self.receiver else { return false };
         let group = &mut self.group;
-        let received = receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram));
+        let received = match &mut self.road {
+            Road::Closed => return false,
+            Road::Udp(receiver) => {
+                receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram))
+            }
+            Road::Memory(door) => {
+                let came = door.receive();
+                let any = !came.is_empty();
+                for (from, mut datagram) in came {
+                    group.handle_datagram(now, from, &mut datagram);
+                }
+                Ok(any)
+            }
+        };
         match received {
             Ok(any) => any,
             Err(e) => {
@@ -132,27 +156,39 @@ impl Driver {
 
     /// Does what the group wants done.
     pub(super) fn pump(&mut self, shared: &Shared, now: Now) {
+        let mut stored = false;
         loop {
             self.batch.clear();
-            let Some(output) = self.group.poll(now, &mut self.batch) else { break };
+            let Some(output) = self.group.poll(now, &mut self.batch) else {
+                // One sync for all that was stored in a row; what waited for it may leave then.
+                if !std::mem::take(&mut stored) {
+                    break;
+                }
+                match self.store.as_mut().map_or(Ok(()), Store::sync) {
+                    Ok(()) => self.group.stored(),
+                    Err(e) => shared.fail(&e),
+                }
+                continue;
+            };
             match output {
                 Output::Deliver(message) => self.deliver(shared, message),
-                Output::Transmit(_) => {
-                    if let Some(line) = &shared.line {
-                        // Nothing but what is in the sender: the machine does not transmit by itself.
-                        debug_assert!(self.batch.is_empty());
-                        line.flush();
-                    }
-                }
+                Output::Transmit(_) => match (&shared.line, &self.road) {
+                    // What it means is in the sender: the machine does not transmit by itself.
+                    (Some(line), _) => line.flush(),
+                    (None, Road::Memory(door)) => door.send(&self.batch),
+                    (None, _) => {}
+                },
                 Output::View(event) => {
                     self.confirmed = 0;
                     shared.viewed(now, event);
                 }
                 Output::Notice(notice) => shared.noticed(now, notice),
                 Output::Store { of, id, record } => {
-                    shared.store(of, id, &record);
-                    // The record is durable when `store` returns.
-                    self.group.stored();
+                    stored = true;
+                    let id = id << 1 | u64::from(of == Axis::Delivery);
+                    if let Some(Err(e)) = self.store.as_mut().map(|store| store.put(id, &record)) {
+                        shared.fail(&e);
+                    }
                 }
                 Output::Outcome(..) => {}
             }

@@ -15,12 +15,15 @@
 //! reader receives on its own. A program may have any number of sessions: there are no globals.
 
 mod changed;
+mod control;
 mod driver;
 mod filter;
 mod lease;
 mod line;
+mod memory;
 mod open;
 mod queue;
+mod scheme;
 mod views;
 
 use std::collections::VecDeque;
@@ -43,12 +46,15 @@ pub use queue::{SlowReader, Subscription};
 pub use views::Views;
 
 use crate::code::Code;
+use crate::control::{GroupInfo, MemberInfo, Server};
 use crate::error::{Error, Result};
-use crate::group::{Axis, Gate, Publication, PublishError, ViewEvent, lock};
+use crate::group::{Gate, Publication, PublishError, ViewEvent, lock};
 use crate::io::clock::Clock;
 use crate::io::udp::{UdpReceiver, Warning};
-use crate::url::{OriginMode, Scheme, Url, Way};
+use crate::url::{Cipher, OriginMode, Scheme, Url, Way};
 use changed::Changed;
+use control::millis;
+use driver::Road;
 use filter::Filter;
 use lease::Lease;
 use line::Line;
@@ -65,6 +71,7 @@ pub struct Session {
 struct Inner {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    control: Mutex<Option<Server>>,
 }
 
 /// What the threads of a session share.
@@ -72,6 +79,7 @@ pub(crate) struct Shared {
     url: Url,
     group_name: String,
     me: String,
+    identity: Option<Arc<sealcast_crypto::identity::Identity>>,
     clock: Clock,
     lease: Lease,
     line: Option<Line>,
@@ -288,16 +296,7 @@ impl Session {
 
     /// Figures.
     pub fn stats(&self) -> Stats {
-        let shared = &self.inner.shared;
-        let line = |of: fn(&Line) -> &AtomicU64| shared.line.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
-        Stats {
-            published: shared.published.load(Ordering::Relaxed),
-            delivered: shared.delivered.load(Ordering::Relaxed),
-            missed: shared.missed.load(Ordering::Relaxed),
-            sent_datagrams: line(|l| &l.sent_datagrams),
-            failed_sends: line(|l| &l.failed_sends),
-            drops: shared.lease.with(|driver| driver.as_ref().map(|d| d.group.drops())).unwrap_or_default(),
-        }
+        self.inner.shared.stats()
     }
 
     /// What is known of the group.
@@ -339,6 +338,17 @@ impl Session {
             let report = Report { from, to: view.epoch, on_new_key, members, elapsed: begun.elapsed() };
             (on_new_key == members || begun.elapsed() > CONFIRM_PATIENCE).then_some(Ok(report))
         })
+    }
+
+    /// The serial number of a member's certificate, if the scheme has such.
+    fn serial_of(&self, who: &Who) -> Option<String> {
+        let info = self.inner.shared.group_info();
+        let mut members = info.members.into_iter();
+        let found = match who {
+            Who::Name(name) => members.find(|m| m.name == *name),
+            Who::Cert(cert) => members.find(|m| m.certificate == hex(&cert.0)),
+        };
+        found.and_then(|m| m.serial)
     }
 
     fn doing<T>(
@@ -623,7 +633,7 @@ impl Shared {
         let Way::Multicast(address) = self.url.way else { return Ok(()) };
         self.lease.with(|driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
-            if driver.receiver.is_some() {
+            if !matches!(driver.road, Road::Closed) {
                 return Ok(());
             }
             let (receiver, warnings) = UdpReceiver::open(address, &self.url.options)?;
@@ -680,8 +690,6 @@ impl Shared {
         seen.log.push_back(LogEntry { at_micros: self.clock.wall_micros(now.monotonic), event });
     }
 
-    fn store(&self, _of: Axis, _id: u64, _record: &[u8]) {}
-
     /// The socket fails: readers are told.
     fn fail(&self, error: &io::Error) {
         let queues = lock(&self.queues).clone();
@@ -709,6 +717,100 @@ impl Shared {
             last_heard,
         }
     }
+
+    fn stats(&self) -> Stats {
+        let line = |of: fn(&Line) -> &AtomicU64| self.line.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
+        Stats {
+            published: self.published.load(Ordering::Relaxed),
+            delivered: self.delivered.load(Ordering::Relaxed),
+            missed: self.missed.load(Ordering::Relaxed),
+            sent_datagrams: line(|l| &l.sent_datagrams),
+            failed_sends: line(|l| &l.failed_sends),
+            drops: self.lease.with(|driver| driver.as_ref().map(|d| d.group.drops())).unwrap_or_default(),
+        }
+    }
+
+    /// What the local socket shows.
+    fn group_info(&self) -> GroupInfo {
+        let (info, stats) = (self.info(), self.stats());
+        let mut shown = GroupInfo {
+            group: info.group,
+            url: info.url.to_string(),
+            me: info.me,
+            pid: std::process::id(),
+            keys: match info.keys {
+                Scheme::Plain => "plain",
+                Scheme::Contributory => "contributory",
+            }
+            .to_owned(),
+            cipher: match (info.keys, self.url.options.cipher) {
+                (Scheme::Plain, _) => "none",
+                (_, Cipher::Aes256Gcm) => "AES-256-GCM",
+                (_, Cipher::ChaCha20Poly1305) => "ChaCha20-Poly1305",
+            }
+            .to_owned(),
+            origin: match info.origin {
+                OriginMode::Auto => "auto",
+                OriginMode::Signed => "signed",
+                OriginMode::Mac => "mac",
+            }
+            .to_owned(),
+            epoch: info.view.as_ref().map(|v| v.epoch.counter),
+            epoch_hash: info.view.as_ref().map(|v| format!("{:016x}", v.epoch.hash)),
+            age_ms: millis(info.age),
+            paused: info.paused,
+            excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
+            authority: self.identity.as_ref().map(|i| i.authority().to_string()),
+            veiled: self.identity.as_ref().is_some_and(|i| i.is_veiled(&self.group_name)),
+            warnings: lock(&self.seen).warnings.iter().map(|w| format!("{}: {}", w.what, w.hint)).collect(),
+            ..GroupInfo::default()
+        };
+        let mut heard = info.last_heard.iter();
+        shown.members = info
+            .view
+            .iter()
+            .flat_map(|view| view.members.iter().enumerate().map(|(i, m)| (i == usize::from(view.me.0), m)))
+            .map(|(me, m)| MemberInfo {
+                name: m.name.to_string(),
+                certificate: hex(&m.id.cert.0),
+                last_heard_ms: heard.next().copied().flatten().filter(|_| !me).map(millis),
+                me,
+                ..MemberInfo::default()
+            })
+            .collect();
+        let counters = [
+            ("published", stats.published),
+            ("delivered", stats.delivered),
+            ("missed", stats.missed),
+            ("sent datagrams", stats.sent_datagrams),
+            ("failed sends", stats.failed_sends),
+        ];
+        shown.counters = counters.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        shown.counters.extend(stats.drops.iter().map(|(why, n)| (format!("dropped {why}"), n)));
+        shown
+    }
+}
+
+/// A notice as a person reads it.
+fn told(notice: &Notice) -> String {
+    match notice {
+        Notice::Attempt { counter, attempt, members } => {
+            format!("agreeing on epoch {counter}, attempt {attempt}, with {members} members")
+        }
+        Notice::LeftOut { cert, why } => format!("left out {}: {why:?}", hex(&cert.0[..6])),
+        Notice::Eviction { cert, number, reason, by } => {
+            format!("{by} evicts {} (statement {number}): {reason}", hex(&cert.0[..6]))
+        }
+        Notice::Expires { cert, seconds } => {
+            format!("the certificate {} ends in {} h", hex(&cert.0[..6]), seconds / 3600)
+        }
+        Notice::StaleCrl => "the revocation list is older than the policy allows".to_owned(),
+        Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Inner {
@@ -717,6 +819,7 @@ impl Inner {
         if threads.is_empty() {
             return;
         }
+        drop(lock(&self.control).take());
         let shared = &self.shared;
         if let Some(line) = &shared.line {
             line.flush();

@@ -4,38 +4,45 @@ use std::future::IntoFuture;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sealcast_crypto::identity::{CertificateError, Identity as Held};
 use sealcast_delivery::Delivery;
-use sealcast_delivery::multicast::{Config, Multicast};
-use sealcast_keys::Keys;
+use sealcast_delivery::memory::{BestEffort, Ordered, Start};
+use sealcast_delivery::multicast::{Config, Multicast, Sender};
 use sealcast_keys::plain::Plain;
-use sealcast_wire::Incarnation;
+use sealcast_wire::{CertHash, Incarnation};
 
 use super::changed::Changed;
-use super::driver::{Driver, WAKER};
+use super::control::Controlled;
+use super::driver::{Driver, Road, WAKER};
 use super::lease::Lease;
 use super::line::Line;
+use super::memory::{Door, ORDERER};
+use super::scheme::Scheme as Machine;
 use super::{Inner, Seen, Session, Shared};
 use crate::code::Code;
-use crate::config::{Contexts, Home};
+use crate::config::{Contexts, Home, KeptIdentity};
+use crate::control::{Server, socket_path};
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
-use crate::io::clock::Clock;
+use crate::io::clock::{self, Clock};
 use crate::io::rng;
+use crate::io::store::Store;
 use crate::io::udp::{self, UdpSender};
 use crate::url::{OriginMode, Scheme, Url, Way};
 
 /// Begins to open a session: `target` is a URL or the name of a context.
 pub fn open(target: &str) -> Opening {
-    Opening { target: Some(target.to_owned()), identity: None, origin: None, linger: None, control: None, home: None }
+    Opening { target: target.to_owned(), identity: None, origin: None, linger: None, control: None, home: None }
 }
 
 /// A session about to be opened: `.await` it, or `.wait()`.
 #[must_use = "nothing is opened unless it is awaited or .wait() is called"]
 #[derive(Debug)]
 pub struct Opening {
-    target: Option<String>,
+    target: String,
     identity: Option<Identity>,
     origin: Option<OriginMode>,
     linger: Option<Duration>,
@@ -43,17 +50,47 @@ pub struct Opening {
     home: Option<Home>,
 }
 
-/// Who we are: the name of an identity of this user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Who we are.
+#[derive(Clone, Debug)]
 pub enum Identity {
-    /// Found in the user's configuration folder.
+    /// The name of an identity of this user, found in the configuration folder. Its session opens a local
+    /// socket, and what must outlive a crash is kept in the state folder.
     Named(String),
+    /// An identity's file.
+    File(PathBuf),
+    /// In memory; nothing is kept on disk.
+    Held(Arc<Held>),
 }
 
 impl From<&str> for Identity {
     fn from(name: &str) -> Identity {
         Identity::Named(name.to_owned())
     }
+}
+
+impl From<Arc<Held>> for Identity {
+    fn from(held: Arc<Held>) -> Identity {
+        Identity::Held(held)
+    }
+}
+
+/// An identity, loaded.
+struct Loaded {
+    held: Arc<Held>,
+    /// Signed objects that were kept with it.
+    statements: Vec<Vec<u8>>,
+    /// Whether it is this user's, on disk.
+    kept: bool,
+}
+
+/// What a key scheme was made from, and what goes with it.
+struct Made {
+    machine: Machine,
+    me: String,
+    group: String,
+    store: Option<Store>,
+    identity: Option<Arc<Held>>,
+    control: Option<PathBuf>,
 }
 
 impl Opening {
@@ -75,7 +112,8 @@ impl Opening {
         self
     }
 
-    /// Lets other processes of this user control the session through a local socket at this path (A7).
+    /// Where other processes of this user control the session (A7); else, for an identity on disk, in
+    /// the user's runtime folder.
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> Opening {
         self.control = Some(path.into());
         self
@@ -91,8 +129,8 @@ impl Opening {
     ///
     /// # Errors
     /// What is wrong with URL, identity or network, each with a hint.
-    pub fn wait(self) -> Result<Session> {
-        let home = self.home.clone().unwrap_or_else(Home::from_env);
+    pub fn wait(mut self) -> Result<Session> {
+        let home = self.home.take().unwrap_or_else(Home::from_env);
         let mut url = self.url(&home)?;
         if let Some(origin) = self.origin {
             url.options.origin = origin;
@@ -100,44 +138,99 @@ impl Opening {
         if let Some(linger) = self.linger {
             url.options.linger = linger;
         }
-        let (keys, me, group_name) = self.keys(&url)?;
-        start(url, keys, me, group_name)
+        let clock = Clock::start();
+        let made = match url.keys {
+            Scheme::Plain => self.plain(&url)?,
+            Scheme::Contributory => self.contributory(&url, &home, clock)?,
+        };
+        start(url, made, clock)
     }
 
-    fn url(&self, home: &Home) -> Result<Url> {
-        match &self.target {
-            Some(target) if target.contains(':') => Url::parse(target),
-            Some(name) => {
-                let contexts = Contexts::load(home)?;
-                let context = contexts.context.get(name).ok_or_else(|| {
-                    Error::new(Code::Missing, format!("there is no context «{name}»")).with_hint("sealcast ctx ls")
-                })?;
-                Url::parse(&context.url)
-            }
-            None => Url::default_of(None),
+    fn url(&mut self, home: &Home) -> Result<Url> {
+        if self.target.contains(':') {
+            return Url::parse(&self.target);
         }
+        let contexts = Contexts::load(home)?;
+        let context = contexts.context.get(&self.target).ok_or_else(|| {
+            Error::new(Code::Missing, format!("there is no context «{}»", self.target)).with_hint("sealcast ctx ls")
+        })?;
+        if self.identity.is_none() {
+            self.identity = context.id.clone().map(Identity::Named);
+        }
+        Url::parse(&context.url)
     }
 
-    fn keys(&self, url: &Url) -> Result<(Box<dyn Keys>, String, String)> {
-        match url.keys {
-            Scheme::Plain => {
-                let me = match &self.identity {
-                    Some(Identity::Named(name)) => name.clone(),
-                    None => "anonymous".to_owned(),
-                };
-                let incarnation = Incarnation(rng::bytes()?);
-                Ok((Box::new(Plain::new(&me, incarnation)), me, url.options.group.clone().unwrap_or_default()))
-            }
-            Scheme::Contributory => match &self.identity {
-                None => Err(Error::new(Code::NoIdentity, format!("{url}: a sealed group needs an identity")).with_hint(
+    fn plain(&self, url: &Url) -> Result<Made> {
+        let me = match &self.identity {
+            Some(Identity::Named(name)) => name.clone(),
+            Some(Identity::Held(held)) => held.certificate().name.to_string(),
+            Some(Identity::File(_)) | None => "anonymous".to_owned(),
+        };
+        let machine = Machine::Plain(Plain::new(&me, Incarnation(rng::bytes()?)));
+        let group = url.options.group.clone().unwrap_or_default();
+        Ok(Made { machine, me, group, store: None, identity: None, control: self.control.clone() })
+    }
+
+    fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
+        let kept = match &self.identity {
+            None => {
+                return Err(Error::new(Code::NoIdentity, format!("{url}: a sealed group needs an identity")).with_hint(
                     "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
-                )),
-                Some(Identity::Named(name)) => {
-                    Err(Error::new(Code::NoIdentity, format!("there is no identity «{name}»"))
-                        .with_hint("sealcast id ls"))
+                ));
+            }
+            Some(Identity::Held(held)) => {
+                return Ok(Loaded { held: held.clone(), statements: Vec::new(), kept: false });
+            }
+            Some(Identity::Named(name)) => KeptIdentity::load(home, name).map_err(|e| {
+                let error = Error::from(e);
+                if error.code() == Code::Missing {
+                    Error::new(Code::NoIdentity, format!("there is no identity «{name}»")).with_hint("sealcast id ls")
+                } else {
+                    error
                 }
-            },
-        }
+            })?,
+            Some(Identity::File(path)) => KeptIdentity::read(path)?,
+        };
+        let held = kept.identity()?.ok_or_else(|| {
+            let name = kept.name();
+            Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet")).with_hint(format!(
+                "the holder of the authority types: sealcast invite --for {}; then here: sealcast join FILE",
+                kept.secret.public()
+            ))
+        })?;
+        let policy = kept.membership.and_then(|m| m.policy);
+        Ok(Loaded { held: Arc::new(held), statements: policy.into_iter().collect(), kept: true })
+    }
+
+    fn contributory(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
+        let Loaded { held, statements, kept } = self.load(url, home)?;
+        let certificate = held.certificate();
+        held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
+        let group = match &url.options.group {
+            Some(group) => group.clone(),
+            None => {
+                let groups = certificate.rights.groups();
+                let mut names = groups.iter();
+                match (names.next(), names.next()) {
+                    (Some(only), None) => (*only).to_owned(),
+                    _ => {
+                        return Err(Error::new(
+                            Code::BadUrl,
+                            format!("{url}: which group? {} has rights in {}", certificate.name, several(&groups)),
+                        )
+                        .with_hint("add &group=NAME to the URL"));
+                    }
+                }
+            }
+        };
+        let store = if kept { Some(Store::open(&records_path(home, &certificate.hash, &group))?) } else { None };
+        let control = match &self.control {
+            Some(path) => Some(path.clone()),
+            None => kept.then(|| socket_path(home, &certificate.hash, &group)),
+        };
+        let me = certificate.name.to_string();
+        let machine = Machine::contributory(url, &group, held.clone(), statements, store.as_ref(), clock.now())?;
+        Ok(Made { machine, me, group, store, identity: Some(held), control })
     }
 }
 
@@ -150,23 +243,52 @@ impl IntoFuture for Opening {
     }
 }
 
-fn start(url: Url, keys: Box<dyn Keys>, me: String, group_name: String) -> Result<Session> {
-    let clock = Clock::start();
-    let (delivery, sender) = match url.way {
+fn over(name: &str, error: CertificateError) -> Error {
+    let code = match error {
+        CertificateError::Revoked => Code::Excluded,
+        CertificateError::Expired | CertificateError::NotYetValid => Code::CertificateExpired,
+        _ => Code::Authority,
+    };
+    Error::new(code, format!("the certificate of {name}: {error}")).with_hint("sealcast id show")
+}
+
+fn several(groups: &std::collections::BTreeSet<&str>) -> String {
+    if groups.is_empty() { "no group".to_owned() } else { groups.iter().copied().collect::<Vec<_>>().join(", ") }
+}
+
+fn records_path(home: &Home, certificate: &CertHash, group: &str) -> PathBuf {
+    let socket = socket_path(home, certificate, group);
+    home.state().join(socket.file_stem().unwrap_or_default()).with_extension("records")
+}
+
+/// The way of a URL: its machine, what publishers use directly, and where datagrams come from.
+fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<(Arc<Mutex<Sender>>, UdpSender)>, Road)> {
+    let plain = url.keys == Scheme::Plain;
+    match &url.way {
         Way::Multicast(address) => {
-            let plain = url.keys == Scheme::Plain;
-            let mut config = Config { segment: udp::segment(address, &url.options)?, plain, ..Config::default() };
+            let mut config = Config { segment: udp::segment(*address, &url.options)?, plain, ..Config::default() };
             config.detect = url.options.detect.unwrap_or(config.detect);
             let mut multicast = Multicast::new(config);
             multicast.transmitted_by_shell();
             let sender = multicast.sender();
-            (Box::new(multicast) as Box<dyn Delivery>, Some((sender, UdpSender::open(address, &url.options)?)))
+            let udp = UdpSender::open(*address, &url.options)?;
+            Ok((Box::new(multicast), Some((sender, udp)), Road::Closed))
         }
-        Way::Memory { .. } => {
-            return Err(Error::new(Code::BadUrl, format!("{url}: mem: carries only what is inside one process")));
+        Way::Memory { name, ordered } => {
+            let machine: Box<dyn Delivery> = match (ordered, plain) {
+                (true, _) => Box::new(Ordered::new(ORDERER, Start::Head)),
+                (false, true) => Box::new(BestEffort::plain()),
+                (false, false) => Box::new(BestEffort::new()),
+            };
+            Ok((machine, None, Road::Memory(Door::enter(name))))
         }
-    };
-    let group = Group::new(keys, delivery, url.options.origin)?;
+    }
+}
+
+fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
+    let Made { machine, me, group: group_name, store, identity, control } = made;
+    let (delivery, sender, road) = way(&url)?;
+    let group = Group::new(machine, delivery, url.options.origin)?;
     let gate = group.gate();
     let (linger, batch) = (url.options.linger, url.options.batch);
     let line = sender.map(|(sender, udp)| Line::new(gate.clone(), sender, udp, clock, linger, batch));
@@ -177,6 +299,7 @@ fn start(url: Url, keys: Box<dyn Keys>, me: String, group_name: String) -> Resul
         url,
         group_name,
         me,
+        identity,
         clock,
         lease: Lease::new(waker),
         line,
@@ -190,13 +313,21 @@ fn start(url: Url, keys: Box<dyn Keys>, me: String, group_name: String) -> Resul
         published: AtomicU64::new(0),
         missed: AtomicU64::new(0),
     });
-    let mut driver = Driver::new(group, poll);
+    if let Road::Memory(door) = &road {
+        door.attend(&shared);
+    }
+    let mut driver = Driver::new(group, road, store, poll);
     driver.pump(&shared, clock.now());
     shared.lease.install(driver);
     if sealed {
         shared.listen()?;
     }
-    let session = Session { inner: Arc::new(Inner { shared: shared.clone(), threads: Mutex::default() }) };
+    let inner = Inner { shared: shared.clone(), threads: Mutex::default(), control: Mutex::default() };
+    let session = Session { inner: Arc::new(inner) };
+    if let Some(path) = control {
+        let server = Server::open(&path, Arc::new(Controlled::new(&session.inner)))?;
+        *lock(&session.inner.control) = Some(server);
+    }
     let mut threads = lock(&session.inner.threads);
     threads.push(spawn("sealcast", shared.clone(), |shared| shared.lease.run(shared))?);
     if shared.line.is_some() {
@@ -210,11 +341,7 @@ fn start(url: Url, keys: Box<dyn Keys>, me: String, group_name: String) -> Resul
     Ok(session)
 }
 
-fn spawn(
-    name: &str,
-    shared: Arc<Shared>,
-    body: impl FnOnce(&Shared) + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>> {
+fn spawn(name: &str, shared: Arc<Shared>, body: impl FnOnce(&Shared) + Send + 'static) -> Result<JoinHandle<()>> {
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared));
     spawned.map_err(|e| Error::system("starting a thread", &e))
 }

@@ -1,0 +1,128 @@
+//! What a running session answers through its local socket (A7).
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sealcast_wire::{CertHash, Change as ViewChange, View};
+
+use super::{Inner, LogEvent, Report, Session, Who};
+use crate::code::Code;
+use crate::control::{Answer, Change, Handler, LogLine, Request};
+use crate::error::{Error, Result};
+use crate::group::ViewEvent;
+
+/// A session as its local socket sees it: it does not keep the session alive.
+pub(super) struct Controlled(Weak<Inner>);
+
+impl Controlled {
+    pub(super) fn new(inner: &Arc<Inner>) -> Controlled {
+        Controlled(Arc::downgrade(inner))
+    }
+}
+
+impl Handler for Controlled {
+    fn handle(&self, request: Request, bytes: Vec<u8>) -> Result<Answer> {
+        let session = Session { inner: self.0.upgrade().ok_or_else(Error::closed)? };
+        match request {
+            Request::Show => Ok(Answer::Show(Box::new(session.inner.shared.group_info()))),
+            Request::Log => Ok(Answer::Log(session.log().iter().flat_map(lines).collect())),
+            Request::Publish { topic, .. } => {
+                let published = session.publish(&topic, bytes).wait()?;
+                session.flush();
+                Ok(Answer::Published { number: published.number })
+            }
+            Request::Rotate => Ok(Answer::Changed(change(&session.rotate().wait()?, None))),
+            Request::Evict { who, reason } => {
+                let who = certificate(&who).map_or(Who::Name(who), Who::Cert);
+                let serial = session.serial_of(&who);
+                Ok(Answer::Changed(change(&session.evict(who, &reason).wait()?, serial)))
+            }
+            Request::Leave => session.leave().wait().map(|()| Answer::Done),
+            Request::Learn { object } => {
+                let object = unhex(&object)
+                    .ok_or_else(|| Error::new(Code::BadValue, "the object is not in hexadecimal digits"))?;
+                session.learn(object).map(|()| Answer::Done)
+            }
+        }
+    }
+}
+
+fn change(report: &Report, serial: Option<String>) -> Change {
+    Change {
+        from: report.from.counter,
+        to: report.to.counter,
+        on_new_key: report.on_new_key,
+        members: report.members,
+        elapsed_micros: micros(report.elapsed),
+        serial,
+    }
+}
+
+fn lines(entry: &super::LogEntry) -> Vec<LogLine> {
+    let line = |epoch, event: &str, what: String| LogLine {
+        at_micros: entry.at_micros,
+        epoch,
+        event: event.to_owned(),
+        what,
+    };
+    match &entry.event {
+        LogEvent::View(ViewEvent::Excluded(why)) => vec![line(None, "excluded", Error::excluded(why).to_string())],
+        LogEvent::View(ViewEvent::Changed { view, joined, left }) => {
+            let epoch = Some(view.epoch.counter);
+            let gone = match view.change {
+                ViewChange::Evicted => "evicted",
+                ViewChange::Suspected => "silent",
+                _ => "left",
+            };
+            let mut lines: Vec<LogLine> = joined.iter().map(|m| line(epoch, "joined", m.name.to_string())).collect();
+            lines.extend(left.iter().map(|m| line(epoch, gone, m.name.to_string())));
+            if lines.is_empty() {
+                lines.push(line(epoch, "rekeyed", summary(view)));
+            }
+            lines
+        }
+        LogEvent::Notice(notice) => vec![line(None, "notice", super::told(notice))],
+    }
+}
+
+fn summary(view: &View) -> String {
+    let n = view.members.len();
+    format!("{n} {}", if n == 1 { "member" } else { "members" })
+}
+
+/// A certificate's hash, if that is what the text is.
+fn certificate(text: &str) -> Option<CertHash> {
+    Some(CertHash(unhex(text)?.try_into().ok()?))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let pairs = digits.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    let digit = |d: u8| char::from(d).to_digit(16).and_then(|v| u8::try_from(v).ok());
+    pairs.map(|p| Some(digit(p[0])? << 4 | digit(p[1])?)).collect()
+}
+
+pub(super) fn micros(d: Duration) -> u64 {
+    u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_named_by_all_of_its_hash() {
+        let hash = CertHash([0xAB; 32]);
+        assert_eq!(certificate(&"ab".repeat(32)), Some(hash));
+        for name in ["carol", "ab", &"ab".repeat(31), &"zz".repeat(32), &"é".repeat(32)] {
+            assert_eq!(certificate(name), None, "{name}");
+        }
+    }
+}
