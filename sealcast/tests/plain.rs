@@ -1,23 +1,20 @@
 //! Sessions without keys over loopback multicast: the way and the shell, apart from any key scheme.
 
-use std::net::UdpSocket;
+mod common;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::SOON;
 use sealcast::{Code, Origin, Session, SlowReader};
 
-/// A URL that no other test uses: port and address are drawn by the system.
 fn url(more: &str) -> String {
-    let port = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.local_addr()).expect("a free port").port();
-    let [_, _, b, c] = std::process::id().to_be_bytes();
-    format!("udpm://239.{}.{b}.{c}:{port}?ttl=0&keys=plain{more}", 200 + port % 50)
+    common::url(&format!("&keys=plain{more}"))
 }
 
 fn open(url: &str) -> Session {
     sealcast::open(url).wait().expect("a plain session opens")
 }
-
-const SOON: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_message_reaches_others_and_oneself() {

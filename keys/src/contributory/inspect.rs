@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::hpke;
+use sealcast_crypto::identity::Serial;
 use sealcast_crypto::identity::attributes::Attribute;
 use sealcast_crypto::identity::rights::Rights;
 use sealcast_crypto::signature::PublicKey;
@@ -52,8 +54,12 @@ pub struct MemberStatus {
     pub id: MemberId,
     /// The subject's common name.
     pub name: String,
+    /// The certificate's serial number.
+    pub serial: Serial,
     /// The certificate's public key.
     pub key: PublicKey,
+    /// Seals for its holder, if the certificate says so.
+    pub sealing: Option<hpke::PublicKey>,
     /// What the certificate grants.
     pub rights: Rights,
     /// What it says of its holder.
@@ -173,7 +179,9 @@ pub(super) fn status(of: &Contributory, now: Now) -> Status {
         let member = |(p, since): (&std::sync::Arc<super::people::Person>, &u32)| MemberStatus {
             id: p.id,
             name: p.cert.name.to_string(),
+            serial: p.cert.serial,
             key: p.cert.key.clone(),
+            sealing: p.cert.sealing,
             rights: p.cert.rights.clone(),
             attributes: p.cert.attributes.clone(),
             not_after: p.cert.not_after.0,

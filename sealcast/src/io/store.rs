@@ -45,8 +45,7 @@ impl Store {
         }
         let bytes = std::fs::read(path).map_err(|e| Error::system(path.display(), &e))?;
         let (records, whole) = entries(&bytes);
-        let mut store =
-            Store { path: path.to_owned(), file, records, written: whole as u64, unsynced: false };
+        let mut store = Store { path: path.to_owned(), file, records, written: whole as u64, unsynced: false };
         if whole < bytes.len() {
             store.file.set_len(whole as u64).map_err(|e| Error::system(path.display(), &e))?;
         }

@@ -59,12 +59,8 @@ fn change(report: &Report, serial: Option<String>) -> Change {
 }
 
 fn lines(entry: &super::LogEntry) -> Vec<LogLine> {
-    let line = |epoch, event: &str, what: String| LogLine {
-        at_micros: entry.at_micros,
-        epoch,
-        event: event.to_owned(),
-        what,
-    };
+    let line =
+        |epoch, event: &str, what: String| LogLine { at_micros: entry.at_micros, epoch, event: event.to_owned(), what };
     match &entry.event {
         LogEvent::View(ViewEvent::Excluded(why)) => vec![line(None, "excluded", Error::excluded(why).to_string())],
         LogEvent::View(ViewEvent::Changed { view, joined, left }) => {

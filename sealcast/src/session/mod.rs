@@ -37,6 +37,8 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sealcast_crypto::identity::PublicKeys;
+use sealcast_keys::contributory::{MemberStatus, Status};
 use sealcast_keys::{Command, Exclusion, Notice};
 use sealcast_wire::{CertHash, Drops, EpochId, Guarantee, Member, Monotonic, Now, View};
 
@@ -302,6 +304,12 @@ impl Session {
     /// What is known of the group.
     pub fn info(&self) -> Info {
         self.inner.shared.info()
+    }
+
+    /// What a contributory scheme knows: members with their rights, compartments, messages counted;
+    /// `None` for other schemes.
+    pub fn status(&self) -> Option<Status> {
+        self.inner.shared.status()
     }
 
     /// What happened in the group since we are in it, oldest first.
@@ -730,6 +738,12 @@ impl Shared {
         }
     }
 
+    /// What a contributory scheme knows.
+    fn status(&self) -> Option<Status> {
+        let now = self.clock.now();
+        self.lease.with(|driver| driver.as_ref()?.group.keys().status(now))
+    }
+
     /// What the local socket shows.
     fn group_info(&self) -> GroupInfo {
         let (info, stats) = (self.info(), self.stats());
@@ -778,6 +792,12 @@ impl Shared {
                 ..MemberInfo::default()
             })
             .collect();
+        if let Some(status) = self.status() {
+            shown.rotates_in_ms = Some(millis(status.rotates_in));
+            for (member, known) in shown.members.iter_mut().zip(&status.members) {
+                describe(member, known, &status.group);
+            }
+        }
         let counters = [
             ("published", stats.published),
             ("delivered", stats.delivered),
@@ -789,6 +809,16 @@ impl Shared {
         shown.counters.extend(stats.drops.iter().map(|(why, n)| (format!("dropped {why}"), n)));
         shown
     }
+}
+
+/// What a member's certificate says.
+fn describe(member: &mut MemberInfo, known: &MemberStatus, group: &str) {
+    member.serial = Some(known.serial.to_string());
+    member.key = known.sealing.map(|sealing| PublicKeys { signing: known.key.clone(), sealing }.to_string());
+    member.attributes = known.attributes.iter().map(|a| format!("{}={}", a.key, a.value)).collect();
+    member.since_epoch = Some(known.since);
+    member.publishes = known.rights.publishes(group).map(|p| p.to_string()).collect();
+    member.subscribes = known.rights.subscribes(group).map(|p| p.to_string()).collect();
 }
 
 /// A notice as a person reads it.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use sealcast_crypto::aead::Suite;
 use sealcast_crypto::identity::Identity;
+use sealcast_keys::contributory::{Config, Contributory, Status};
 use sealcast_keys::plain::Plain;
 use sealcast_keys::{
     Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Outcome, Output, Seal, SealError, Sealed,
@@ -10,27 +12,46 @@ use sealcast_keys::{
 };
 use sealcast_wire::{Agreement, Guarantee, Lane, Monotonic, Now, Slot, Source};
 
-use crate::code::Code;
-use crate::error::{Error,Result};
+use crate::error::Result;
 use crate::io::store::Store;
-use crate::url::Url;
+use crate::io::{clock, rng};
+use crate::url::{Cipher, Url};
 
 /// A key scheme's machine.
 pub(super) enum Scheme {
     Plain(Plain),
+    Contributory(Box<Contributory>),
 }
 
 impl Scheme {
-    /// A member of a contributory group.
+    /// A member of a contributory group, which takes up where the records of an earlier run end.
     pub(super) fn contributory(
-        _url: &Url,
-        _group: &str,
-        _identity: Arc<Identity>,
-        _statements: Vec<Vec<u8>>,
-        _store: Option<&Store>,
-        _now: Now,
+        url: &Url,
+        group: &str,
+        identity: Arc<Identity>,
+        statements: Vec<Vec<u8>>,
+        store: Option<&Store>,
+        now: Now,
     ) -> Result<Scheme> {
-        Err(Error::new(Code::BadUrl, "not yet"))
+        let mut config = Config::new(group, identity);
+        config.suite = match url.options.cipher {
+            Cipher::Aes256Gcm => Suite::Aes256Gcm,
+            Cipher::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
+        };
+        config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
+        config.floor = clock::FLOOR;
+        config.statements = statements;
+        let records = store.map(Store::records).unwrap_or_default();
+        let machine = Contributory::restore(config, rng::bytes()?, now, &records);
+        Ok(Scheme::Contributory(Box::new(machine)))
+    }
+
+    /// What a contributory scheme knows of its group.
+    pub(super) fn status(&self, now: Now) -> Option<Status> {
+        match self {
+            Scheme::Plain(_) => None,
+            Scheme::Contributory(machine) => Some(machine.status(now)),
+        }
     }
 }
 
@@ -38,6 +59,7 @@ macro_rules! each {
     ($self:ident, $machine:ident => $call:expr) => {
         match $self {
             Scheme::Plain($machine) => $call,
+            Scheme::Contributory($machine) => $call,
         }
     };
 }

@@ -1,0 +1,83 @@
+//! What tests of whole sessions share: addresses of their own, and a small authority.
+#![allow(dead_code)]
+
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sealcast::Session;
+use sealcast_crypto::identity::{Authority, Identity, MemberSecret, Request, Right};
+use sealcast_crypto::signature::Algorithm;
+use sealcast_wire::Utc;
+
+/// A wait that only a failing test sees the end of.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A URL that no other test uses: the port is drawn by the system, the address from port and process.
+pub(crate) fn url(more: &str) -> String {
+    let port = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.local_addr()).expect("a free port").port();
+    let [_, _, b, c] = std::process::id().to_be_bytes();
+    format!("udpm://239.{}.{b}.{c}:{port}?ttl=0{more}", 200 + port % 50)
+}
+
+/// Opens a session of an identity.
+pub(crate) fn open(url: &str, identity: &Arc<Identity>) -> Session {
+    sealcast::open(url).identity(identity.clone()).wait().unwrap_or_else(|e| panic!("{e} ({:?})", e.hint()))
+}
+
+/// A folder of its own, removed in the end.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("sealcast-test-{}-{n}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An authority that names its members by what they may do.
+pub(crate) struct Ca {
+    pub(crate) authority: Authority,
+    rng: ChaCha20Rng,
+}
+
+impl Ca {
+    pub(crate) fn new() -> Ca {
+        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        let authority = Authority::create("test CA", Algorithm::Ed25519, now(), &mut rng).expect("an authority");
+        Ca { authority, rng }
+    }
+
+    /// A member with rights like `both:#`, `pub:pose/+`, `evict:#` in the group `ward3`.
+    pub(crate) fn member(&mut self, name: &str, rights: &[&str]) -> Arc<Identity> {
+        let secret = MemberSecret::generate(Algorithm::Ed25519, &mut self.rng);
+        let rights = rights.iter().map(|r| {
+            let (act, pattern) = r.split_once(':').expect("act:pattern");
+            let act = sealcast_crypto::identity::Act::from_name(act).expect("an act");
+            Right::new("ward3", act, pattern).expect("a right")
+        });
+        let request =
+            Request { name: name.to_owned(), keys: secret.public(), rights: rights.collect(), attributes: vec![] };
+        let certificate = self.authority.issue(&request, now(), 3600).expect("issued");
+        let identity = Identity::new(&certificate, &secret, self.authority.anchor().clone()).expect("an identity");
+        Arc::new(identity.with_veil("ward3", self.authority.veil("ward3")))
+    }
+}
+
+fn now() -> Utc {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    Utc(i64::try_from(since.as_secs()).expect("before the end of time"))
+}

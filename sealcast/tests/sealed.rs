@@ -1,0 +1,167 @@
+//! Sessions of a contributory group over loopback multicast.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Ca, SOON, open, url};
+use sealcast::group::ViewEvent;
+use sealcast::{Code, Origin, Session, Subscription};
+use sealcast_wire::Change;
+
+/// Waits until all of these sessions are in one view of that many members.
+fn together(sessions: &[&Session], members: usize) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let views: Vec<_> = sessions.iter().filter_map(|s| s.view()).collect();
+        let one = views.len() == sessions.len()
+            && views.iter().all(|v| v.members.len() == members && v.epoch == views[0].epoch);
+        if one {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not together: {views:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn next(sub: &mut Subscription) -> sealcast::Message {
+    sub.next_timeout(SOON).expect("open").expect("delivered")
+}
+
+#[test]
+fn members_agree_on_a_key_and_talk() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let url = url("");
+    let (a, b) = (open(&url, &alice), open(&url, &bob));
+    let mut at_b = b.subscribe("ward3/#").wait().unwrap();
+    together(&[&a, &b], 2);
+    a.publish("ward3/vitals", br#"{"hr":72}"#).wait().unwrap();
+    let message = next(&mut at_b);
+    assert_eq!((message.topic(), message.payload()), ("ward3/vitals", &br#"{"hr":72}"#[..]));
+    assert_eq!(message.epoch(), b.view().map(|v| v.epoch));
+    assert!(message.sent_micros().is_some());
+    assert!(matches!(message.origin(), Origin::Claimed(m) if &*m.name == "alice"));
+}
+
+#[test]
+fn rule_a2_an_origin_is_signed_or_only_claimed() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let place = url("");
+    let a = open(&format!("{place}&origin=signed"), &alice);
+    let b = open(&place, &bob);
+    let (mut at_a, mut at_b) = (a.subscribe("#").wait().unwrap(), b.subscribe("#").wait().unwrap());
+    together(&[&a, &b], 2);
+    a.publish("t", b"1").wait().unwrap();
+    for sub in [&mut at_a, &mut at_b] {
+        let origin = next(sub).origin();
+        assert!(matches!(&origin, Origin::Signed(m) if &*m.name == "alice"), "{origin:?}");
+        assert_eq!(origin.to_string(), "alice");
+    }
+    b.publish("t", b"2").wait().unwrap();
+    for sub in [&mut at_a, &mut at_b] {
+        let origin = next(sub).origin();
+        assert!(matches!(&origin, Origin::Claimed(m) if &*m.name == "bob"), "{origin:?}");
+        assert_eq!(origin.to_string(), "~bob");
+    }
+}
+
+#[test]
+fn rule_a1_who_may_only_read_cannot_write_and_writers_sign() {
+    let mut ca = Ca::new();
+    let (nurse, display) = (ca.member("nurse", &["both:#"]), ca.member("display", &["sub:#"]));
+    let url = url("");
+    let (n, d) = (open(&url, &nurse), open(&url, &display));
+    let mut at_d = d.subscribe("#").wait().unwrap();
+    together(&[&n, &d], 2);
+    n.publish("orders", b"x").wait().unwrap();
+    assert!(matches!(next(&mut at_d).origin(), Origin::Signed(_)), "a reader could forge otherwise");
+    let error = d.publish("orders", b"forged").wait().unwrap_err();
+    assert_eq!(error.code(), Code::DeniedPublish);
+    assert!(error.message().contains("display may not publish on orders"), "{error}");
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn a_publication_before_the_first_key_waits_for_it() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let url = url("");
+    let a = open(&url, &alice);
+    assert_eq!(a.try_publish("t", b"x"), Err(sealcast::session::TryPublishError::NotReady));
+    let b = open(&url, &bob);
+    let mut at_b = b.subscribe("t").wait().unwrap();
+    a.publish("t", b"early").wait().unwrap();
+    together(&[&a, &b], 2);
+    a.publish("t", b"late").wait().unwrap();
+    let first = next(&mut at_b);
+    assert!([&b"early"[..], b"late"].contains(&first.payload()));
+    assert_eq!(b.stats().drops.of(sealcast_wire::Dropped::Auth), 0);
+}
+
+#[test]
+fn rule_g7_without_a_key_in_time_publishing_says_not_ready() {
+    let mut ca = Ca::new();
+    let alice = ca.member("alice", &["both:#"]);
+    let a = open(&url("&wait=1ms"), &alice);
+    let error = a.publish("t", b"x").wait().unwrap_err();
+    assert_eq!((error.code(), error.class() as u8), (Code::NotReady, 4));
+}
+
+#[test]
+fn views_tell_who_came_and_who_left() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let url = url("");
+    let a = open(&url, &alice);
+    let mut views = a.views();
+    a.ready().wait().unwrap();
+    let b = open(&url, &bob);
+    together(&[&a, &b], 2);
+    b.close();
+    together(&[&a], 1);
+    let mut story = Vec::new();
+    while let Some(event) = views.try_next() {
+        if let ViewEvent::Changed { joined, left, .. } = event {
+            story.extend(joined.iter().map(|m| format!("+{}", m.name)));
+            story.extend(left.iter().map(|m| format!("-{}", m.name)));
+        }
+    }
+    assert_eq!(story, ["+alice", "+bob", "-bob"]);
+    assert_eq!(a.view().unwrap().change, Change::Left);
+}
+
+#[test]
+fn a_rotation_reports_everybody_on_the_new_key() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let url = url("");
+    let (a, b) = (open(&url, &alice), open(&url, &bob));
+    together(&[&a, &b], 2);
+    let report = a.rotate().wait().unwrap();
+    assert_eq!(report.to.counter, report.from.counter + 1);
+    assert_eq!(report.members, 2);
+}
+
+#[test]
+fn rule_a4_the_evicted_is_told_and_reads_nothing_more() {
+    let mut ca = Ca::new();
+    let names = ["alice", "bob", "carol"];
+    let ids: Vec<_> = names.iter().map(|n| ca.member(n, &["both:#", "evict:#"])).collect();
+    let url = url("");
+    let sessions: Vec<Session> = ids.iter().map(|id| open(&url, id)).collect();
+    let [a, b, c] = &sessions[..] else { panic!("three sessions") };
+    together(&[a, b, c], 3);
+    let (mut at_b, mut at_c) = (b.subscribe("#").wait().unwrap(), c.subscribe("#").wait().unwrap());
+    let report = a.evict("carol", "lost laptop").wait().unwrap();
+    assert_eq!((report.on_new_key, report.members), (2, 2));
+    together(&[a, b], 2);
+    a.publish("t", b"after").wait().unwrap();
+    assert_eq!(next(&mut at_b).payload(), b"after");
+    let error = at_c.wait().unwrap_err();
+    assert_eq!(error.code(), Code::Excluded);
+    assert!(error.message().contains("lost laptop"), "{error}");
+    assert_eq!(c.publish("t", b"x").wait().unwrap_err().code(), Code::Excluded);
+    assert_eq!(a.evict("nobody", "").wait().unwrap_err().code(), Code::BadValue);
+}
