@@ -423,8 +423,7 @@ impl Lane {
     }
 }
 
-/// The least segment: IPv4's smallest reassembly buffer (576) less the headers, with room for a signed
-/// piece that has the longest topic.
+/// The least segment: seal, proof and a piece with the longest topic leave 435 bytes of it for the payload.
 pub const SEGMENT_MIN: usize = 1024;
 /// The greatest segment: a UDP datagram over IPv4.
 pub const SEGMENT_MAX: usize = 65_507;

@@ -117,6 +117,11 @@ impl Protect for EpochKeys {
         self.parts.me
     }
 
+    fn ready(&self, domain: Domain) -> Result<(), Exhausted> {
+        let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
+        if sending.next.load(Ordering::Relaxed) < PACKETS_MAX { Ok(()) } else { Err(Exhausted) }
+    }
+
     fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
         let counter = sending.next.fetch_add(1, Ordering::Relaxed);
@@ -205,6 +210,17 @@ mod tests {
             own: vec![None, (!reads).then(|| Secret::from_bytes([5; 32]))],
             signer: Arc::new(signer(me as u8)),
         })
+    }
+
+    #[test]
+    fn what_cannot_be_sealed_is_said_before_it_is_tried() {
+        let reader = keys(0);
+        assert_eq!((reader.ready(Domain(1)), reader.ready(Domain(2))), (Ok(()), Err(Exhausted)));
+        reader.sending[1].as_ref().expect("it may write").next.store(PACKETS_MAX - 1, Ordering::Relaxed);
+        assert_eq!(reader.ready(Domain(1)), Ok(()));
+        datagram(&reader, 1, b"the last");
+        assert_eq!(reader.ready(Domain(1)), Err(Exhausted));
+        assert_eq!(reader.seal(Domain(1), 0, &mut [0; 60]), Err(Exhausted));
     }
 
     fn datagram(keys: &EpochKeys, domain: u16, text: &[u8]) -> Vec<u8> {
