@@ -70,8 +70,8 @@ pub trait Delivery: Send {
         Drops::default()
     }
 
-    /// Names the last packets sealed for an epoch, so that they can be vouched for (A5); `None` from ways
-    /// that leave remembering them to whoever transmits.
+    /// Names the last packets sealed for an epoch, so that they can be vouched for (A5), and seals nothing
+    /// more for it; `None` from ways that leave remembering them to whoever transmits.
     fn sent(&mut self, _epoch: EpochId) -> Option<Vec<Packet>> {
         None
     }

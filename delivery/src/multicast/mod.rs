@@ -204,7 +204,10 @@ impl Delivery for Multicast {
     }
 
     fn sent(&mut self, epoch: EpochId) -> Option<Vec<Packet>> {
-        Some(self.lock().sent(epoch))
+        // What is not named now would be dropped as forged: its sender is told instead.
+        let mut sender = self.lock();
+        sender.retire(epoch);
+        Some(sender.sent(epoch))
     }
 
     fn drops(&self) -> Drops {

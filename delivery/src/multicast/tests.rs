@@ -244,6 +244,18 @@ fn rule_a5_a_retired_epoch_seals_nothing_more_and_its_last_packets_are_named() {
 }
 
 #[test]
+fn rule_a5_who_vouches_for_an_epoch_has_ended_it() {
+    let (old, new) = (group(1, 2), group(2, 2));
+    let mut node = Multicast::new(Config::default());
+    let what = What::Data { topic: TOPIC, domain: COMPARTMENT, signed: false, sent_micros: None, body: b"x" };
+    let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+    node.send(at(0), Some(&old[0]), out).expect("sealed");
+    assert_eq!(node.sent(old[0].epoch()).map(|packets| packets.len()), Some(1), "what waited is sealed and named");
+    assert_eq!(node.send(at(0), Some(&old[0]), out), Err(SendError::Retired));
+    node.send(at(0), Some(&new[0]), out).expect("sealed");
+}
+
+#[test]
 fn nothing_goes_out_in_clear_by_mistake() {
     let mut sender = Sender::new(ETHERNET_SEGMENT, false);
     assert_eq!(sender.data(Monotonic(0), None, data(b"secret")), Err(Exhausted.into()));
