@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use sealcast_delivery::multicast::{SEGMENT_MAX, SEGMENT_MIN};
 use sealcast_wire::{Agreement, Guarantee, Lane};
 
 use crate::code::Code;
@@ -86,6 +87,8 @@ pub struct Options {
     pub interface: Option<IpAddr>,
     /// `mtu=`: bytes of an IP packet; else asked from the route.
     pub mtu: Option<usize>,
+    /// `segment=`: bytes of a datagram at most; else as the MTU allows.
+    pub segment: Option<usize>,
     /// `linger=`: how long a message may wait for company.
     pub linger: Duration,
     /// `batch=`: messages in quick succession share datagrams and system calls; off: one message, one
@@ -114,6 +117,7 @@ impl Default for Options {
             recv_buf_size: None,
             interface: None,
             mtu: None,
+            segment: None,
             linger: Duration::ZERO,
             batch: true,
             gso: true,
@@ -185,8 +189,12 @@ impl Url {
                 options.interface = Some(value.parse().map_err(|_| wrong("the address of a local interface"))?);
             }
             "mtu" => {
-                let n = bytes(value).filter(|n| (576..=65_536).contains(n));
-                options.mtu = Some(n.ok_or_else(|| wrong("bytes from 576 to 65536"))?);
+                let n = bytes(value).filter(|n| (1280..=65_536).contains(n));
+                options.mtu = Some(n.ok_or_else(|| wrong("bytes from 1280 to 65536"))?);
+            }
+            "segment" => {
+                let n = bytes(value).filter(|n| (SEGMENT_MIN..=SEGMENT_MAX).contains(n));
+                options.segment = Some(n.ok_or_else(|| wrong(&format!("bytes from {SEGMENT_MIN} to {SEGMENT_MAX}")))?);
             }
             "linger" => options.linger = duration(value).ok_or_else(|| wrong("a time such as 100us or 5ms"))?,
             "batch" => options.batch = switch(value).ok_or_else(|| wrong("on or off"))?,
@@ -354,8 +362,7 @@ fn switch(text: &str) -> Option<bool> {
 const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 /// LCM's default port (lcm_udpm.c).
 const LCM_PORT: u16 = 7667;
-const KNOWN: &str =
-    "ttl recv_buf_size interface mtu linger batch gso group origin suite rekey detect wait keys (and order for mem:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys (and order for mem:)";
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,7 @@ pub(super) type AnyGroup = Group<Scheme, Box<dyn Delivery>>;
 pub(super) enum Road {
     /// Nowhere yet: a plain publisher needs no receiving socket.
     Closed,
-    Udp(UdpReceiver),
+    Udp(Box<UdpReceiver>),
     Memory(Door),
 }
 
@@ -71,7 +71,7 @@ impl Driver {
     pub(super) fn listen(&mut self, receiver: UdpReceiver) -> io::Result<()> {
         let fd = receiver.as_raw_fd();
         self.poll.registry().register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE)?;
-        self.road = Road::Udp(receiver);
+        self.road = Road::Udp(Box::new(receiver));
         Ok(())
     }
 

@@ -261,8 +261,11 @@ fn records_path(home: &Home, certificate: &CertHash, group: &str) -> PathBuf {
     home.state().join(socket.file_stem().unwrap_or_default()).with_extension("records")
 }
 
+/// What publishers' threads use directly.
+type Sending = (Arc<Mutex<Sender>>, UdpSender);
+
 /// The way of a URL: its machine, what publishers use directly, and where datagrams come from.
-fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<(Arc<Mutex<Sender>>, UdpSender)>, Road)> {
+fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
     let plain = url.keys == Scheme::Plain;
     match &url.way {
         Way::Multicast(address) => {
