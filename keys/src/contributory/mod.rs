@@ -48,6 +48,8 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod timing;
+#[cfg(test)]
+mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
