@@ -63,6 +63,8 @@ pub struct Group<K, D> {
     /// Our own vouch, to be said again.
     vouching: Option<Vouching>,
     drops: Drops,
+    /// Whether the way remembers what it sent last, so that we need not.
+    remembers: bool,
     /// When a datagram of each slot of the current epoch was last opened.
     heard: BTreeMap<Slot, Monotonic>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
@@ -116,9 +118,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     ///
     /// # Errors
     /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
-    pub fn new(keys: K, delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
+    pub fn new(keys: K, mut delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
         check_pair(|lane| keys.needs(lane), |guarantee| delivery.gives(guarantee))?;
+        let remembers = delivery.sent(EpochId::default()).is_some();
         Ok(Group {
+            remembers,
             keys,
             delivery,
             gate: Arc::new(Mutex::new(Gate::new(origin))),
@@ -345,7 +349,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     return None;
                 }
                 Some(delivery::Output::Transmit(to)) => {
-                    lock(&self.gate).sending(now.monotonic, batch);
+                    if !self.remembers {
+                        lock(&self.gate).sending(now.monotonic, batch);
+                    }
                     return Some(Output::Transmit(to));
                 }
                 Some(output) => self.do_for_delivery(now, output),
@@ -598,11 +604,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
-                let current = self.ring.current().map(|e| e.view.clone());
+                let newer = self.ring.current().filter(|e| e.view.epoch.counter > epoch.counter).cloned();
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
                 let member = entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?;
                 // It was opened before a change that excluded its sender, but waited behind a record.
-                if current.is_some_and(|v| v.epoch.counter > epoch.counter && v.slot_of(&member.id.cert).is_none()) {
+                if newer.is_some_and(|e| e.view.slot_of(&member.id.cert).is_none()) {
                     return Err(Dropped::OldKey);
                 }
                 let Epoch { view, access, .. } = &*entry.epoch;

@@ -1,6 +1,8 @@
 //! What tests of whole sessions share: addresses of their own, and a small authority.
 #![allow(dead_code)]
 
+pub(crate) mod net;
+
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,7 +59,7 @@ pub(crate) struct Ca {
 impl Ca {
     pub(crate) fn new() -> Ca {
         let mut rng = ChaCha20Rng::seed_from_u64(7);
-        let authority = Authority::create("test CA", Algorithm::Ed25519, now(), &mut rng).expect("an authority");
+        let authority = Authority::create("test CA", Algorithm::Ed25519, utc(), &mut rng).expect("an authority");
         Ca { authority, rng }
     }
 
@@ -71,13 +73,13 @@ impl Ca {
         });
         let request =
             Request { name: name.to_owned(), keys: secret.public(), rights: rights.collect(), attributes: vec![] };
-        let certificate = self.authority.issue(&request, now(), 3600).expect("issued");
+        let certificate = self.authority.issue(&request, utc(), 3600).expect("issued");
         let identity = Identity::new(&certificate, &secret, self.authority.anchor().clone()).expect("an identity");
         Arc::new(identity.with_veil("ward3", self.authority.veil("ward3")))
     }
 }
 
-fn now() -> Utc {
+pub(crate) fn utc() -> Utc {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     Utc(i64::try_from(since.as_secs()).expect("before the end of time"))
 }

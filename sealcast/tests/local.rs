@@ -1,0 +1,161 @@
+//! What a session has on this machine: its local socket, its records, identities and contexts on disk.
+
+mod common;
+
+use common::{Ca, Folder, SOON, url};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite};
+use sealcast::control::{Client, running, socket_path};
+use sealcast::{Code, Session};
+use sealcast_crypto::identity::{Act, MemberSecret, Request, Right};
+use sealcast_crypto::signature::Algorithm;
+
+/// An identity on disk, as `join` leaves it.
+fn keep(home: &Home, ca: &mut Ca, name: &str, groups: &[&str]) -> KeptIdentity {
+    let seed = name.bytes().map(u64::from).sum();
+    let secret = MemberSecret::generate(Algorithm::Ed25519, &mut ChaCha20Rng::seed_from_u64(seed));
+    let rights = groups.iter().flat_map(|g| [(Act::Both, *g), (Act::Evict, *g)]);
+    let rights = rights.map(|(act, group)| Right::new(group, act, "#").expect("a right")).collect();
+    let request = Request { name: name.to_owned(), keys: secret.public(), rights, attributes: vec![] };
+    let certificate = ca.authority.issue(&request, common::utc(), 3600).expect("issued");
+    let mut kept = KeptIdentity::new(home, name, secret);
+    let veils = groups.iter().map(|g| ((*g).to_owned(), ca.authority.veil(g))).collect();
+    kept.membership = Some(Membership { certificate, anchor: ca.authority.anchor().clone(), policy: None, veils });
+    kept.save(Overwrite::Never).expect("saved");
+    kept
+}
+
+fn open(home: &Home, target: &str, name: &str) -> Session {
+    let session = sealcast::open(target).identity(name).home(home.clone()).wait();
+    session.unwrap_or_else(|e| panic!("{e} ({:?})", e.hint()))
+}
+
+#[test]
+fn rule_a7_a_running_session_is_used_through_its_local_socket() {
+    let (folder, mut ca) = (Folder::new(), Ca::new());
+    let home = Home::at(&folder.0);
+    let alice = keep(&home, &mut ca, "alice", &["ward3"]);
+    keep(&home, &mut ca, "bob", &["ward3"]);
+    let url = url("");
+    let (a, b) = (open(&home, &url, "alice"), open(&home, &url, "bob"));
+    let mut at_b = b.subscribe("#").wait().unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while b.view().is_none_or(|v| v.members.len() < 2) {
+        assert!(std::time::Instant::now() < deadline, "not together");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(running(&home).len(), 2);
+    let path = socket_path(&home, &alice.membership.as_ref().unwrap().certificate.hash(), "ward3");
+    let mut client = Client::connect(&path).unwrap().expect("alice runs");
+
+    let info = client.show().unwrap();
+    assert_eq!((info.me.as_str(), info.group.as_str(), info.keys.as_str()), ("alice", "ward3", "contributory"));
+    assert_eq!(info.members.len(), 2);
+    assert!(info.veiled && info.rotates_in_ms.is_some());
+    let bob = info.members.iter().find(|m| m.name == "bob").expect("a member");
+    assert!(!bob.me && bob.serial.is_some() && bob.key.as_ref().is_some_and(|k| k.starts_with("scpub1")));
+    assert_eq!((&bob.publishes[..], &bob.subscribes[..]), (&["#".to_owned()][..], &["#".to_owned()][..]));
+
+    client.publish("ward3/vitals", b"{\"hr\":72}").unwrap();
+    let message = at_b.next_timeout(SOON).unwrap().expect("delivered");
+    assert_eq!((message.topic(), message.origin().name()), ("ward3/vitals", Some("alice")));
+
+    let change = client.rotate().unwrap();
+    assert_eq!((change.to, change.members), (change.from + 1, 2));
+    let change = client.evict("bob", "lost laptop").unwrap();
+    assert_eq!((change.on_new_key, change.members, change.serial), (1, 1, bob.serial.clone()));
+    assert_eq!(client.evict("nobody", "").unwrap_err().code(), Code::BadValue);
+    let events: Vec<String> = client.log().unwrap().into_iter().map(|l| format!("{} {}", l.event, l.what)).collect();
+    assert!(events.iter().any(|e| e == "joined bob") && events.iter().any(|e| e == "evicted bob"), "{events:?}");
+
+    client.leave().unwrap();
+    assert!(a.publish("t", b"x").wait().is_err(), "who has left publishes no more");
+    drop(a);
+    assert!(Client::connect(&path).unwrap().is_none(), "the socket goes with the session");
+}
+
+#[test]
+fn rule_a6_one_identity_runs_once() {
+    let (folder, mut ca) = (Folder::new(), Ca::new());
+    let home = Home::at(&folder.0);
+    keep(&home, &mut ca, "alice", &["ward3"]);
+    let url = url("");
+    let first = open(&home, &url, "alice");
+    let second = sealcast::open(&url).identity("alice").home(home.clone()).wait();
+    assert_eq!(second.unwrap_err().code(), Code::Duplicate);
+    first.close();
+    open(&home, &url, "alice").close();
+}
+
+#[test]
+fn a_context_names_url_and_identity() {
+    let (folder, mut ca) = (Folder::new(), Ca::new());
+    let home = Home::at(&folder.0);
+    keep(&home, &mut ca, "alice", &["ward3"]);
+    let made = Contexts::update(&home, |all| {
+        let context = Context { url: url(""), id: Some("alice".to_owned()) };
+        all.context.insert("ward".to_owned(), context);
+        Ok::<(), sealcast::Error>(())
+    });
+    made.unwrap();
+    let session = sealcast::open("ward").home(home.clone()).wait().unwrap();
+    assert_eq!(session.info().me, "alice");
+    let error = sealcast::open("other").home(home.clone()).wait().unwrap_err();
+    assert_eq!(error.code(), Code::Missing);
+}
+
+#[test]
+fn what_is_missing_is_said_with_the_line_that_makes_it() {
+    let (folder, mut ca) = (Folder::new(), Ca::new());
+    let home = Home::at(&folder.0);
+    let failing =
+        |name: &str, more: &str| sealcast::open(&url(more)).identity(name).home(home.clone()).wait().unwrap_err();
+    let error = failing("alice", "");
+    assert_eq!((error.code(), error.hint()), (Code::NoIdentity, Some("sealcast id ls")));
+
+    let secret = MemberSecret::generate(Algorithm::Ed25519, &mut ChaCha20Rng::seed_from_u64(1));
+    KeptIdentity::new(&home, "young", secret).save(Overwrite::Never).unwrap();
+    let error = failing("young", "");
+    assert_eq!(error.code(), Code::NoIdentity);
+    assert!(error.hint().unwrap().contains("sealcast invite --for scpub1"), "{error}");
+
+    keep(&home, &mut ca, "both", &["ward3", "ward4"]);
+    let error = failing("both", "");
+    assert_eq!(error.code(), Code::BadUrl);
+    assert!(error.message().contains("ward3, ward4") && error.hint().unwrap().contains("&group="));
+    sealcast::open(&url("&group=ward4")).identity("both").home(home.clone()).wait().unwrap();
+}
+
+#[test]
+fn sessions_of_one_process_meet_in_memory() {
+    let (a, b) =
+        (sealcast::open("mem:here?keys=plain").wait().unwrap(), sealcast::open("mem:here?keys=plain").wait().unwrap());
+    let elsewhere = sealcast::open("mem:there?keys=plain").wait().unwrap();
+    let (mut at_a, mut at_b) = (a.subscribe("#").wait().unwrap(), b.subscribe("#").wait().unwrap());
+    let mut at_c = elsewhere.subscribe("#").wait().unwrap();
+    a.publish("t", b"x").wait().unwrap();
+    for sub in [&mut at_a, &mut at_b] {
+        assert_eq!(sub.next_timeout(SOON).unwrap().expect("delivered").payload(), b"x");
+    }
+    assert!(at_c.try_next().unwrap().is_none());
+    let mut ca = Ca::new();
+    let (x, y) = (ca.member("x", &["both:#"]), ca.member("y", &["both:#"]));
+    let x = sealcast::open("mem:sealed").identity(x).wait().unwrap();
+    let y = sealcast::open("mem:sealed").identity(y).wait().unwrap();
+    let mut at_y = y.subscribe("#").wait().unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while x.view().is_none_or(|v| v.members.len() < 2) || y.view().is_none_or(|v| v.members.len() < 2) {
+        assert!(std::time::Instant::now() < deadline, "not together");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    x.publish("t", b"sealed").wait().unwrap();
+    assert_eq!(at_y.next_timeout(SOON).unwrap().expect("delivered").payload(), b"sealed");
+}
+
+#[test]
+fn ordered_publishing_needs_a_way_that_orders() {
+    let a = sealcast::open(&url("&keys=plain")).wait().unwrap();
+    let error = a.publish("t", b"x").ordered().wait().unwrap_err();
+    assert_eq!(error.code(), Code::BadPair);
+}
