@@ -5,8 +5,8 @@ use clap::builder::styling::AnsiColor;
 
 /// The commands in the order in which a newcomer needs them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("First steps", &["init", "doctor"]),
-    ("Messages", &["pub", "sub"]),
+    ("First steps", &["demo", "init", "doctor"]),
+    ("Messages", &["pub", "sub", "bench"]),
     ("People and keys", &["group", "invite", "join", "id", "ca"]),
     ("This program", &["ctx", "explain", "completion", "lab"]),
 ];

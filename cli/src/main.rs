@@ -9,6 +9,7 @@ mod help;
 mod hint;
 mod interrupt;
 mod output;
+mod scene;
 mod session;
 mod target;
 mod text;

@@ -133,11 +133,6 @@ impl Output {
         paint(self.color, "1", &text.to_string())
     }
 
-    /// Text in a fainter colour on a terminal, else as it is.
-    pub(crate) fn faint(&self, text: impl Display) -> String {
-        paint(self.color, "2", &text.to_string())
-    }
-
     /// Text in green on a terminal, else as it is.
     pub(crate) fn good(&self, text: impl Display) -> String {
         paint(self.color, "32", &text.to_string())

@@ -12,11 +12,13 @@ use crate::commands::{Env, id};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::target::{self, Target};
+use crate::text::duration;
 
 /// Opens a session and waits for the first key, telling after a second what it waits for.
 ///
 /// Commands sign, unless the URL says otherwise (A2).
-pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
+/// It waits as long as the URL says (`wait=`), and not beyond `patience`.
+pub(crate) fn open(env: &Env<'_>, target: &Target, patience: Option<Duration>) -> Result<Session, Failure> {
     let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
     if let Some(name) = target.identity(env)? {
         let (_, hint) = id::check(env, &name)?;
@@ -32,30 +34,35 @@ pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
         env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
     }
     let session = opening.wait()?;
-    wait_for_key(env, target, &session)?;
+    wait_for_key(env, target, &session, patience)?;
     for warning in session.warnings() {
         env.output.detail(format!("{} ({})", warning.what, warning.hint));
     }
     Ok(session)
 }
 
-fn wait_for_key(env: &Env<'_>, target: &Target, session: &Session) -> Result<(), Failure> {
+fn wait_for_key(env: &Env<'_>, target: &Target, session: &Session, patience: Option<Duration>) -> Result<(), Failure> {
     let (start, mut told) = (Instant::now(), false);
-    let patience = target.url.options.wait;
+    let patience = target.url.options.wait.min(patience.unwrap_or(Duration::MAX));
+    let mut views = session.views();
     while session.view().is_none() {
-        let event = session.views().next_timeout(STEP);
+        let left = patience.saturating_sub(start.elapsed());
+        if views.next_timeout(left.min(STEP)).is_some() && session.view().is_none() {
+            // Excluded before the first key: the error says why.
+            session.ready().wait()?;
+        }
         if interrupt::asked() {
             return Err(Failure::said(130));
         }
-        if event.is_none() && start.elapsed() > patience {
-            session.ready().wait()?;
+        let group = session.info().group;
+        if left.is_zero() && session.view().is_none() {
+            let failure =
+                Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(patience)));
+            return Err(failure.hint("sealcast doctor; do the others have the same URL and the same authority?"));
         }
-        if !told && start.elapsed() > TELL_AFTER && session.view().is_none() {
-            env.output.say(format!("waiting for a key of {} ({})", session.info().group, target.url));
+        if !told && start.elapsed() > TELL_AFTER {
+            env.output.say(format!("waiting for a key of {group} ({})", target.url));
             told = true;
-        }
-        if session.info().excluded.is_some() {
-            session.ready().wait()?;
         }
     }
     Ok(())

@@ -51,6 +51,15 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// `100 B`, `1 KiB`, `60,000 B`: exactly.
+pub(crate) fn size(n: usize) -> String {
+    match n {
+        _ if n > 0 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
+        _ if n > 0 && n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
+        _ => format!("{} B", thousands(n as u64)),
+    }
+}
+
 /// `1,234,567`.
 pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();

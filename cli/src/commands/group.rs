@@ -101,7 +101,7 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     if let Some(why) = &info.excluded {
         env.output.line(format!("x this session is out of the group: {}", safe(why)))?;
     }
-    env.output.line(members_table(&info.members))?;
+    env.output.line(members_table(info))?;
     for warning in &info.warnings {
         env.output.warn(warning);
     }
@@ -110,12 +110,12 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
 
 fn members(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     info.members.iter().try_for_each(|m| env.output.object(m))?;
-    env.output.line(members_table(&info.members))
+    env.output.line(members_table(info))
 }
 
-fn members_table(members: &[MemberInfo]) -> String {
+fn members_table(info: &GroupInfo) -> String {
     let mut rows = vec![row(["MEMBER", "KEY", "ATTRS", "SINCE", "KEY AGE", "LAST SEEN", "PUB / SUB"])];
-    for m in members {
+    for m in &info.members {
         let key = m.key.as_ref().map_or_else(|| m.certificate.chars().take(8).collect(), |k| keytext::short(k));
         let seen = if m.me { "me".to_owned() } else { m.last_heard_ms.map_or("-".to_owned(), ms) };
         rows.push(vec![
@@ -123,7 +123,7 @@ fn members_table(members: &[MemberInfo]) -> String {
             key,
             if m.attributes.is_empty() { "-".to_owned() } else { safe(&m.attributes.join(" ")) },
             m.since_epoch.map_or("-".to_owned(), |e| format!("epoch {e}")),
-            m.age_ms.map_or("-".to_owned(), ms),
+            ms(m.age_ms.unwrap_or(info.age_ms)),
             seen,
             format!("{} / {}", m.publishes.len(), m.subscribes.len()),
         ]);

@@ -1,8 +1,10 @@
 //! One file per command.
 
+mod bench;
 pub(crate) mod ca;
 mod completion;
 pub(crate) mod ctx;
+mod demo;
 mod doctor;
 mod explain;
 mod grant;
@@ -84,6 +86,8 @@ pub(crate) enum ColorWhen {
 pub(crate) enum Command {
     Pub(publish::Pub),
     Sub(subscribe::Sub),
+    Bench(bench::Bench),
+    Demo(demo::Demo),
     Group(group::Group),
     Init(init::Init),
     Ca(ca::Ca),
@@ -110,6 +114,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     match cli.command {
         Command::Pub(c) => c.run(&env),
         Command::Sub(c) => c.run(&env),
+        Command::Bench(c) => c.run(&env),
+        Command::Demo(c) => c.run(&env),
         Command::Group(c) => c.run(&env),
         Command::Init(c) => c.run(&env),
         Command::Ca(c) => c.run(&env),

@@ -121,7 +121,7 @@ impl Pub {
 
     fn road(&self, env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
         let Some(mut client) = session::of_target(env, target)? else {
-            return Ok(Road::Own(session::open(env, target)?));
+            return Ok(Road::Own(session::open(env, target, None)?));
         };
         let info = client.show()?;
         if !same_place(&info, target) {
@@ -164,10 +164,8 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) {
         None => env.output.detail(format!("sent {what}")),
         Some(view) => {
             let others = view.members.len().saturating_sub(1);
-            env.output.say(format!(
-                "joined {} (epoch {}), sent {what} to {others} others, left",
-                info.group, view.epoch.counter
-            ));
+            let to = if others == 1 { "1 other".to_owned() } else { format!("{others} others") };
+            env.output.say(format!("joined {} (epoch {}), sent {what} to {to}, left", info.group, view.epoch.counter));
             if others == 0 {
                 env.output.warn(format!("nobody else is in {}: nobody got it", info.group));
             }

@@ -9,6 +9,7 @@ use sealcast::group::{Message, Origin, ViewEvent};
 use sealcast::url::Scheme;
 use sealcast::{Session, Subscription, Views};
 use sealcast_crypto::identity::Pattern;
+use sealcast_keys::Exclusion;
 
 use super::Env;
 use crate::format::{Received, Sender, Template, for_terminal, headline, object};
@@ -64,9 +65,13 @@ impl Sub {
         if !self.regex {
             check_rights(env, &target, &patterns)?;
         }
-        let session = session::open(env, &target)?;
+        let session = session::open(env, &target, self.wait)?;
         let mut subscriptions = self.subscribe(&session)?;
-        let ended = self.print(env, &session, &mut subscriptions);
+        let mut ended = self.print(env, &session, &mut subscriptions);
+        if session.info().excluded == Some(Exclusion::Left) {
+            env.output.say(format!("left {}, as «sealcast group leave» asked", session.info().group));
+            ended = Ok(());
+        }
         if let Some(missed) = Some(subscriptions.iter().map(Subscription::missed).sum::<u64>()).filter(|m| *m > 0) {
             env.output.warn(format!("{missed} messages came faster than they could be printed"));
         }

@@ -61,6 +61,19 @@ impl Home {
         ran.stdout
     }
 
+    /// Runs until its stdout has this in it; what it then said.
+    pub fn until(&self, arguments: &[&str], part: &str) -> String {
+        let start = std::time::Instant::now();
+        loop {
+            let ran = self.run(arguments);
+            if ran.stdout.contains(part) {
+                return ran.stdout;
+            }
+            assert!(start.elapsed() < PATIENCE, "no «{part}» in {}{}", ran.stdout, ran.stderr);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
     /// A word that typed lines may use as `$NAME`.
     pub fn word(&mut self, name: &str, value: &str) {
         self.words.push((format!("${name}"), value.trim().to_owned()));

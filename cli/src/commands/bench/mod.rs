@@ -1,0 +1,175 @@
+//! `sealcast bench`: what sealing costs on this machine, measured where messages arrive.
+
+mod join;
+mod latency;
+mod throughput;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use sealcast::Session;
+use sealcast::url::OriginMode;
+
+use super::Env;
+use crate::hint::Failure;
+use crate::interrupt;
+use crate::scene::Scene;
+
+/// Measure latency, throughput and joining on this machine
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+Each makes a group of its own in a temporary folder, on loopback multicast, with real sockets; a running
+group is not disturbed. plain sends in clear, sealed under the group's key, signed proves each origin too.
+
+Examples:
+  sealcast bench latency --compare plain,sealed,signed
+  sealcast bench throughput --size 1KiB --subs 10 --compare plain,sealed,signed
+  sealcast bench join --members 16"
+)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Round trips: publish, an echo publishes back, until it is here again
+    Latency(latency::Latency),
+    /// Messages per second, delivered at every subscriber
+    Throughput(throughput::Throughput),
+    /// From the last start to a common key; one joins; one is evicted
+    Join(join::Join),
+}
+
+impl Bench {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Latency(b) => b.run(env),
+            Verb::Throughput(b) => b.run(env),
+            Verb::Join(b) => b.run(env),
+        }
+    }
+}
+
+/// What protects the messages that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protection {
+    /// In clear
+    Plain,
+    /// Under the group's key
+    Sealed,
+    /// Under the group's key, each origin proved by signature
+    Signed,
+}
+
+impl Protection {
+    fn name(self) -> &'static str {
+        match self {
+            Protection::Plain => "plain",
+            Protection::Sealed => "sealed",
+            Protection::Signed => "signed",
+        }
+    }
+}
+
+/// How sessions of a measurement are opened.
+struct Stage {
+    scene: Scene,
+    protection: Protection,
+    /// Further options of the URL.
+    options: String,
+}
+
+impl Stage {
+    /// A group of `members` identities named `m0`, `m1`, ….
+    fn new(protection: Protection, members: usize, options: Option<&String>) -> Result<Stage, Failure> {
+        let mut scene = Scene::new("bench")?;
+        for i in 0..members {
+            scene.member(&name(i), &[("both", "#"), ("evict", "#")])?;
+        }
+        let options = options.map(|o| format!("&{o}")).unwrap_or_default();
+        Ok(Stage { scene, protection, options })
+    }
+
+    /// The session of member `i`; the group may still be forming.
+    fn open(&self, i: usize) -> Result<Session, Failure> {
+        let (keys, origin) = match self.protection {
+            Protection::Plain => ("plain", OriginMode::Auto),
+            Protection::Sealed => ("contributory", OriginMode::Mac),
+            Protection::Signed => ("contributory", OriginMode::Signed),
+        };
+        let url = self.scene.url(&format!("&keys={keys}{}", self.options));
+        let opening = sealcast::open(&url).home(self.scene.home()).origin(origin);
+        let opening = if self.protection == Protection::Plain { opening } else { opening.identity(name(i).as_str()) };
+        Ok(opening.wait()?)
+    }
+
+    /// All sessions, once they share a key.
+    fn open_all(&self, members: usize) -> Result<Vec<Session>, Failure> {
+        let sessions: Vec<Session> = (0..members).map(|i| self.open(i)).collect::<Result<_, _>>()?;
+        if self.protection != Protection::Plain {
+            agreed(&sessions, members)?;
+        }
+        Ok(sessions)
+    }
+}
+
+/// Waits until all sessions have one view of this many members.
+fn agreed(sessions: &[Session], members: usize) -> Result<(), Failure> {
+    let start = std::time::Instant::now();
+    loop {
+        let views: Vec<_> = sessions.iter().map(Session::view).collect();
+        let epoch = views.first().and_then(|v| v.as_ref().map(|v| v.epoch));
+        let same = |v: &Option<std::sync::Arc<sealcast_wire::View>>| {
+            v.as_ref().is_some_and(|v| Some(v.epoch) == epoch && v.members.len() == members)
+        };
+        if views.iter().all(same) {
+            return Ok(());
+        }
+        stop_if_asked()?;
+        if start.elapsed() > FORMATION_PATIENCE {
+            let what = format!("{members} members did not agree on a key in {FORMATION_PATIENCE:?}");
+            return Err(Failure::new(sealcast::code::Code::TimedOut, what).hint("sealcast doctor"));
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+fn stop_if_asked() -> Result<(), Failure> {
+    if interrupt::asked() { Err(Failure::said(130)) } else { Ok(()) }
+}
+
+fn name(i: usize) -> String {
+    format!("m{i}")
+}
+
+/// The value that this share of the others does not exceed; of a sorted list.
+fn percentile(sorted: &[u64], share: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(((last as f64) * share).round() as usize).map_or(0.0, |ns| *ns as f64 / 1e3)
+}
+
+/// The middle one.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// How long a group may take to form before something is wrong.
+const FORMATION_PATIENCE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_few_values_are_values() {
+        let sorted = [1_000, 2_000, 3_000, 4_000, 100_000];
+        assert_eq!(percentile(&sorted, 0.5), 3.0);
+        assert_eq!(percentile(&sorted, 0.99), 100.0);
+        assert_eq!(percentile(&[], 0.5), 0.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}

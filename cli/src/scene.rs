@@ -1,0 +1,110 @@
+//! A group of one's own in a temporary folder, on this machine only: for `demo` and `bench`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use sealcast::code::Code;
+use sealcast::config::{Home, KeptIdentity, Membership, Overwrite};
+use sealcast_crypto::identity::{Authority, MemberSecret, Request, Right, Rights};
+use sealcast_crypto::signature::Algorithm;
+
+use crate::hint::Failure;
+use crate::text::now;
+
+/// A folder with an authority and identities; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    folder: PathBuf,
+    group: String,
+    authority: Authority,
+    address: SocketAddr,
+}
+
+impl Scene {
+    /// An authority of a new group, and an address that nobody uses now.
+    pub(crate) fn new(group: &str) -> Result<Scene, Failure> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(|e| Failure::new(Code::System, e))?;
+        let folder = std::env::temp_dir().join(format!("sealcast-{:08x}", u32::from_be_bytes(random)));
+        fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| Failure::system(folder.display(), &e))?;
+        let authority = Authority::create(group, Algorithm::P256, now(), &mut crate::rng());
+        let authority = authority.map_err(|e| Failure::new(Code::BadValue, e))?;
+        Ok(Scene { folder, group: group.to_owned(), authority, address: SocketAddr::from((LCM_ADDRESS, free_port()?)) })
+    }
+
+    /// Another authority's group of the same name at the same place.
+    pub(crate) fn impostor(&self) -> Result<Scene, Failure> {
+        let mut other = Scene::new(&self.group)?;
+        other.address = self.address;
+        Ok(other)
+    }
+
+    /// Puts the veil of another scene's group into an identity: the worst that an outsider can know.
+    pub(crate) fn steal_veil(&self, from: &Scene, name: &str) -> Result<(), Failure> {
+        let mut identity = KeptIdentity::load(&self.home(), name)?;
+        if let Some(m) = &mut identity.membership {
+            m.veils.insert(from.group.clone(), from.authority.veil(&from.group));
+        }
+        Ok(identity.save(Overwrite::Replace)?)
+    }
+
+    /// Where its files are.
+    pub(crate) fn home(&self) -> Home {
+        Home::at(&self.folder)
+    }
+
+    /// The folder itself.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The multicast address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of the group: this machine only, sealed, with these further options.
+    pub(crate) fn url(&self, options: &str) -> String {
+        format!("udpm://{}?ttl=0&group={}{options}", self.address, self.group)
+    }
+
+    /// An identity with rights such as `("both", "#")`.
+    pub(crate) fn member(&mut self, name: &str, rights: &[(&str, &str)]) -> Result<(), Failure> {
+        let mut granted = Rights::none();
+        for (act, pattern) in rights {
+            let act = sealcast_crypto::identity::Act::from_name(act).expect("scenes name acts that exist");
+            let right = Right::new(&self.group, act, pattern).map_err(|e| Failure::new(Code::BadValue, e))?;
+            granted.grant(right);
+        }
+        let secret = MemberSecret::generate(Algorithm::Ed25519, &mut crate::rng());
+        let mut identity = KeptIdentity::new(&self.home(), name, secret);
+        let request =
+            Request { name: name.to_owned(), keys: identity.secret.public(), rights: granted, attributes: vec![] };
+        let certificate = self.authority.issue(&request, now(), VALID_SECONDS);
+        let certificate = certificate.map_err(|e| Failure::new(Code::BadValue, e))?;
+        let anchor = self.authority.anchor().clone();
+        let veils = BTreeMap::from([(self.group.clone(), self.authority.veil(&self.group))]);
+        identity.membership = Some(Membership { certificate, anchor, policy: None, veils });
+        Ok(identity.save(Overwrite::Never)?)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // What cannot be removed is in the temporary folder, which is emptied at the next start.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A UDP port that nobody uses at this moment.
+pub(crate) fn free_port() -> Result<u16, Failure> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|s| s.local_addr());
+    socket.map(|a| a.port()).map_err(|e| Failure::system("finding a free port", &e))
+}
+
+const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
+/// A day: no scene lasts longer.
+const VALID_SECONDS: i64 = 86_400;

@@ -1,0 +1,182 @@
+//! Sealed groups of real processes over loopback multicast: each user has a folder of its own.
+
+mod common;
+
+use common::{Home, Running, free_port};
+
+/// A user with a group of its own at a port of its own, and nothing running.
+fn founder(name: &str) -> Home {
+    let home = Home::new(name);
+    let url = format!("udpm://239.255.76.67:{}?ttl=0&keys=contributory", free_port());
+    home.good(&["init", "ward3", "--url", &url]);
+    home
+}
+
+/// Another user, invited by the first one.
+fn invited(by: &Home, name: &str, grant: &[&str]) -> Home {
+    let home = Home::new(&format!("{}-{name}", by.path().file_name().unwrap().to_string_lossy()));
+    let key = home.good(&["id", "new", name]);
+    let file = home.path().join("invite");
+    let to = file.to_str().unwrap();
+    by.good(&[&["invite", "--for", key.trim(), "--as", name, "-o", to], grant].concat());
+    home.good(&["join", to]);
+    home
+}
+
+/// A subscriber that is a member of an epoch of so many.
+fn subscriber(home: &Home, members: usize) -> Running {
+    let mut sub = home.start(&["sub", "ward3/#", "-v"]);
+    sub.line_with(&format!("{members} member")).unwrap();
+    sub
+}
+
+#[test]
+fn the_first_session_of_the_manual() {
+    let home = founder("first");
+    let mut sub = home.start(&["sub", "ward3/#"]);
+    // The session's socket is there as soon as it has a key.
+    let shown = home.until(&["group", "show"], "epoch 1");
+    assert!(shown.contains("origin: signed"), "{shown}");
+    let ran = home.run(&["pub", "ward3/vitals", "{\"hr\":72}"]);
+    assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    let line = sub.line_with("#1").unwrap();
+    assert!(line.starts_with("#1 ward3/vitals  from you@"), "{line}");
+    assert!(line.contains("  epoch 1  9 B  +") && line.ends_with(" ms"), "{line}");
+    sub.line_with("{\"hr\":72}").unwrap();
+    sub.interrupt();
+    assert_eq!(sub.end().0, 130);
+    assert_eq!(home.run(&["group", "show"]).exit, 1, "nothing runs any more");
+}
+
+#[test]
+fn rule_a7_a_lone_pub_joins_and_leaves_and_says_so() {
+    let home = founder("lone");
+    let alone = home.run(&["pub", "ward3/x", "hello"]);
+    assert_eq!(alone.exit, 0, "{}", alone.stderr);
+    assert!(alone.stderr.contains("sent 1 message to 0 others, left"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("nobody else is in ward3"), "{}", alone.stderr);
+
+    let alice = invited(&home, "alice", &[]);
+    let mut sub = subscriber(&alice, 1);
+    let ran = home.run(&["pub", "ward3/x", "hello"]);
+    assert!(ran.stderr.contains("sent 1 message to 1 other, left"), "{}", ran.stderr);
+    let line = sub.line_with("ward3/x").unwrap();
+    assert!(line.contains("  from you@"), "{line}");
+}
+
+#[test]
+fn an_invited_member_is_shown_heard_and_evicted() {
+    let home = founder("evict");
+    let alice = invited(&home, "alice", &["--sub", "#", "--attr", "role=nurse"]);
+    let carol = invited(&home, "carol", &["--pub", "ward3/+", "--sub", "ward3/#"]);
+    let mut mine = subscriber(&home, 1);
+    let mut hers = subscriber(&alice, 2);
+    let mut carols = subscriber(&carol, 3);
+    mine.line_with("3 members").unwrap();
+    hers.line_with("3 members").unwrap();
+
+    let shown = home.good(&["group", "members"]);
+    let row = |name: &str| shown.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{shown}")).to_owned();
+    assert!(row("alice").contains("role=nurse") && row("alice").trim_end().ends_with("0 / 1"), "{shown}");
+    assert!(row("carol").trim_end().ends_with("1 / 1"), "{shown}");
+    let members: Vec<serde_json::Value> =
+        home.good(&["group", "members", "--json"]).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(members.len(), 3);
+
+    // Who may not publish is told so, with its code.
+    let denied = alice.run(&["pub", "ward3/x", "no"]);
+    assert_eq!(denied.exit, 5, "{}", denied.stderr);
+    assert!(denied.stderr.contains("error[E0412]: alice may not publish on ward3/x"), "{}", denied.stderr);
+    assert_eq!(alice.run(&["group", "evict", "carol"]).exit, 5);
+
+    carol.good(&["pub", "ward3/x", "from carol"]);
+    mine.line_with("from carol").unwrap();
+    let said = home.good(&["group", "evict", "carol", "--reason", "lost laptop"]);
+    assert!(said.starts_with("revoked certificate #3 · epoch "), "{said}");
+    assert!(said.contains(" · 2/2 members on the new key after "), "{said}");
+    let (exit, last) = carols.end();
+    assert_eq!(exit, 7, "{last}");
+    assert!(last.contains("error[E0701]") && last.contains("lost laptop"), "{last}");
+
+    home.good(&["pub", "ward3/secret", "not for carol"]);
+    hers.line_with("not for carol").unwrap();
+    let again = carol.run(&["sub", "ward3/#", "-W", "2s"]);
+    assert!(again.exit == 7 || again.exit == 4, "{}", again.stderr);
+    assert!(!again.stdout.contains("not for carol"));
+    let log = home.good(&["group", "log"]);
+    assert!(log.contains("evicted  carol") && log.contains("lost laptop"), "{log}");
+
+    let left = alice.good(&["group", "leave"]);
+    assert!(left.starts_with("left ward3"), "{left}");
+    assert_eq!(hers.end().0, 0);
+}
+
+#[test]
+fn rule_a10_a_revocation_bites_a_live_member() {
+    let home = founder("revoke");
+    let carol = invited(&home, "carol", &[]);
+    let mut mine = subscriber(&home, 1);
+    let mut carols = subscriber(&carol, 2);
+    let ran = home.run(&["ca", "revoke", "carol"]);
+    assert_eq!(ran.exit, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("told the running session of ward3"), "{}", ran.stderr);
+    assert_eq!(carols.end().0, 7);
+    mine.line_with("1 members -carol").unwrap();
+}
+
+#[test]
+fn a_key_is_rotated_on_demand_and_nothing_is_lost() {
+    let home = founder("rotate");
+    let alice = invited(&home, "alice", &[]);
+    let mut mine = subscriber(&home, 1);
+    let mut hers = subscriber(&alice, 2);
+    mine.line_with("2 members").unwrap();
+    let said = home.good(&["group", "rotate", "--json"]);
+    let change: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(change["to"].as_u64() > change["from"].as_u64(), "{said}");
+    assert_eq!((&change["on_new_key"], &change["members"]), (&2.into(), &2.into()));
+    alice.good(&["pub", "ward3/after", "still here"]);
+    mine.line_with("still here").unwrap();
+    hers.line_with("still here").unwrap();
+}
+
+#[test]
+fn one_identity_runs_once() {
+    let home = founder("once");
+    let _mine = subscriber(&home, 1);
+    let second = home.run(&["sub", "ward3/#", "-W", "2s"]);
+    assert_eq!(second.exit, 7, "{}", second.stderr);
+    assert!(second.stderr.contains("error[E0704]"), "{}", second.stderr);
+}
+
+#[test]
+fn a_pattern_that_is_not_granted_is_refused_before_joining() {
+    let home = founder("denied");
+    let alice = invited(&home, "alice", &["--sub", "ward3/vitals"]);
+    let ran = alice.run(&["sub", "ward5/#"]);
+    assert_eq!(ran.exit, 5);
+    assert!(ran.stderr.contains("error[E0413]: alice may not subscribe to ward5/#"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_demonstration_holds_all_its_claims() {
+    let home = Home::new("demo");
+    let said = home.good(&["demo", "lan"]);
+    assert_eq!(said.matches(" ✓ ").count(), 11, "{said}");
+    let at = said.lines().next().and_then(|l| l.split(" in ").nth(1)).unwrap();
+    assert!(!std::path::Path::new(at).exists(), "{at} stays behind");
+}
+
+#[test]
+fn a_bench_prints_what_it_compares() {
+    let home = Home::new("bench");
+    for (arguments, kinds) in [
+        (&["bench", "latency", "--count", "20", "--compare", "plain,sealed,signed", "--json"][..], 3),
+        (&["bench", "throughput", "--time", "200ms", "--runs", "1", "--subs", "2", "--json"][..], 2),
+        (&["bench", "join", "--members", "2", "--runs", "1", "--json"][..], 3),
+    ] {
+        let said = home.good(arguments);
+        assert_eq!(said.lines().count(), kinds, "{said}");
+        assert!(said.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{said}");
+    }
+}
