@@ -63,6 +63,11 @@ impl Network {
         }
     }
 
+    /// A quiet LAN, except that datagrams overtake each other and some come twice.
+    pub fn lossless() -> Network {
+        Network { duplication: Chance::of(0.005), reordering: Chance::of(0.01), ..Network::quiet() }
+    }
+
     /// Nothing of `from` reaches `to` any more; the other direction stays as it was.
     pub fn cut(&mut self, from: usize, to: usize) {
         self.cuts.insert((from, to));

@@ -23,14 +23,21 @@ impl Body {
         bytes
     }
 
+    /// Reads a payload from the front of other bytes.
+    pub fn begins(bytes: &[u8]) -> Option<Body> {
+        let mut r = Reader::new(bytes.strip_prefix(MARKER)?);
+        Some(Body { author: r.u32().ok()?, life: r.u32().ok()?, number: r.u64().ok()? })
+    }
+
     /// Reads a payload; `None` if it is not one of ours.
     pub fn read(bytes: &[u8]) -> Option<Body> {
-        let mut r = Reader::new(bytes.strip_prefix(MARKER)?);
-        let body = Body { author: r.u32().ok()?, life: r.u32().ok()?, number: r.u64().ok()? };
-        r.rest().iter().all(|b| *b == b'.').then_some(body)
+        let body = Body::begins(bytes)?;
+        bytes[LENGTH..].iter().all(|b| *b == b'.').then_some(body)
     }
 }
 
+/// Bytes before the padding.
+const LENGTH: usize = MARKER.len() + 16;
 /// Begins every payload; must never be seen on the wire.
 pub const MARKER: &[u8] = b"FOR-MEMBERS-ONLY";
 

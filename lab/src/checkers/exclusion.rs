@@ -76,30 +76,41 @@ impl Checker for Exclusions {
                     }
                 }
             }
+            Event::Read(body, epoch) => return self.may_read(node, *body, Some(*epoch)),
             Event::Delivered { body, origin, epoch, .. } => {
                 let heard = member_of(origin).and_then(|m| cast.node(&m.cert));
                 if let (Some(author), Some(view)) = (heard, &standing.view)
                     && !cast.nodes_of(view).contains(&author)
+                    // A key that is agreed opens before its view is installed.
+                    && epoch.is_none_or(|e| e.counter <= view.epoch.counter)
                 {
                     return Err(format!(
                         "node {node} heard node {author} under {epoch:?}, no member of {:?}",
                         view.epoch
                     ));
                 }
-                let Some(body) = Body::read(body) else { return Ok(()) };
-                if let Some((out, at)) = self.shut_out.get(&body)
-                    && out.contains(&node)
-                    && epoch.is_some_and(|e| e.counter <= *at)
-                {
-                    return Err(format!("node {node} read {body:?}, published when it was shut out"));
-                }
-                if let Some(roster) = epoch.and_then(|e| self.rosters.get(&e))
-                    && !roster.contains(&node)
-                {
-                    return Err(format!("node {node} read {body:?} of an epoch that it is no member of"));
+                if let Some(body) = Body::read(body) {
+                    return self.may_read(node, body, *epoch);
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Exclusions {
+    fn may_read(&self, node: usize, body: Body, epoch: Option<EpochId>) -> Verdict {
+        if let Some((out, at)) = self.shut_out.get(&body)
+            && out.contains(&node)
+            && epoch.is_some_and(|e| e.counter <= *at)
+        {
+            return Err(format!("node {node} read {body:?}, published when it was shut out"));
+        }
+        if let Some(roster) = epoch.and_then(|e| self.rosters.get(&e))
+            && !roster.contains(&node)
+        {
+            return Err(format!("node {node} read {body:?} of an epoch that it is no member of"));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod duplicates;
 mod exclusion;
 mod forward;
 pub mod loss;
+mod order;
 mod secrecy;
 
 pub mod body;
@@ -27,6 +28,7 @@ pub use duplicates::Duplicates;
 pub use exclusion::Exclusions;
 pub use forward::Forward;
 pub use loss::Loss;
+pub use order::OneOrder;
 pub use secrecy::Secrecy;
 
 /// Something that happened at a node, as checkers see it.
@@ -51,8 +53,12 @@ pub enum Event {
         /// Its payload.
         body: Arc<[u8]>,
     },
+    /// A datagram was opened by somebody who kept keys that it should not use any more.
+    Read(Body, EpochId),
     /// A message came.
     Delivered {
+        /// Its number: its place in the order, where there is one.
+        sequence: u64,
         /// Its topic.
         topic: Arc<str>,
         /// Its payload.

@@ -44,7 +44,13 @@ fn published(body: &Arc<[u8]>) -> Event {
 
 fn delivered(body: &Arc<[u8]>, from: usize, counter: u32) -> Event {
     let epoch = Some(EpochId { counter, hash: u64::from(counter) });
-    Event::Delivered { topic: "t".into(), body: body.clone(), origin: Origin::Claimed(member(from)), epoch }
+    Event::Delivered {
+        sequence: 1,
+        topic: "t".into(),
+        body: body.clone(),
+        origin: Origin::Claimed(member(from)),
+        epoch,
+    }
 }
 
 /// What a panel of one checker says to this story.
@@ -123,7 +129,13 @@ fn authentic_reports_the_wrong_author() {
 #[test]
 fn authentic_reports_a_message_without_origin() {
     let message = body(0, 1);
-    let nobody = Event::Delivered { topic: "t".into(), body: message.clone(), origin: Origin::Anonymous, epoch: None };
+    let nobody = Event::Delivered {
+        sequence: 1,
+        topic: "t".into(),
+        body: message.clone(),
+        origin: Origin::Anonymous,
+        epoch: None,
+    };
     let story = [(0, published(&message)), (1, nobody)];
     assert_eq!(told(Authentic::default(), &story).len(), 1);
     assert_eq!(told(Authentic::anonymous(), &story), [""; 0]);
@@ -199,4 +211,15 @@ fn secrecy_reports_payload_and_topic_on_the_wire() {
         panel.sent(AT, 3, shown);
         assert_eq!(panel.violations().len(), 1);
     }
+}
+
+#[test]
+fn one_order_reports_another_message_at_a_place_and_going_back() {
+    let at = |node: usize, sequence: u64, number: u64| {
+        let (topic, body, origin) = ("t".into(), body(0, number), Origin::Anonymous);
+        (node, Event::Delivered { sequence, topic, body, origin, epoch: None })
+    };
+    assert!(told(OneOrder::default(), &[at(0, 5, 1), at(1, 5, 2)])[0].contains("another message"));
+    assert!(told(OneOrder::default(), &[at(0, 5, 1), at(0, 4, 2)])[0].contains("after"));
+    assert_eq!(told(OneOrder::default(), &[at(0, 5, 1), at(0, 6, 2), at(1, 6, 2)]), [""; 0]);
 }

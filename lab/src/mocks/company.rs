@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use sealcast::url::OriginMode;
 use sealcast_delivery::memory::{Ordered, Orderer, Start};
-use sealcast_wire::{Address, CertHash, Monotonic, Now};
+use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now};
 
+use super::broker::{self, Broker};
 use super::mls_shaped::{self, MlsShaped};
+use super::threshold_shaped::{BROKERS, ThresholdShaped};
 use crate::scenarios::company::{Company, Player};
 use crate::sim::member::{Ask, Member, Told, keys_records};
 use crate::sim::{Birth, Effect, Node, Reach};
@@ -37,6 +39,55 @@ impl Company for MlsCompany {
 
     fn admits(&self) -> bool {
         true
+    }
+}
+
+/// The threshold-shaped scheme over an orderer and four brokers, of which the last one lies; the last
+/// member may not read.
+pub struct ThresholdCompany {
+    /// How many members; orderer and brokers follow them.
+    pub members: usize,
+}
+
+impl Company for ThresholdCompany {
+    fn cert(&self, member: usize) -> CertHash {
+        mls_shaped::cert(&name(member))
+    }
+
+    fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
+        let orderer = Address::Node(self.members as u32);
+        let roster: Vec<String> = (0..self.members - 1).map(name).collect();
+        Box::new(move |now, _| {
+            let keys = ThresholdShaped::new(&name(member), roster.clone(), seed);
+            Box::new(Member::new(now, keys, Ordered::new(orderer, Start::Beginning), OriginMode::Auto))
+        })
+    }
+
+    fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
+        let mut helpers = vec![(true, orderer())];
+        let members = self.members;
+        for broker in 0..BROKERS {
+            let birth: Birth<Player> = Box::new(move |_, _| {
+                Box::new(Broker::new(broker::Config {
+                    broker,
+                    orderer: Address::Node(members as u32),
+                    readers: (0..members).map(name).collect(),
+                    denied: vec![members - 1],
+                    lies: broker + 1 == BROKERS,
+                    seed: [broker as u8; 32],
+                }))
+            });
+            helpers.push((true, birth));
+        }
+        helpers
+    }
+
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        Vec::new() // brokers order by topic, in clear
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::Ordered
     }
 }
 

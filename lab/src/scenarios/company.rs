@@ -29,6 +29,11 @@ pub trait Company {
         None
     }
 
+    /// A member whose program was changed; `None` where this company has no such role.
+    fn imposter(&self, _member: usize, _kind: Misbehaviour, _seed: [u8; 32]) -> Option<Birth<Player>> {
+        None
+    }
+
     /// What must never be seen on the wire, beside payloads.
     fn secrets(&self) -> Vec<Vec<u8>> {
         vec![TOPIC.into()]

@@ -11,6 +11,17 @@ use crate::sim::dice::Dice;
 const SECONDS: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// All publish at once through brokers one of which lies; all see one order, and who may not read sees
+/// nothing.
+pub(super) fn brokers(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = Script::new(n, Network::rough(knobs.loss));
+    script.lossless = true;
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n - 1, PATIENCE).then(Step::Deaf(n - 1));
+    script.then(Step::Traffic { by: (0..n - 1).collect(), rate: 5, bytes: 200, lasting: SECONDS }).wait(2 * SECONDS);
+    script
+}
+
 /// Members are let in one after the other, and publish to each other.
 pub(super) fn admission(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;

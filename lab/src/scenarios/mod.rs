@@ -2,15 +2,18 @@
 
 pub mod command;
 pub mod company;
+pub mod contributory;
+mod lan;
 mod mocks;
 pub mod script;
 pub mod stage;
 
 use std::time::Duration;
 
-use crate::mocks::company::MlsCompany;
+use crate::mocks::company::{MlsCompany, ThresholdCompany};
 use crate::sim::dice::{Chance, Dice};
 use company::Company;
+use contributory::Robots;
 use script::{Knobs, Script};
 use stage::Report;
 
@@ -34,6 +37,7 @@ impl Scenario {
 
     /// Plays it; `keep` lines of the trace are kept.
     pub fn play(&self, knobs: &Knobs, seed: u64, keep: usize) -> Report {
+        let _again = Again { scenario: self, knobs, seed };
         stage::play(&*(self.company)(knobs), &self.script(knobs, seed), seed, keep)
     }
 
@@ -43,8 +47,70 @@ impl Scenario {
     }
 }
 
+/// Says how to see a run again that ends in a panic.
+struct Again<'a> {
+    scenario: &'a Scenario,
+    knobs: &'a Knobs,
+    seed: u64,
+}
+
+impl Drop for Again<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("again:  {}", command::again(self.scenario, self.knobs, self.seed));
+        }
+    }
+}
+
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
+    robots("formation", 8, "members start within the jitter and form one group", lan::formation),
+    robots("one-by-one", 6, "members join a group one after the other", lan::one_by_one),
+    robots("leave", 6, "a member leaves, the others agree on a key without it", lan::leave),
+    robots("evict", 6, "a member is evicted by a signed statement, and never comes back", lan::evict),
+    robots("suspect", 6, "a member dies; its silence removes it from the view", lan::suspect),
+    robots("rotate", 6, "members ask for a new key, several at once", lan::rotate),
+    robots("partition", 6, "the network splits, both halves go on, and merge when it heals", lan::partition),
+    robots("restart", 5, "processes die and come back at once or later, some several times", lan::restart),
+    robots("frozen", 5, "a process is stopped until the others have given it up, and goes on", lan::frozen),
+    robots("dying-joiner", 5, "newcomers die at every moment of their joining; nobody is held up", lan::dying_joiner),
+    robots("silent-member", 5, "a member hears but is not heard, or is heard but does not hear", lan::silent_member),
+    robots("replayer", 5, "an outsider sends everything again, at once and later", lan::replayer),
+    robots("forger", 5, "an outsider sends forgeries of every form while the group lives", lan::forger),
+    robots("flooder", 4, "an outsider floods the group while it forms", lan::flooder),
+    robots(
+        "flooder-inside",
+        4,
+        "a member says everything many times over, and garbage under the veil",
+        lan::flooder_inside,
+    ),
+    robots("equivocator", 6, "a member tells half of the others another story", lan::equivocator),
+    robots(
+        "evicted-insider",
+        5,
+        "an evicted member goes on sealing with old keys and reading along",
+        lan::evicted_insider,
+    ),
+    quiet("traffic-join", 5, "members join while all publish 1,000 messages a second: none is lost", lan::traffic_join),
+    quiet(
+        "traffic-rotate",
+        5,
+        "keys change while all publish 1,000 messages a second: none is lost",
+        lan::traffic_rotate,
+    ),
+    quiet(
+        "traffic-evict",
+        5,
+        "a member is evicted while all publish 1,000 messages a second: none is lost",
+        lan::traffic_evict,
+    ),
+    quiet(
+        "traffic-leave",
+        5,
+        "a member leaves while all publish 1,000 messages a second: none is lost",
+        lan::traffic_leave,
+    ),
+    robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
     Scenario {
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",
@@ -73,7 +139,42 @@ pub static ALL: &[Scenario] = &[
         company: mls,
         write: mocks::departure,
     },
+    Scenario {
+        name: "mock-threshold",
+        story: "threshold-shaped: body now, shares later, one broker lies, one reader gets nothing; one order",
+        knobs: knobs(4),
+        company: threshold,
+        write: mocks::brokers,
+    },
 ];
+
+const fn robots(
+    name: &'static str,
+    members: usize,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    Scenario { name, story, knobs: knobs(members), company: contributory, write }
+}
+
+/// On a network that loses nothing.
+const fn quiet(
+    name: &'static str,
+    members: usize,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    let knobs = Knobs { members, loss: Chance::NEVER, jitter: Duration::from_millis(100) };
+    Scenario { name, story, knobs, company: contributory, write }
+}
+
+fn contributory(_knobs: &Knobs) -> Box<dyn Company> {
+    Box::new(Robots::new())
+}
+
+fn threshold(knobs: &Knobs) -> Box<dyn Company> {
+    Box::new(ThresholdCompany { members: knobs.members })
+}
 
 fn mls(knobs: &Knobs) -> Box<dyn Company> {
     Box::new(MlsCompany { members: knobs.members })

@@ -67,12 +67,21 @@ pub enum Step {
         /// For how long.
         lasting: Duration,
     },
-    /// Somebody misbehaves from now on.
+    /// Somebody outside misbehaves from now on.
     Misbehave(Misbehaviour),
+    /// From its next start on, this member's program is changed.
+    Imposter(usize, Misbehaviour),
     /// Time passes.
     Wait(Duration),
     /// Within this time all of these have one view of exactly these.
     Converge {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// How long it may take.
+        within: Duration,
+    },
+    /// Within this time all of these have one view, of these and perhaps others.
+    Together {
         /// Who.
         members: BTreeSet<usize>,
         /// How long it may take.
@@ -85,6 +94,8 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
+    /// From here on nothing is delivered to this member.
+    Deaf(usize),
     /// From here on until the end no such member is in any of these members' views.
     Never {
         /// Whose views.

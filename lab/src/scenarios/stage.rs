@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealcast_keys::Command;
-use sealcast_wire::{Monotonic, View};
+use sealcast_wire::{Guarantee, Monotonic, View};
 
 use super::company::{Company, Player, TOPIC};
 use super::script::{Script, Step};
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, Panel, Secrecy, Violation,
+    Agreement, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, OneOrder, Panel, Secrecy, Violation,
 };
+use crate::misbehaviour::Misbehaviour;
 use crate::sim::dice::Dice;
 use crate::sim::member::{Ask, Told};
 use crate::sim::trace::{Line, Trace};
@@ -68,6 +69,7 @@ struct Stage<'a> {
     sim: Sim<Player>,
     watch: Watch,
     dice: Dice,
+    imposters: BTreeMap<usize, Misbehaviour>,
     lives: Vec<u32>,
     numbers: Vec<u64>,
     /// What the applications do next: (when, which of the traffics).
@@ -102,6 +104,9 @@ impl<'a> Stage<'a> {
             Box::<Forward>::default(),
             Box::new(Secrecy::new(company.secrets())),
         ];
+        if company.guarantee() >= Guarantee::Ordered {
+            checkers.push(Box::<OneOrder>::default());
+        }
         if script.lossless {
             checkers.push(Box::new(loss));
         }
@@ -112,6 +117,7 @@ impl<'a> Stage<'a> {
             views: vec![None; members],
             out: vec![false; members],
             never: Vec::new(),
+            deaf: Vec::new(),
             changed: false,
             datagrams: 0,
             bytes: 0,
@@ -124,6 +130,7 @@ impl<'a> Stage<'a> {
             sim,
             watch,
             dice: Dice::new(seed, STREAM_STAGE),
+            imposters: BTreeMap::new(),
             lives: vec![0; members],
             numbers: vec![0; members],
             due: BTreeSet::new(),
@@ -174,6 +181,15 @@ impl<'a> Stage<'a> {
                     self.sim.start(node, birth, &mut self.watch);
                 }
             }
+            Step::Imposter(member, kind) => {
+                self.imposters.insert(*member, *kind);
+            }
+            Step::Together { members, within } => {
+                if !self.run(now + *within, |watch| watch.together(members)) {
+                    let what = format!("after {within:?} {members:?} are not together: {}", self.watch.standing());
+                    self.watch.panel.report(self.sim.now(), "convergence", what);
+                }
+            }
             Step::Wait(time) => {
                 self.run(now + *time, |_| false);
             }
@@ -193,6 +209,7 @@ impl<'a> Stage<'a> {
                     self.watch.panel.report(self.sim.now(), "convergence", what);
                 }
             }
+            Step::Deaf(member) => self.watch.deaf.push(*member),
             Step::Never { members, whom } => self.watch.never.push((members.clone(), *whom)),
         }
     }
@@ -201,7 +218,8 @@ impl<'a> Stage<'a> {
         self.lives[member] += 1;
         self.numbers[member] = 0;
         let seed = self.dice.seed();
-        let birth = self.company.member(member, self.lives[member], seed);
+        let changed = self.imposters.get(&member).and_then(|kind| self.company.imposter(member, *kind, seed));
+        let birth = changed.unwrap_or_else(|| self.company.member(member, self.lives[member], seed));
         self.watch.out[member] = false;
         self.watch.panel.event(self.sim.now(), member, &Event::Started);
         self.sim.start(member, birth, &mut self.watch);
@@ -307,6 +325,7 @@ struct Watch {
     views: Vec<Option<Arc<View>>>,
     out: Vec<bool>,
     never: Vec<(BTreeSet<usize>, usize)>,
+    deaf: Vec<usize>,
     changed: bool,
     datagrams: u64,
     bytes: u64,
@@ -322,6 +341,16 @@ impl Watch {
             let Some(view) = &self.views[m] else { return false };
             let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
             nodes == *members && *epoch.get_or_insert(view.epoch) == view.epoch
+        })
+    }
+
+    /// Whether all of these have one view in which they all are.
+    fn together(&self, members: &BTreeSet<usize>) -> bool {
+        let mut epoch = None;
+        members.iter().all(|&m| {
+            let Some(view) = &self.views[m] else { return false };
+            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            nodes.is_superset(members) && *epoch.get_or_insert(view.epoch) == view.epoch
         })
     }
 
@@ -384,13 +413,18 @@ impl Observer<Player> for Watch {
             }
             Told::Delivered(message) => {
                 self.delivered += 1;
+                if self.deaf.contains(&node) {
+                    self.panel.report(at, "deaf", format!("node {node} reads a message"));
+                }
                 Event::Delivered {
+                    sequence: message.sequence(),
                     topic: message.topic().into(),
                     body: message.payload().into(),
                     origin: message.origin(),
                     epoch: message.epoch(),
                 }
             }
+            Told::Read(body, epoch) => Event::Read(body, epoch),
             Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
             Told::Keyed(_) | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
         };

@@ -7,10 +7,11 @@ use sealcast::group::{self, Axis, Epoch, Group, Message, Publication, PublishErr
 use sealcast::url::OriginMode;
 use sealcast_delivery::{self as delivery, Batch, Delivery};
 use sealcast_keys::{Command, CommandError, Exclusion, Keys, Notice};
-use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now, To, View};
+use sealcast_wire::{Address, CertHash, EpochId, Guarantee, Monotonic, Now, To, View};
 
 use super::tap::{Heard, Line, Tap};
 use super::{Effect, Node, Reach, Records};
+use crate::checkers::Body;
 
 /// What a member's application asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub enum Told {
     Excluded(Exclusion),
     /// A message came.
     Delivered(Message),
+    /// A datagram was opened with a kept key (only who misbehaves tells this).
+    Read(Body, EpochId),
     /// A message was taken for publishing: topic and payload.
     Published(String, Vec<u8>),
     /// It was not.

@@ -211,7 +211,7 @@ impl<N: Node> Sim<N> {
 
     /// Whether a process runs there (it may be stopped).
     pub fn runs(&self, node: usize) -> bool {
-        self.seats[node].process.is_some()
+        self.seats.get(node).is_some_and(|seat| seat.process.is_some())
     }
 
     /// The machine at a seat, to look at.

@@ -1,0 +1,129 @@
+//! A member who is evicted and does not stop: it seals with every key that it ever held, and tries to
+//! read whatever it hears.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast::group::Epoch;
+use sealcast_delivery::multicast::{self, Multicast};
+use sealcast_delivery::{Batch, Delivery, Outgoing, Output, What};
+use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Now, To};
+
+use crate::checkers::Body;
+use crate::scenarios::company::TOPIC;
+use crate::scenarios::contributory::Robot;
+use crate::sim::member::{Ask, Told};
+use crate::sim::{Effect, Node, Reach};
+
+/// See the module.
+pub(super) struct Insider {
+    robot: Robot,
+    keys: Vec<Arc<Epoch>>,
+    out: bool,
+    next: Option<Monotonic>,
+    sent: u64,
+    effects: VecDeque<Effect<Told>>,
+}
+
+impl Insider {
+    pub(super) fn new(robot: Robot) -> Insider {
+        Insider { robot, keys: Vec::new(), out: false, next: None, sent: 0, effects: VecDeque::new() }
+    }
+
+    fn drain(&mut self, now: Now) {
+        while let Some(effect) = self.robot.poll() {
+            match &effect {
+                Effect::Tell(Told::Installed(epoch) | Told::Keyed(epoch)) => self.keys.push(epoch.clone()),
+                Effect::Tell(Told::Excluded(_)) => {
+                    self.out = true;
+                    self.next = Some(now.monotonic + EVERY);
+                }
+                _ => {}
+            }
+            self.effects.push_back(effect);
+        }
+    }
+
+    /// A well-formed message under the `back`-th newest of its keys.
+    fn seal(&mut self, now: Now, back: usize) {
+        let Some(epoch) = self.keys.iter().rev().nth(back) else { return };
+        let Some(protect) = &epoch.protect else { return };
+        self.sent += 1;
+        let body = Body { author: u32::MAX, life: 0, number: self.sent }.bytes(100);
+        let what = What::Data { topic: TOPIC, domain: Domain(1), signed: false, sent_micros: None, body: &body };
+        let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+        let mut way = Multicast::new(multicast::Config::default());
+        let mut batch = Batch::default();
+        if way.send(now, Some(protect), outgoing).is_ok() {
+            while let Some(output) = way.poll(&mut batch) {
+                if let Output::Transmit(_) = output {
+                    for datagram in batch.iter() {
+                        let datagram = datagram.to_vec();
+                        self.effects.push_back(Effect::Send { to: Reach::All, datagram });
+                    }
+                    batch.clear();
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, datagram: &[u8]) {
+        for epoch in &self.keys {
+            let Some(protect) = &epoch.protect else { continue };
+            if let Ok((_, _, plaintext)) = protect.open(&mut datagram.to_vec())
+                && let Some(body) = find(plaintext)
+            {
+                let read = Told::Read(body, epoch.view.epoch);
+                self.effects.push_back(Effect::Tell(read));
+            }
+        }
+    }
+}
+
+/// A test message somewhere in a record.
+fn find(plaintext: &[u8]) -> Option<Body> {
+    (0..plaintext.len()).find_map(|at| Body::begins(&plaintext[at..]))
+}
+
+impl Node for Insider {
+    type Told = Told;
+    type Command = Ask;
+
+    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        if self.out {
+            self.read(datagram);
+        }
+        self.robot.handle(now, from, datagram);
+        self.drain(now);
+    }
+
+    fn command(&mut self, now: Now, ask: Ask) {
+        self.robot.command(now, ask);
+        self.drain(now);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        [self.robot.timeout(), self.next].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        if self.next.is_some_and(|at| at <= now.monotonic) {
+            self.next = Some(now.monotonic + EVERY);
+            (0..2).for_each(|back| self.seal(now, back));
+        }
+        self.robot.handle_timeout(now);
+        self.drain(now);
+    }
+
+    fn stored(&mut self, now: Now) {
+        self.robot.stored(now);
+        self.drain(now);
+    }
+
+    fn poll(&mut self) -> Option<Effect<Told>> {
+        self.effects.pop_front().or_else(|| self.robot.poll())
+    }
+}
+
+const EVERY: Duration = Duration::from_millis(7);

@@ -1,0 +1,107 @@
+//! Contributory keys over multicast: the company of the LAN scenarios.
+
+use std::sync::{Arc, LazyLock};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+use sealcast::url::OriginMode;
+use sealcast_crypto::identity::authority::{Authority, Request};
+use sealcast_crypto::identity::holder::Identity;
+use sealcast_crypto::identity::keytext::MemberSecret;
+use sealcast_crypto::identity::rights::{Act, Right};
+use sealcast_crypto::signature::Algorithm;
+use sealcast_delivery::multicast::{self, Multicast};
+use sealcast_keys::contributory::{Config, Contributory, Memo};
+use sealcast_wire::{CertHash, Now, Utc, limits};
+
+use super::company::{Company, Player, TOPIC};
+use crate::misbehaviour::{self, Misbehaviour};
+use crate::sim::clock::UTC_AT_ZERO;
+use crate::sim::member::{Member, keys_records};
+use crate::sim::{Birth, Records};
+
+/// A member as these scenarios run it.
+pub type Robot = Member<Contributory, Multicast>;
+
+/// Robots of one authority.
+pub struct Robots {
+    memo: Arc<Memo>,
+}
+
+impl Robots {
+    /// A company; what one of its members verified, the others need not verify again.
+    pub fn new() -> Robots {
+        Robots { memo: Arc::default() }
+    }
+}
+
+impl Default for Robots {
+    fn default() -> Robots {
+        Robots::new()
+    }
+}
+
+impl Company for Robots {
+    fn cert(&self, member: usize) -> CertHash {
+        identity(member).certificate().hash
+    }
+
+    fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
+        let memo = self.memo.clone();
+        Box::new(move |now, records| Box::new(robot(member, seed, &memo, now, records)))
+    }
+
+    fn actor(&self, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
+        Some(misbehaviour::outsider(kind, seed))
+    }
+
+    fn imposter(&self, member: usize, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
+        let memo = self.memo.clone();
+        misbehaviour::insider(kind, seed, Box::new(move |now, seed| robot(member, seed, &memo, now, &Records::new())))
+    }
+
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        vec![TOPIC.into(), PATTERN.into(), b"wall-e".to_vec()]
+    }
+}
+
+/// One process of a robot.
+pub fn robot(member: usize, seed: [u8; 32], memo: &Arc<Memo>, now: Now, records: &Records) -> Robot {
+    let mut config = Config::new(GROUP, identity(member));
+    config.memo = Some(memo.clone());
+    let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
+    let keys = Contributory::restore(config, seed, now, &records);
+    Member::new(now, keys, Multicast::new(multicast::Config::default()), OriginMode::Auto)
+}
+
+/// The identity of a robot; robot 0 may evict.
+pub fn identity(member: usize) -> Arc<Identity> {
+    IDENTITIES[member].clone()
+}
+
+/// All made at once and in order, so that every run has the same ones.
+static IDENTITIES: LazyLock<Vec<Arc<Identity>>> = LazyLock::new(|| {
+    let mut rng = ChaCha8Rng::seed_from_u64(2026);
+    let issued = Utc(UTC_AT_ZERO - 30 * 86_400);
+    let mut authority = Authority::create("ca", Algorithm::Ed25519, issued, &mut rng).expect("a new authority");
+    let mut identities = Vec::new();
+    for member in 0..=limits::MEMBERS_MAX {
+        let secret = MemberSecret::generate(Algorithm::Ed25519, &mut rng);
+        let mut rights = vec![Right::new(GROUP, Act::Both, "#"), Right::new(GROUP, Act::Both, PATTERN)];
+        if member == 0 {
+            rights.push(Right::new(GROUP, Act::Evict, "#"));
+        }
+        let rights = rights.into_iter().map(|r| r.expect("patterns are well formed")).collect();
+        let name = format!("wall-e {member}");
+        let request = Request { name, keys: secret.public(), rights, attributes: Vec::new() };
+        let certificate = authority.issue(&request, issued, 365 * 86_400).expect("rights are encodable");
+        let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).expect("its own key");
+        identities.push(Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))));
+    }
+    identities
+});
+
+/// The group's name.
+pub const GROUP: &str = "lagoon";
+/// A pattern in every certificate, which must never be seen on the wire.
+const PATTERN: &str = "zanzibar/#";
