@@ -88,6 +88,13 @@ impl Failure {
         json!({ "code": code, "message": self.what, "hint": self.hint, "exit": self.exit() })
     }
 
+    /// The same as a line of a log.
+    pub(crate) fn to_log(&self) -> Value {
+        let mut object = self.to_json();
+        object["level"] = json!("error");
+        object
+    }
+
     /// One or two lines.
     pub(crate) fn render(&self, color: bool) -> String {
         let Cause::Code(code) = self.cause else { return String::new() };
@@ -100,7 +107,7 @@ impl Failure {
 }
 
 /// The system's words without Rust's «(os error 13)».
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
@@ -156,9 +163,13 @@ pub(crate) fn usage(error: clap::Error) -> ExitCode {
         _ => {}
     }
     let failure = of_clap(&error);
-    let talk = std::env::args().take_while(|a| a != "--").any(|a| a == "--json");
-    let _ = if talk {
+    let typed: Vec<String> = std::env::args().take_while(|a| a != "--").collect();
+    let as_log =
+        typed.windows(2).any(|w| w == ["--log-format", "json"]) || typed.iter().any(|a| a == "--log-format=json");
+    let _ = if typed.iter().any(|a| a == "--json") {
         writeln!(io::stderr().lock(), "{}", json!({ "error": failure.to_json() }))
+    } else if as_log {
+        writeln!(io::stderr().lock(), "{}", failure.to_log())
     } else {
         write!(io::stderr().lock(), "{}", failure.render(false))
     };

@@ -107,9 +107,7 @@ impl Output {
             let mut err = io::stderr().lock();
             let _ = writeln!(err, "{}", json!({ "error": failure.to_json() }));
         } else if self.log_json {
-            let mut object = failure.to_json();
-            object["level"] = json!("error");
-            let _ = writeln!(io::stderr().lock(), "{object}");
+            let _ = writeln!(io::stderr().lock(), "{}", failure.to_log());
         } else {
             let _ = write!(io::stderr().lock(), "{}", failure.render(self.color_talk));
         }

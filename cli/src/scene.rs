@@ -11,7 +11,8 @@ use sealcast::config::{Home, KeptIdentity, Membership, Overwrite};
 use sealcast_crypto::identity::{Authority, MemberSecret, Request, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
 
-use crate::hint::Failure;
+use crate::commands::doctor::{NO_ROUTE_HINT, local_address};
+use crate::hint::{Failure, plain};
 use crate::text::now;
 
 /// A folder with an authority and identities; removed when dropped.
@@ -26,13 +27,18 @@ pub(crate) struct Scene {
 impl Scene {
     /// An authority of a new group, and an address that nobody uses now.
     pub(crate) fn new(group: &str) -> Result<Scene, Failure> {
+        let address = SocketAddr::from((LCM_ADDRESS, free_port()?));
+        local_address(address).map_err(|e| {
+            let failure = Failure::new(Code::NoRoute, format!("no route to {}: {}", address.ip(), plain(&e)));
+            failure.hint(NO_ROUTE_HINT)
+        })?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(|e| Failure::new(Code::System, e))?;
         let folder = std::env::temp_dir().join(format!("sealcast-{:08x}", u32::from_be_bytes(random)));
         fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| Failure::system(folder.display(), &e))?;
         let authority = Authority::create(group, Algorithm::P256, now(), &mut crate::rng());
         let authority = authority.map_err(|e| Failure::new(Code::BadValue, e))?;
-        Ok(Scene { folder, group: group.to_owned(), authority, address: SocketAddr::from((LCM_ADDRESS, free_port()?)) })
+        Ok(Scene { folder, group: group.to_owned(), authority, address })
     }
 
     /// Another authority's group of the same name at the same place.

@@ -33,6 +33,9 @@ pub(crate) fn open(env: &Env<'_>, target: &Target, patience: Option<Duration>) -
     if target.url.keys == Scheme::Plain {
         env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
     }
+    if target.url.options.origin == OriginMode::Mac {
+        env.output.warn("origin=mac: any member of the group can send as any other");
+    }
     let session = opening.wait()?;
     wait_for_key(env, target, &session, patience)?;
     for warning in session.warnings() {

@@ -9,13 +9,21 @@ use time::macros::format_description;
 /// A table: columns as wide as their widest cell, two spaces between, no trailing blanks.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| visible(s)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, w)| format!("{cell:<w$}")).collect();
+        let padded = |(cell, w): (&String, &usize)| format!("{cell}{}", " ".repeat(w - visible(cell)));
+        let cells: Vec<String> = row.iter().zip(&widths).map(padded).collect();
         cells.join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Characters that take room: colours (`ESC [ … m`) do not.
+fn visible(text: &str) -> usize {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().map_or(0, |p| p.chars().count());
+    first + parts.map(|p| p.split_once('m').map_or(0, |(_, rest)| rest.chars().count())).sum::<usize>()
 }
 
 /// A row of a table.
@@ -137,6 +145,12 @@ mod tests {
         let shown = |ms| duration(Duration::from_millis(ms));
         let got: Vec<String> = [0, 3, 38, 1_500, 14_000, 190_000, 7_500_000, 90 * 86_400_000].map(shown).into();
         assert_eq!(got, ["0.00 ms", "3.0 ms", "38 ms", "1.5 s", "14 s", "3 m 10 s", "2 h 5 m", "90 d"]);
+    }
+
+    #[test]
+    fn colours_do_not_move_columns() {
+        let rows = [row(["\x1b[31mx\x1b[0m", "b"]), row(["long", "b"])];
+        assert_eq!(table(&rows), "\x1b[31mx\x1b[0m     b\nlong  b");
     }
 
     #[test]

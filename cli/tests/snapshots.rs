@@ -267,6 +267,92 @@ fn completion_scripts_name_every_command() {
 }
 
 #[test]
+fn completion_works_in_bash() {
+    let home = Home::new("bash");
+    std::fs::write(home.path().join("script"), home.good(&["completion", "bash"])).expect("the folder can be written");
+    let type_tab =
+        "source ./script; COMP_WORDS=(sealcast gr); COMP_CWORD=1; _sealcast sealcast gr sealcast; echo ${COMPREPLY[@]}";
+    let said = std::process::Command::new("bash").args(["-c", type_tab]).current_dir(home.path()).output();
+    assert_eq!(String::from_utf8_lossy(&said.expect("bash is there").stdout).trim(), "group");
+}
+
+#[test]
+fn every_command_speaks_json() {
+    let mut home = Home::new("json-everywhere");
+    let plain = url(free_port());
+    let key = home.good(&["id", "new", "alice"]);
+    home.word("KEY", &key);
+    home.word("URL", &plain);
+    for line in [
+        "init ward3",
+        "ctx add x --url $URL",
+        "ctx ls",
+        "ctx select x",
+        "ctx -",
+        "ctx rm x",
+        "id new bob",
+        "id ls",
+        "id show bob",
+        "id export bob",
+        "id needs-renewal you --within 100d",
+        "ca init ward5",
+        "ca issue carol --ca ward3",
+        "ca issue dave --ca ward3 --for $KEY",
+        "ca ls",
+        "ca ls ward3",
+        "ca inspect --ca ward3",
+        "ca revoke carol --ca ward3",
+        "ca crl --ca ward3",
+        "ca policy --ca ward3",
+        "invite --for $KEY -o -",
+        "pub a b --url $URL",
+        "explain",
+        "completion fish",
+        "doctor --url $URL",
+    ] {
+        let ran = home.typed(&format!("{line} --json"));
+        assert_eq!(ran.exit, 0, "{line}: {}", ran.stderr);
+        assert!(!ran.stdout.is_empty(), "{line}");
+        for object in ran.stdout.lines() {
+            let read = serde_json::from_str::<serde_json::Value>(object);
+            assert!(read.is_ok_and(|v| v.is_object()), "{line}: {object}");
+        }
+    }
+}
+
+#[test]
+fn doctor_names_what_it_checked() {
+    let home = Home::new("doctor");
+    let url = url(free_port());
+    let said = home.good(&["doctor", "--url", &url]);
+    for check in ["context", "url", "keys", "route", "ttl", "buffers", "loop", "clock"] {
+        assert!(said.lines().any(|l| l.split_whitespace().nth(1) == Some(check)), "{check} in {said}");
+    }
+    let sealed = home.run(&["doctor", "--url", "udpm://"]);
+    assert_eq!(sealed.exit, 3, "{}", sealed.stdout);
+    assert!(sealed.stdout.contains("x   identity") && sealed.stdout.contains("→ sealcast init"), "{}", sealed.stdout);
+}
+
+#[test]
+fn the_lab_is_started_beside_this_program() {
+    let home = Home::new("lab");
+    let copy = home.path().join("sealcast");
+    std::fs::copy(env!("CARGO_BIN_EXE_sealcast"), &copy).expect("the folder can be written");
+    let run = || {
+        let mut command = std::process::Command::new(&copy);
+        command.args(["lab", "run", "x", "--quick"]).env("PATH", "/nowhere").output().expect("the program starts")
+    };
+    let missing = run();
+    assert_eq!(missing.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("error[E0301]"));
+    let lab = home.path().join("sealcast-lab");
+    std::fs::write(&lab, "#!/bin/sh\necho \"$@\"\nexit 9\n").expect("the folder can be written");
+    std::fs::set_permissions(&lab, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("the file is there");
+    let found = run();
+    assert_eq!((found.status.code(), found.stdout.as_slice()), (Some(9), &b"run x --quick\n"[..]));
+}
+
+#[test]
 fn data_to_a_closed_pipe_ends_quietly() {
     let home = Home::new("pipe");
     let mut child = home.command(&["explain"]).spawn().expect("the program starts");

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, name_checked};
+use sealcast::url::Url;
 use serde_json::json;
 
 use super::Env;
@@ -75,6 +76,7 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
         let failure = Failure::new(Code::NoUrl, format!("context {name} needs a URL"));
         return Err(failure.hint(format!("sealcast ctx add {name} --url '{EXAMPLE_URL}'")));
     };
+    Url::parse(&url)?;
     let id = env.global.id.clone();
     if let Some(id) = &id
         && !env.home.identity(name_checked(id)?).exists()

@@ -15,7 +15,7 @@ use serde_json::json;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Env, id};
-use crate::hint::Failure;
+use crate::hint::{Failure, plain};
 use crate::target::Target;
 use crate::text::{bytes, table, thousands};
 
@@ -145,8 +145,8 @@ fn network(group: SocketAddr, target: &Target) -> Vec<Check> {
     let own = match route {
         Ok(own) => own,
         Err(e) => {
-            let hint = "sudo ip link set lo up && sudo ip route add 224.0.0.0/4 dev lo   (one machine; else dev IFACE)";
-            return vec![Check::broken("route", Class::Unreachable, format!("none to {}: {e}", group.ip()), hint)];
+            let found = format!("none to {}: {}", group.ip(), plain(&e));
+            return vec![Check::broken("route", Class::Unreachable, found, NO_ROUTE_HINT)];
         }
     };
     let interface = interface_of(group.ip());
@@ -166,7 +166,7 @@ fn network(group: SocketAddr, target: &Target) -> Vec<Check> {
 }
 
 /// The address that the kernel would send from; connecting a UDP socket sends nothing.
-fn local_address(group: SocketAddr) -> io::Result<IpAddr> {
+pub(crate) fn local_address(group: SocketAddr) -> io::Result<IpAddr> {
     let any: SocketAddr = if group.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().expect("a literal address");
     let socket = UdpSocket::bind(any)?;
     socket.connect(group)?;
@@ -218,7 +218,11 @@ fn of_interface(name: &str, ttl: u32) -> Vec<Check> {
         } else {
             Check::good(
                 "mtu",
-                format!("{}: datagrams of up to {} B of UDP payload", thousands(mtu), thousands(mtu - 28)),
+                format!(
+                    "{}: datagrams of up to {} B of UDP payload",
+                    thousands(mtu),
+                    thousands((mtu - 28).min(UDP_PAYLOAD_MAX))
+                ),
             )
         });
     }
@@ -234,7 +238,7 @@ fn buffers(wanted: usize) -> Check {
         Ok(s.recv_buffer_size()? / 2)
     });
     match got {
-        Err(e) => Check::hurts("buffers", format!("cannot be set: {e}"), "sysctl net.core.rmem_max"),
+        Err(e) => Check::hurts("buffers", format!("cannot be set: {}", plain(&e)), "sysctl net.core.rmem_max"),
         Ok(got) if got >= wanted => Check::good("buffers", format!("{} for receiving", bytes(got as u64))),
         Ok(got) => Check::hurts(
             "buffers",
@@ -265,9 +269,12 @@ fn loopback(group: SocketAddr, own: IpAddr) -> Check {
             "a datagram to the group did not come back: multicast is blocked here",
             "check the firewall: sudo nft list ruleset | grep -n drop",
         ),
-        Err(e) => {
-            Check::broken("loop", Class::Unreachable, format!("multicast fails: {e}"), "ip route get 239.255.76.67")
-        }
+        Err(e) => Check::broken(
+            "loop",
+            Class::Unreachable,
+            format!("multicast fails: {}", plain(&e)),
+            "ip route get 239.255.76.67",
+        ),
     }
 }
 
@@ -312,6 +319,11 @@ fn clock() -> Check {
 
 /// Bytes of receive buffer that a burst of camera frames needs.
 const RECEIVE_BUFFER_WANTED: usize = 8 << 20;
+/// What to type where there is no route for multicast.
+pub(crate) const NO_ROUTE_HINT: &str =
+    "sudo ip link set lo up && sudo ip route add 224.0.0.0/4 dev lo   (one machine; else dev IFACE)";
+/// 65,535 less the headers of IPv4 and UDP.
+const UDP_PAYLOAD_MAX: u64 = 65_507;
 /// Linux `include/uapi/linux/if.h`.
 const IFF_UP: u32 = 0x1;
 /// Linux `include/uapi/linux/if.h`.

@@ -5,7 +5,7 @@ pub(crate) mod ca;
 mod completion;
 pub(crate) mod ctx;
 mod demo;
-mod doctor;
+pub(crate) mod doctor;
 mod explain;
 mod grant;
 mod group;

@@ -85,10 +85,15 @@ impl Home {
         &found.expect("the test set it").1
     }
 
+    /// Runs a line as typed.
+    pub fn typed(&self, line: &str) -> Ran {
+        let meant = self.words.iter().fold(line.to_owned(), |l, (name, value)| l.replace(name, value));
+        self.run(&words(&meant).iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// Runs a line as typed, and notes it with all it said.
     pub fn type_line(&mut self, line: &str) -> &mut Home {
-        let meant = self.words.iter().fold(line.to_owned(), |l, (name, value)| l.replace(name, value));
-        let ran = self.run(&words(&meant).iter().map(String::as_str).collect::<Vec<_>>());
+        let ran = self.typed(line);
         self.transcript += &format!("$ sealcast {line}\n{}", ran.stdout);
         if !ran.stderr.is_empty() {
             let talk: String = ran.stderr.lines().map(|l| format!("! {l}\n")).collect();
