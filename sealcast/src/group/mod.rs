@@ -17,6 +17,8 @@ mod opening;
 mod policy;
 mod recent;
 mod ring;
+#[cfg(test)]
+mod tests;
 mod vouch;
 
 use std::collections::{BTreeMap, VecDeque};

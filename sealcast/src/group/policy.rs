@@ -9,6 +9,8 @@ use sealcast_wire::{Access, Domain, Dropped, Slot};
 #[derive(Default)]
 pub(super) struct Policy {
     verdicts: BTreeMap<Slot, BTreeMap<Arc<str>, Verdict>>,
+    /// The last one: messages come in runs.
+    last: Option<(Slot, Arc<str>, Verdict)>,
     remembered: usize,
 }
 
@@ -32,9 +34,14 @@ impl Policy {
         signed: bool,
         topic: &Arc<str>,
     ) -> Result<(), Dropped> {
-        let verdict = match self.verdicts.get(&from).and_then(|of| of.get(topic)) {
-            Some(verdict) => *verdict,
-            None => self.ask(access, from, topic),
+        let verdict = match &self.last {
+            Some((slot, last, verdict)) if *slot == from && Arc::ptr_eq(last, topic) => *verdict,
+            _ => {
+                let known = self.verdicts.get(&from).and_then(|of| of.get(topic)).copied();
+                let verdict = known.unwrap_or_else(|| self.ask(access, from, topic));
+                self.last = Some((from, topic.clone(), verdict));
+                verdict
+            }
         };
         let fits = verdict.domain == Some(domain) && verdict.may_publish && (signed || !verdict.must_sign);
         if fits { Ok(()) } else { Err(Dropped::Policy) }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ use crate::group::lock;
 /// A bell that wakes whoever waits.
 #[derive(Default)]
 pub(super) struct Changed {
+    /// Whether a task waits; asked at every turn of the driver.
+    awaited: AtomicBool,
     state: Mutex<State>,
     rung: Condvar,
 }
@@ -27,6 +30,7 @@ impl Changed {
         let wakers = {
             let mut state = lock(&self.state);
             state.times += 1;
+            self.awaited.store(false, Ordering::Release);
             std::mem::take(&mut state.wakers)
         };
         self.rung.notify_all();
@@ -35,7 +39,7 @@ impl Changed {
 
     /// Whether tasks wait, whose deadlines somebody must watch.
     pub(super) fn awaited(&self) -> bool {
-        !lock(&self.state).wakers.is_empty()
+        self.awaited.load(Ordering::Acquire)
     }
 
     /// Blocks until `check` answers; `None` once the deadline is over.
@@ -66,6 +70,7 @@ impl Changed {
             let mut state = lock(&self.state);
             if !state.wakers.iter().any(|w| w.will_wake(cx.waker())) {
                 state.wakers.push(cx.waker().clone());
+                self.awaited.store(true, Ordering::Release);
             }
         }
         match check() {

@@ -26,6 +26,9 @@ use crate::io::udp::UdpReceiver;
 /// A group of any scheme over any way.
 pub(super) type AnyGroup = Group<Scheme, Box<dyn Delivery>>;
 
+/// The subscriptions that take a topic.
+type Readers = Arc<[Arc<Queue>]>;
+
 /// Where datagrams come from.
 pub(super) enum Road {
     /// Nowhere yet: a plain publisher needs no receiving socket.
@@ -45,7 +48,9 @@ pub(super) struct Driver {
     /// Messages that a subscription has no room for and that its reader wants nevertheless.
     backlog: VecDeque<(Arc<Queue>, Message)>,
     /// Who takes which topic, as of `generation` of the subscriptions.
-    routes: BTreeMap<Arc<str>, Vec<Arc<Queue>>>,
+    routes: BTreeMap<Arc<str>, Readers>,
+    /// The last of them: topics come in runs.
+    last_route: Option<(Arc<str>, Readers)>,
     generation: u64,
     /// How many members are known to be on the newest key.
     confirmed: usize,
@@ -62,6 +67,7 @@ impl Driver {
             batch: Batch::default(),
             backlog: VecDeque::new(),
             routes: BTreeMap::new(),
+            last_route: None,
             generation: 0,
             confirmed: 0,
         }
@@ -204,21 +210,35 @@ impl Driver {
         let generation = shared.generation.load(Ordering::Acquire);
         if generation != self.generation {
             self.routes.clear();
+            self.last_route = None;
             self.generation = generation;
         }
-        if !self.routes.contains_key(&message.topic) {
-            if self.routes.len() >= ROUTES_MAX {
-                self.routes.clear();
-            }
-            self.routes.insert(message.topic.clone(), shared.queues_for(&message.topic));
-        }
-        let queues = &self.routes[&message.topic];
-        let Some((last, others)) = queues.split_last() else { return };
+        let readers = match &self.last_route {
+            Some((topic, readers)) if Arc::ptr_eq(topic, &message.topic) => readers.clone(),
+            _ => self.readers(shared, &message.topic),
+        };
+        let Some((last, others)) = readers.split_last() else { return };
         shared.delivered.fetch_add(1, Ordering::Relaxed);
         for queue in others {
             push(&mut self.backlog, shared, queue, message.clone());
         }
         push(&mut self.backlog, shared, last, message);
+    }
+
+    fn readers(&mut self, shared: &Shared, topic: &Arc<str>) -> Readers {
+        let readers = match self.routes.get(topic) {
+            Some(readers) => readers.clone(),
+            None => {
+                if self.routes.len() >= ROUTES_MAX {
+                    self.routes.clear();
+                }
+                let readers: Readers = shared.queues_for(topic).into();
+                self.routes.insert(topic.clone(), readers.clone());
+                readers
+            }
+        };
+        self.last_route = Some((topic.clone(), readers.clone()));
+        readers
     }
 
     /// Whether nobody has to be waited for: the backlog is empty, or could be emptied now.

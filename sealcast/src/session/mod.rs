@@ -565,6 +565,7 @@ impl Subscribe<'_> {
     pub fn wait(self) -> Result<Subscription> {
         let filter = if self.regex { Filter::regex(self.pattern)? } else { Filter::pattern(self.pattern)? };
         let shared = &self.session.inner.shared;
+        shared.may_subscribe(&filter, self.pattern)?;
         shared.listen()?;
         let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
         lock(&shared.queues).push(queue.clone());
@@ -624,6 +625,16 @@ impl Shared {
             PublishError::Excluded(why) => Error::excluded(&why),
             PublishError::Send(why) => why.into(),
         }
+    }
+
+    /// Whether our certificate lets us read any topic that a subscription is for.
+    fn may_subscribe(&self, filter: &Filter, text: &str) -> Result<()> {
+        let (Some(identity), Filter::Pattern(pattern)) = (&self.identity, filter) else { return Ok(()) };
+        if identity.certificate().rights.subscribes(&self.group_name).any(|granted| granted.overlaps(pattern)) {
+            return Ok(());
+        }
+        Err(Error::new(Code::DeniedSubscribe, format!("{} may not subscribe to {text}", self.me))
+            .with_hint(format!("ask the group's authority for the right: sealcast invite --for … --sub '{text}'")))
     }
 
     fn command(&self, command: Command) -> Result<()> {
@@ -855,7 +866,10 @@ impl Inner {
             line.flush();
         }
         // Whoever was never in, or is out already, has nothing to leave.
-        let _ = shared.command(Command::Leave);
+        if shared.command(Command::Leave).is_ok() {
+            let out = || lock(&shared.seen).excluded.is_some().then_some(());
+            shared.changed.wait_until(Instant::now() + CLOSE_PATIENCE, out);
+        }
         if let Some(line) = &shared.line {
             line.close();
         }
@@ -900,5 +914,7 @@ const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 /// How long leaving may take.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a closing session waits for the others to take in that it leaves.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(400);
 /// Lines of the log that are kept.
 const LOG_ENTRIES_MAX: usize = 1000;

@@ -1,0 +1,259 @@
+//! The wiring of the join, with a scheme and a way that do what the test says.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use sealcast_delivery::{self as delivery, Batch, Delivery, Outgoing, SendError, What};
+use sealcast_keys::{self as keys, Command, CommandError, HandleError, Keys, Outcome, Token};
+use sealcast_wire::{
+    Access, Address, Agreement, Change, Domain, EpochId, Guarantee, Incarnation, Lane, Member, MemberId, Monotonic,
+    Now, Protect, Slot, Source, To, View,
+};
+
+use super::*;
+
+const NOW: Now = Now { monotonic: Monotonic(1), utc: None };
+
+/// What both sides were told, in order.
+type Story = Arc<Mutex<Vec<String>>>;
+
+struct Script {
+    story: Story,
+    outputs: VecDeque<keys::Output>,
+    needs: (Guarantee, Agreement),
+}
+
+impl Keys for Script {
+    fn needs(&self, _: Lane) -> (Guarantee, Agreement) {
+        self.needs
+    }
+    fn handle(&mut self, _: Now, _: &Source, message: &[u8]) -> std::result::Result<(), HandleError> {
+        told(&self.story, format!("keys hear {message:?}"));
+        Ok(())
+    }
+    fn command(&mut self, _: Now, _: Command) -> std::result::Result<(), CommandError> {
+        Err(CommandError::Unsupported)
+    }
+    fn outcome(&mut self, _: Now, token: Token, outcome: Outcome) {
+        told(&self.story, format!("outcome of {}: {outcome:?}", token.0));
+    }
+    fn suspect(&mut self, _: Now, slot: Slot) {
+        told(&self.story, format!("suspect {}", slot.0));
+    }
+    fn flushed(&mut self, _: Now, cut: [u8; 32]) {
+        told(&self.story, format!("flushed {}", cut[0]));
+    }
+    fn timeout(&self) -> Option<Monotonic> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Now) {}
+    fn poll(&mut self) -> Option<keys::Output> {
+        self.outputs.pop_front()
+    }
+}
+
+struct Wire {
+    story: Story,
+    outputs: VecDeque<delivery::Output>,
+    pending: Vec<Vec<u8>>,
+    next: u64,
+}
+
+impl Delivery for Wire {
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        (guarantee != Guarantee::Safe).then_some(Agreement::Forkable)
+    }
+    fn send(
+        &mut self,
+        _: Now,
+        _: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> std::result::Result<delivery::Token, SendError> {
+        if let What::Keys { bytes, .. } | What::Data { body: bytes, .. } = message.what {
+            told(&self.story, format!("send {bytes:?}"));
+            self.pending.push(bytes.to_vec());
+        }
+        self.next += 1;
+        Ok(delivery::Token(self.next))
+    }
+    fn handle(&mut self, _: Now, source: Source, _: u16, frame: &mut [u8], _: Option<&dyn Protect>) {
+        self.outputs.push_back(delivery::Output::Keys { source, bytes: frame.to_vec() });
+    }
+    fn prepare(&mut self, _: Now, _: &View) {
+        told(&self.story, "prepare".to_owned());
+        self.outputs.push_back(delivery::Output::Flushed([7; 32]));
+    }
+    fn install(&mut self, _: Now, view: &View) {
+        told(&self.story, format!("install {}", view.epoch.counter));
+    }
+    fn timeout(&self) -> Option<Monotonic> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Now, _: Option<&Arc<dyn Protect>>) {}
+    fn poll(&mut self, batch: &mut Batch) -> Option<delivery::Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        let all = std::mem::take(&mut self.pending);
+        all.iter().for_each(|d| batch.push(d));
+        (!all.is_empty()).then_some(delivery::Output::Transmit(To::Group))
+    }
+}
+
+struct Anything;
+
+impl Access for Anything {
+    fn domain(&self, _: &str) -> Option<Domain> {
+        Some(Domain::GROUP)
+    }
+    fn may_publish(&self, _: Slot, _: &str) -> bool {
+        true
+    }
+    fn may_subscribe(&self, _: Slot, _: &str) -> bool {
+        true
+    }
+    fn must_sign(&self, _: &str) -> bool {
+        false
+    }
+}
+
+fn told(story: &Story, what: String) {
+    lock(story).push(what);
+}
+
+fn view(counter: u32, members: u8, change: Change) -> View {
+    let member = |n| Member {
+        id: MemberId { cert: CertHash([n; 32]), incarnation: Incarnation([n; 16]) },
+        name: format!("m{n}").into(),
+    };
+    let members = (0..members).map(member).collect();
+    View { epoch: EpochId { counter, hash: 0 }, members, me: Slot(0), change }
+}
+
+fn installed(counter: u32, members: u8, change: Change) -> keys::Output {
+    keys::Output::Epoch { view: view(counter, members, change), protect: None, access: Arc::new(Anything) }
+}
+
+fn send(token: u64, lane: Lane, after: Option<u64>) -> keys::Output {
+    let bytes = vec![u8::try_from(token).expect("small")];
+    keys::Output::Send { token: Token(token), lane, to: To::Group, expect: None, after: after.map(Token), bytes }
+}
+
+fn group(needs: (Guarantee, Agreement), outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
+    let story = Story::default();
+    let keys = Script { story: story.clone(), outputs: outputs.into(), needs };
+    let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0 };
+    (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
+}
+
+const BEST_EFFORT: (Guarantee, Agreement) = (Guarantee::BestEffort, Agreement::None);
+
+/// Drains the group; what it handed out, in words.
+fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
+    let mut out = Vec::new();
+    loop {
+        let mut batch = Batch::default();
+        match group.poll(NOW, &mut batch) {
+            None => return out,
+            Some(Output::Transmit(_)) => out.push(format!("transmit {}", batch.lengths.len())),
+            Some(Output::Store { of, id, .. }) => out.push(format!("store {of:?} {id}")),
+            Some(Output::View(ViewEvent::Changed { view, .. })) => out.push(format!("view {}", view.epoch.counter)),
+            Some(other) => out.push(format!("{other:?}")),
+        }
+    }
+}
+
+#[test]
+fn rule_g6_nothing_leaves_before_what_it_rests_on_is_durable() {
+    let outputs = vec![
+        send(1, Lane::Open, None),
+        keys::Output::Store { id: 4, record: vec![] },
+        keys::Output::Store { id: 5, record: vec![] },
+        send(2, Lane::Open, None),
+        installed(1, 1, Change::Formed),
+    ];
+    let (mut group, story) = group(BEST_EFFORT, outputs);
+    assert_eq!(drain(&mut group), ["store Keys 4", "store Keys 5"], "one sync serves both");
+    assert_eq!(lock(&story)[..], ["send [1]", "outcome of 1: Accepted"]);
+    assert!(drain(&mut group).is_empty(), "it waits, however often it is asked");
+    group.stored();
+    assert_eq!(drain(&mut group), ["view 1", "transmit 2"]);
+}
+
+#[test]
+fn rule_a14_the_way_suspects_and_flushes_and_only_the_keys_change_the_view() {
+    let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 2, Change::Formed)]);
+    drain(&mut group);
+    group.delivery_mut().outputs.push_back(delivery::Output::Suspect(Slot(1)));
+    assert!(drain(&mut group).is_empty());
+    assert_eq!(group.view().map(|v| v.members.len()), Some(2), "a suspicion alone changes nothing");
+    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Suspected)));
+    drain(&mut group);
+    assert!(lock(&group.gate()).is_paused());
+    group.keys.outputs.push_back(installed(2, 1, Change::Suspected));
+    assert_eq!(drain(&mut group), ["view 2"]);
+    let told = lock(&story).clone();
+    assert_eq!(told, ["install 1", "suspect 1", "prepare", "flushed 7", "install 2"]);
+}
+
+#[test]
+fn rule_a5_an_abandoned_change_lets_publishers_go_on_in_order() {
+    let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 2, Change::Formed)]);
+    drain(&mut group);
+    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Left)));
+    drain(&mut group);
+    let publish = |group: &mut Group<Script, Wire>, body: &[u8]| {
+        let message = Publication { topic: "t", body, guarantee: Guarantee::BestEffort, sent_micros: None };
+        group.publish(NOW, message).expect("taken")
+    };
+    assert_eq!(publish(&mut group, &[1]), None, "queued");
+    assert_eq!(publish(&mut group, &[2]), None);
+    assert!(!lock(&story).iter().any(|s| s.starts_with("send")));
+    group.keys.outputs.push_back(keys::Output::Abandoned);
+    drain(&mut group);
+    assert!(publish(&mut group, &[3]).is_some());
+    let sent: Vec<_> = lock(&story).iter().filter(|s| s.starts_with("send")).cloned().collect();
+    assert_eq!(sent, ["send [1]", "send [2]", "send [3]"]);
+}
+
+#[test]
+fn what_comes_after_a_message_waits_for_its_outcome() {
+    let needs = (Guarantee::Ordered, Agreement::Forkable);
+    let outputs = vec![send(1, Lane::Open, None), send(2, Lane::Open, Some(1)), send(3, Lane::Open, Some(2))];
+    let (mut group, story) = group(needs, outputs);
+    drain(&mut group);
+    assert_eq!(lock(&story)[..], ["send [1]"]);
+    group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Accepted));
+    drain(&mut group);
+    assert_eq!(lock(&story)[1..], ["outcome of 1: Accepted", "send [2]"]);
+    let lost = delivery::Outcome::Superseded(EpochId { counter: 9, hash: 0 });
+    group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(2), lost));
+    drain(&mut group);
+    assert_eq!(lock(&story)[3..], ["outcome of 2: Superseded(9:0000000000000000)", "outcome of 3: Failed"]);
+}
+
+#[test]
+fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
+    let keys =
+        Script { story: Story::default(), outputs: VecDeque::new(), needs: (Guarantee::Ordered, Agreement::Byzantine) };
+    let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0 };
+    let error = Group::new(keys, wire, OriginMode::Auto).err().expect("refused");
+    assert_eq!(error.code(), crate::Code::BadPair);
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn rule_g1_foreign_and_malformed_datagrams_change_nothing_but_a_counter() {
+    let (mut group, story) = group(BEST_EFFORT, vec![]);
+    let from = Address::Node(9);
+    for bytes in [&b""[..], b"LC02....", b"\x5C", b"\x5C\x03x", b"\x5C\x01short", b"GET / HTTP/1.1"] {
+        group.handle_datagram(NOW, from, &mut bytes.to_vec());
+    }
+    group.handle_datagram(NOW, from, &mut vec![0x5C; limits::OPEN_BYTES_MAX + 100]);
+    let mut long = vec![frame::MAGIC, frame::KIND_OPEN];
+    long.resize(limits::OPEN_BYTES_MAX + 3, 0);
+    group.handle_datagram(NOW, from, &mut long);
+    assert!(drain(&mut group).is_empty() && lock(&story).is_empty());
+    let drops = group.drops();
+    assert_eq!(drops.of(Dropped::Malformed) + drops.of(Dropped::Foreign), 8, "{drops:?}");
+}
