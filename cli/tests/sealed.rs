@@ -180,3 +180,40 @@ fn a_bench_prints_what_it_compares() {
         assert!(said.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{said}");
     }
 }
+
+#[test]
+fn the_authority_evicts_where_no_member_has_the_right() {
+    let home = Home::new("ca-evicts");
+    let url = format!("udpm://239.255.76.67:{}?ttl=0", free_port());
+    home.good(&["ca", "init", "ward3"]);
+    home.good(&["ca", "issue", "a"]);
+    home.good(&["ctx", "add", "ward3", "--url", &url, "--id", "a"]);
+    let bob = invited(&home, "bob", &[]);
+    let mut mine = subscriber(&home, 1);
+    let mut bobs = subscriber(&bob, 2);
+    mine.line_with("2 members").unwrap();
+    assert_eq!(bob.run(&["group", "evict", "a"]).exit, 5, "bob has neither the right nor the authority");
+    let said = home.good(&["group", "evict", "bob", "--reason", "test"]);
+    assert!(said.starts_with("revoked certificate #2 · epoch "), "{said}");
+    assert_eq!(bobs.end().0, 7);
+    mine.line_with("1 members -bob").unwrap();
+    assert!(home.good(&["ca", "ls", "ward3"]).contains("revoked"));
+}
+
+#[test]
+fn a_pipe_of_lines_goes_through_the_running_session() {
+    let home = founder("lines");
+    let mut sub = home.start(&["sub", "ward3/#", "--format", "%i %s %p", "-v", "-C", "3"]);
+    sub.line_with("epoch 1").unwrap();
+    let lines = home.path().join("lines");
+    std::fs::write(&lines, "one\ntwo\nthree\n").unwrap();
+    let mut command = home.command(&["pub", "ward3/log", "-l", "--json"]);
+    let output = command.stdin(std::fs::File::open(&lines).unwrap()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.matches("\"through\":\"session\"").count(), 3, "{said}");
+    let (exit, heard) = sub.end();
+    assert_eq!(exit, 0);
+    let all: Vec<&str> = heard.lines().filter(|l| l.contains("you@")).collect();
+    assert_eq!(all.len(), 3, "{heard}");
+    assert!(all[0].starts_with("1 you@") && all[2].ends_with(" three"), "{heard}");
+}

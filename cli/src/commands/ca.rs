@@ -30,7 +30,7 @@ use crate::text::{date, duration, instant, now, parse_duration, row, table};
 Examples:
   sealcast ca issue robot7 --pub 'pose/robot7' --sub '#'     an identity for this machine
   sealcast ca ls ward3                                       whom it gave certificates
-  sealcast ca revoke carol --reason 'lost laptop'            takes effect in running groups, too
+  sealcast ca revoke carol                                   takes effect in running groups, too
   sealcast ca inspect robot7.invite"
 )]
 pub(crate) struct Ca {
@@ -73,9 +73,6 @@ enum Verb {
     Revoke {
         /// The holder's name (all its certificates), or the serial number of one
         whom: String,
-        /// For the log of the group
-        #[arg(long, default_value = "")]
-        reason: String,
         #[command(flatten)]
         which: Which,
     },
@@ -152,7 +149,7 @@ impl Ca {
                 issue_for(env, &name, &key, &grant, &which, out.as_deref(), force)
             }
             Verb::Issue { name, grant, which, .. } => issue_here(env, &name, &grant, &which),
-            Verb::Revoke { whom, reason, which } => revoke(env, &whom, &reason, &which),
+            Verb::Revoke { whom, which } => revoke(env, &whom, &which),
             Verb::Ls { name: None } => ls(env),
             Verb::Ls { name } => ls_of(env, &choose(env, name.as_deref())?),
             Verb::Inspect { file, which } => inspect(env, file.as_deref(), &which),
@@ -254,7 +251,7 @@ pub(crate) fn public_keys(text: &str) -> Result<PublicKeys, Failure> {
     })
 }
 
-fn revoke(env: &Env<'_>, whom: &str, reason: &str, which: &Which) -> Result<(), Failure> {
+fn revoke(env: &Env<'_>, whom: &str, which: &Which) -> Result<(), Failure> {
     let mut kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
     let serials = serials_of(&kept.authority, whom)?;
     for serial in &serials {
@@ -268,7 +265,7 @@ fn revoke(env: &Env<'_>, whom: &str, reason: &str, which: &Which) -> Result<(), 
     let shown: Vec<String> = serials.iter().map(|s| format!("#{s}")).collect();
     let number = kept.authority.ledger().crl_number();
     env.output.object(&json!({
-        "revoked": shown, "whom": whom, "reason": reason, "crl": number, "identities": told, "sessions": groups,
+        "revoked": shown, "whom": whom, "crl": number, "identities": told, "sessions": groups,
     }))?;
     let what = if shown.len() == 1 { "certificate" } else { "certificates" };
     env.output.line(format!("revoked {what} {} of {whom} · revocation list {number}", shown.join(", ")))?;

@@ -54,7 +54,7 @@ enum Verb {
         /// Its name, or the beginning of its certificate's SHA-256
         member: String,
         /// For the log of every member
-        #[arg(long, default_value = "")]
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
     /// Leave the group; the running session ends

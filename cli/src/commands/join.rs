@@ -18,8 +18,8 @@ use crate::text::{FLOOR, date, now};
 /// Become a member with an invite
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Opens the invite with the identity that it is for, puts certificate and veil beside its keys, and makes a
-context named after the group, which is then in use.
+Opens the invite with the identity that it is for, puts certificate and veil beside its keys, and
+makes a context named after the group, which is then in use.
 
 Examples:
   sealcast join robot7.invite

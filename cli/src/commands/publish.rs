@@ -22,8 +22,8 @@ use crate::text::bytes;
 #[command(
     visible_alias = "publish",
     after_help = "\
-Beside a running «sealcast sub» of the same identity it goes through that session; else it joins the
-group, sends, leaves, and says so.
+Beside a running «sealcast sub» of the same identity it goes through that session; else it joins
+the group, sends, leaves, and says so.
 
 Examples:
   sealcast pub ward3/vitals '{\"hr\":72}'

@@ -25,7 +25,8 @@ use crate::text::{duration, parse_duration};
     visible_alias = "subscribe",
     after_help = "\
 A line says number, topic, sender, epoch, size and time on the way; the payload follows.
-«from robot7» is a verified signature; «from ~robot7» only somebody with the group's key who says so.
+«from robot7» is a verified signature; «from ~robot7» only somebody with the group's key who says
+so.
 
 Patterns: + is one level, # at the end is all the rest. With --regex LCM's regular expressions.
 Format:   %t topic  %s sender  %p payload  %e epoch  %n sender's number  %i number here  %l bytes

@@ -106,6 +106,11 @@ impl Home {
         self
     }
 
+    /// All that was typed and answered so far.
+    pub fn verbatim(&self) -> &str {
+        &self.transcript
+    }
+
     /// All that was typed and answered so far, with what changes from run to run made equal.
     pub fn transcript(&self) -> String {
         redacted(&self.transcript, &self.folder)

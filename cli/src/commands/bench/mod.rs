@@ -20,8 +20,9 @@ use crate::scene::Scene;
 #[command(
     disable_help_subcommand = true,
     after_help = "\
-Each makes a group of its own in a temporary folder, on loopback multicast, with real sockets; a running
-group is not disturbed. plain sends in clear, sealed under the group's key, signed proves each origin too.
+Each makes a group of its own in a temporary folder, on loopback multicast, with real sockets; a
+running group is not disturbed. --compare takes plain (in clear), sealed (under the group's key)
+and signed (each origin proved, too).
 
 Examples:
   sealcast bench latency --compare plain,sealed,signed
@@ -56,11 +57,8 @@ impl Bench {
 /// What protects the messages that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protection {
-    /// In clear
     Plain,
-    /// Under the group's key
     Sealed,
-    /// Under the group's key, each origin proved by signature
     Signed,
 }
 

@@ -17,8 +17,9 @@ use crate::text::duration;
 /// See it work: robots, an eavesdropper, an outsider, an eviction
 #[derive(Debug, Args)]
 #[command(after_help = "\
-lan   three robots agree on keys by UDP multicast, send poses and a camera frame; an eavesdropper sees
-      ciphertext, outsiders get nothing, an evicted robot reads nothing any more. Under 30 seconds.
+lan   three robots agree on keys by UDP multicast, send poses and a camera frame; an eavesdropper
+      sees ciphertext, outsiders get nothing, an evicted robot reads nothing any more.
+      Under 30 seconds.
 
 Everything happens in a temporary folder and on this machine's loopback; nothing stays behind.
 The exit code is 0 only if every claim held.")]
@@ -30,7 +31,6 @@ pub(crate) struct Demo {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Which {
-    /// Robots on a LAN, no server
     Lan,
 }
 
