@@ -165,3 +165,26 @@ fn rule_a4_the_evicted_is_told_and_reads_nothing_more() {
     assert_eq!(c.publish("t", b"x").wait().unwrap_err().code(), Code::Excluded);
     assert_eq!(a.evict("nobody", "").wait().unwrap_err().code(), Code::BadValue);
 }
+
+#[test]
+fn sixteen_members_agree_evict_one_and_say_how_many_are_on_the_new_key() {
+    let mut ca = Ca::new();
+    let names: Vec<String> = (0..16).map(|i| format!("robot{i}")).collect();
+    let ids: Vec<_> = names.iter().map(|n| ca.member(n, &["both:#", "evict:#"])).collect();
+    let url = url("");
+    let begun = Instant::now();
+    let mut sessions: Vec<Session> = ids.iter().map(|id| open(&url, id)).collect();
+    together(&sessions.iter().collect::<Vec<_>>(), 16);
+    println!("16 members agreed {:?} after the first start", begun.elapsed());
+    let report = sessions[0].evict("robot15", "drill").wait().unwrap();
+    println!("{}/{} on the new key after {:?}", report.on_new_key, report.members, report.elapsed);
+    assert_eq!((report.on_new_key, report.members), (15, 15));
+    sessions.pop();
+    together(&sessions.iter().collect::<Vec<_>>(), 15);
+    // Closing all at once is no storm.
+    std::thread::scope(|scope| {
+        for session in sessions.drain(..) {
+            scope.spawn(move || session.close());
+        }
+    });
+}

@@ -95,6 +95,7 @@ pub(crate) struct Shared {
     delivered: AtomicU64,
     published: AtomicU64,
     missed: AtomicU64,
+    failed_receives: AtomicU64,
 }
 
 /// What was seen of the group so far.
@@ -139,6 +140,8 @@ pub struct Stats {
     pub sent_datagrams: u64,
     /// Sends that the kernel refused.
     pub failed_sends: u64,
+    /// Receiving calls that the kernel refused.
+    pub failed_receives: u64,
     /// What was dropped, by reason.
     pub drops: Drops,
 }
@@ -669,6 +672,10 @@ impl Shared {
         lock(&self.queues).retain(|q| !Arc::ptr_eq(q, queue));
         self.generation.fetch_add(1, Ordering::Release);
         queue.close(Error::closed());
+        // The driver may be waiting for room in it.
+        if queue.when_slow == SlowReader::Block {
+            self.lease.wake();
+        }
     }
 
     fn forget_views(&self, queue: &Arc<ViewQueue>) {
@@ -745,6 +752,7 @@ impl Shared {
             missed: self.missed.load(Ordering::Relaxed),
             sent_datagrams: line(|l| &l.sent_datagrams),
             failed_sends: line(|l| &l.failed_sends),
+            failed_receives: self.failed_receives.load(Ordering::Relaxed),
             drops: self.lease.with(|driver| driver.as_ref().map(|d| d.group.drops())).unwrap_or_default(),
         }
     }
@@ -815,6 +823,7 @@ impl Shared {
             ("missed", stats.missed),
             ("sent datagrams", stats.sent_datagrams),
             ("failed sends", stats.failed_sends),
+            ("failed receives", stats.failed_receives),
         ];
         shown.counters = counters.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
         shown.counters.extend(stats.drops.iter().map(|(why, n)| (format!("dropped {why}"), n)));

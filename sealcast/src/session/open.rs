@@ -327,6 +327,7 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
         delivered: AtomicU64::new(0),
         published: AtomicU64::new(0),
         missed: AtomicU64::new(0),
+        failed_receives: AtomicU64::new(0),
     });
     if let Road::Memory(door) = &road {
         door.attend(&shared);
