@@ -68,6 +68,11 @@ pub(crate) fn size(n: usize) -> String {
     }
 }
 
+/// `1 member`, `7 members`.
+pub(crate) fn members(n: usize) -> String {
+    if n == 1 { "1 member".to_owned() } else { format!("{n} members") }
+}
+
 /// `1,234,567`.
 pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();

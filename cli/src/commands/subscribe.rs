@@ -17,7 +17,7 @@ use crate::hint::Failure;
 use crate::interrupt;
 use crate::session;
 use crate::target::Target;
-use crate::text::{duration, parse_duration};
+use crate::text::{duration, members, parse_duration};
 
 /// Subscribe: print messages as they come
 #[derive(Debug, Args)]
@@ -185,8 +185,8 @@ fn tell_views(env: &Env<'_>, views: &mut Views) {
             let names = |sign: char, of: &[sealcast_wire::Member]| -> String {
                 of.iter().map(|m| format!(" {sign}{}", m.name)).collect()
             };
-            let (counter, n) = (view.epoch.counter, view.members.len());
-            env.output.detail(format!("epoch {counter}: {n} members{}{}", names('+', &joined), names('-', &left)));
+            let (counter, all) = (view.epoch.counter, members(view.members.len()));
+            env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
         }
     }
 }
