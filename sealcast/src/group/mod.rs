@@ -28,8 +28,8 @@ use std::time::Duration;
 use sealcast_delivery::{self as delivery, Batch, Delivered, Delivery, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, HandleError, Keys, Notice};
 use sealcast_wire::{
-    Address, Agreement, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Lane, Monotonic, Now, Slot, Source, To,
-    View, frame, limits,
+    Address, Agreement, CertHash, Change, Dropped, Drops, EpochId, Guarantee, Header, Lane, Monotonic, Now, Slot,
+    Source, To, View, frame, limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -65,6 +65,8 @@ pub struct Group<K, D> {
     /// Our own vouch, to be said again.
     vouching: Option<Vouching>,
     drops: Drops,
+    /// Whether the change that is being prepared evicts somebody.
+    evicting: bool,
     /// Whether the way remembers what it sent last, so that we need not.
     remembers: bool,
     /// When a datagram of each slot of the current epoch was last opened.
@@ -140,6 +142,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             vouching: None,
             drops: Drops::default(),
             heard: BTreeMap::new(),
+            evicting: false,
             misbehaved: VecDeque::new(),
             excluded: None,
         })
@@ -384,8 +387,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     lock(&self.gate).pause();
                     self.ring.suspend();
                 }
+                self.evicting |= view.change == Change::Evicted;
                 self.delivery.prepare(now, &view);
             }
+            // An eviction stands, whatever becomes of an attempt: the evicted must not read what is
+            // published now, so everything waits for the next epoch.
+            keys::Output::Abandoned if self.evicting => {}
             keys::Output::Abandoned => {
                 self.ring.resume();
                 let queued = lock(&self.gate).reopen();
@@ -466,6 +473,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let epoch = Arc::new(epoch);
         let before = self.ring.current().map(|e| e.view.clone());
         let excludes = self.excludes(&epoch.view) && before.is_some();
+        self.evicting = false;
         self.ring.install(now.monotonic, epoch.clone(), excludes);
         self.delivery.install(now, &epoch.view);
         self.heard = BTreeMap::from([(epoch.view.me, now.monotonic)]);

@@ -3,12 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use sealcast_delivery::{self as delivery, Batch, Delivery, Outgoing, SendError, What};
-use sealcast_keys::{self as keys, Command, CommandError, HandleError, Keys, Outcome, Token};
-use sealcast_wire::{
-    Access, Address, Agreement, Change, Domain, EpochId, Guarantee, Incarnation, Lane, Member, MemberId, Monotonic,
-    Now, Protect, Slot, Source, To, View,
-};
+use sealcast_delivery::SendError;
+use sealcast_keys::{Outcome, Token};
+use sealcast_wire::{Access, Domain, Guarantee, Incarnation, Member, MemberId, Protect};
 
 use super::*;
 
@@ -214,6 +211,21 @@ fn rule_a5_an_abandoned_change_lets_publishers_go_on_in_order() {
     assert!(publish(&mut group, &[3]).is_some());
     let sent: Vec<_> = lock(&story).iter().filter(|s| s.starts_with("send")).cloned().collect();
     assert_eq!(sent, ["send [1]", "send [2]", "send [3]"]);
+}
+
+#[test]
+fn rule_a5_an_eviction_is_never_abandoned() {
+    let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 2, Change::Formed)]);
+    drain(&mut group);
+    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Evicted)));
+    group.keys.outputs.push_back(keys::Output::Abandoned);
+    drain(&mut group);
+    let message = Publication { topic: "t", body: &[1], guarantee: Guarantee::BestEffort, sent_micros: None };
+    assert_eq!(group.publish(NOW, message), Ok(None), "queued: the evicted holds the old key");
+    group.keys.outputs.push_back(installed(3, 1, Change::Evicted));
+    drain(&mut group);
+    assert!(lock(&story).contains(&"send [1]".to_owned()));
+    assert!(group.publish(NOW, message).expect("taken").is_some());
 }
 
 #[test]
