@@ -22,7 +22,7 @@ check: setup    ## style: formatting, lints, documentation
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-interop: setup  ## Python lcm in a virtual environment, for the tests against the original LCM
+interop: setup  ## Python lcm and cryptography in a virtual environment, for tests against other implementations
 	@scripts/interop.sh $(VENV)
 
 peers: setup    ## the systems that figures compare with

@@ -413,7 +413,7 @@ impl Story {
     fn vouch(&mut self, i: usize, old: &Agreement, new: &Agreement, datagram: &[u8]) {
         let of = |a: &Agreement| a.agreed[a.seats.iter().position(|s| *s == i).unwrap()].clone();
         let (old, agreed): (EpochId, Agreed) = (of(old).epoch, of(new));
-        let mut body = [&[1][..], &old.to_bytes(), &1_u16.to_be_bytes()].concat();
+        let mut body = [&[1][..], &old.to_bytes(), &[0, 1], &1_u16.to_be_bytes()].concat();
         body.extend_from_slice(&datagram[2..4]);
         body.extend_from_slice(&datagram[20..28]);
         body.extend_from_slice(&sha256(datagram)[..16]);

@@ -150,4 +150,64 @@ mod tests {
         word.add(Part { old, part: 0, parts: 2, packets: vec![packet(8)] });
         assert_eq!(word.covers(&datagram(8, 1)), Some(false), "a word once given is not changed");
     }
+
+    /// Signs with what it is given, and believes that alone.
+    struct Given {
+        epoch: EpochId,
+        slot: Slot,
+        signature: Vec<u8>,
+    }
+
+    impl Protect for Given {
+        fn epoch(&self) -> EpochId {
+            self.epoch
+        }
+
+        fn slot(&self) -> Slot {
+            self.slot
+        }
+
+        fn seal(&self, _: Domain, _: u16, _: &mut [u8]) -> Result<u64, sealcast_wire::Exhausted> {
+            Err(sealcast_wire::Exhausted)
+        }
+
+        fn open<'a>(
+            &self,
+            _: &'a mut [u8],
+        ) -> Result<(sealcast_wire::Source, u16, &'a mut [u8]), sealcast_wire::Dropped> {
+            Err(sealcast_wire::Dropped::NoKey)
+        }
+
+        fn vouch(&self, _: &[u8], proof: &mut Vec<u8>) {
+            proof.extend_from_slice(&self.signature);
+        }
+
+        fn vouched(&self, by: Slot, _: &[u8], proof: &[u8]) -> bool {
+            by == self.slot && proof == self.signature
+        }
+    }
+
+    /// The last datagram of the last story is a VOUCH for the last one sealed before it in the old epoch.
+    #[test]
+    fn rule_g9_a_vouch_is_that_of_the_vectors() {
+        let file = include_str!("../../../keys/vectors/contributory.json");
+        let file: serde_json::Value = serde_json::from_str(file).expect("vectors are JSON");
+        let steps = file["stories"][1]["steps"].as_array().expect("steps");
+        let unhex = |v: &serde_json::Value| -> Vec<u8> {
+            let text = v.as_str().expect("hexadecimal");
+            (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("digits")).collect()
+        };
+        let last = steps.last().expect("there are steps");
+        let header = Header::parse(&unhex(&last["datagram"])).expect("sealed");
+        let message = unhex(&last["record"]).split_off(WHOLE_FRAME);
+        let sealed = steps.iter().filter(|s| s["record"].is_string()).map(|s| unhex(&s["datagram"]));
+        let (old, packet) = sealed.filter_map(|d| Packet::of(&d)).next().expect("one of the old epoch");
+        let signature = message[message.len() - 64..].to_vec();
+        let given = Given { epoch: header.epoch, slot: header.slot, signature };
+        assert_eq!(write(old, &[packet], &given), [message.clone()]);
+        assert_eq!(read(&message, header.slot, &given), Ok(Part { old, part: 0, parts: 1, packets: vec![packet] }));
+    }
+
+    /// Bytes of a `whole` frame without topic before its body.
+    const WHOLE_FRAME: usize = 14;
 }

@@ -1,0 +1,144 @@
+//! `docs/WIRE.md` holds (G9): a peer written from it reads the vectors, it names what the code hashes, and
+//! the records that the key scheme's vectors seal are delivery's.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use sealcast_delivery::multicast::frame::{Frame, Frames};
+use serde_json::Value;
+
+#[test]
+fn rule_g9_a_peer_written_from_wire_md_reads_the_vectors() {
+    let Some(read) = peer(root()) else { return };
+    let said = String::from_utf8_lossy(&read.stdout).into_owned();
+    assert!(read.status.success(), "{said}{}", String::from_utf8_lossy(&read.stderr));
+    for what in ["rings of 3, 2, 1", "epoch 2 of 5", "signed: log/door", "VOUCH for 1", "all of it is as"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+}
+
+#[test]
+fn rule_g9_the_peer_notices_a_changed_byte() {
+    let folder = Folder::with_vectors();
+    let file = folder.0.join("keys/vectors/contributory.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut vectors: Value = serde_json::from_str(&text).unwrap();
+    let steps = vectors["stories"][0]["steps"].as_array_mut().unwrap();
+    let r2 = steps.iter_mut().find(|s| s["message"] == "R2").unwrap();
+    let datagram = r2["datagram"].as_str().unwrap().to_owned();
+    let at = datagram.len() - 100;
+    let other = if &datagram[at..=at] == "0" { "1" } else { "0" };
+    r2["datagram"] = Value::from(format!("{}{other}{}", &datagram[..at], &datagram[at + 1..]));
+    std::fs::write(&file, vectors.to_string()).unwrap();
+    let Some(read) = peer(&folder.0) else { return };
+    assert!(!read.status.success(), "{}", String::from_utf8_lossy(&read.stdout));
+}
+
+/// What is hashed under which label is the part of a format that one cannot see on the wire.
+#[test]
+fn rule_g9_wire_md_names_every_label() {
+    let wire = std::fs::read_to_string(root().join("docs/WIRE.md")).unwrap();
+    let mut labels = BTreeSet::new();
+    for folder in ["crypto/src", "keys/src/contributory", "delivery/src", "sealcast/src"] {
+        for file in sources(&root().join(folder)) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let strings = code
+                .lines()
+                .filter(|l| !l.trim_start().starts_with("//"))
+                .flat_map(|l| l.split('"').skip(1).step_by(2));
+            labels.extend(strings.filter(|s| s.starts_with("sealcast/v1/") || s.starts_with("DB/")).map(str::to_owned));
+        }
+    }
+    // Where a proof's nonce comes from is its maker's business.
+    labels.remove("DB/nonce");
+    assert!(labels.len() > 20, "{labels:?}");
+    let missing: Vec<&String> = labels.iter().filter(|l| !wire.contains(l.as_str())).collect();
+    assert!(missing.is_empty(), "docs/WIRE.md does not say what is hashed as {missing:?}");
+}
+
+#[test]
+fn rule_g9_what_the_vectors_seal_are_records_of_delivery() {
+    let text = std::fs::read_to_string(root().join("keys/vectors/contributory.json")).unwrap();
+    let vectors: Value = serde_json::from_str(&text).unwrap();
+    let steps = vectors["stories"].as_array().unwrap().iter().flat_map(|s| s["steps"].as_array().unwrap());
+    let mut kinds = BTreeSet::new();
+    for step in steps.filter(|s| s["record"].is_string()) {
+        let record = unhex(step["record"].as_str().unwrap());
+        let signed = unhex(step["datagram"].as_str().unwrap())[19] == 1;
+        // Of a signed record the first frame: what follows is its proof.
+        let frames = Frames::of(&record).take(if signed { 1 } else { usize::MAX });
+        for frame in frames {
+            kinds.insert(match frame.unwrap() {
+                Frame::Whole { head, .. } => (1, head.keys, head.sent_micros.is_some()),
+                Frame::Piece { head, .. } => (2, head.keys, head.sent_micros.is_some()),
+                Frame::Heartbeat { .. } => (3, false, false),
+            });
+        }
+    }
+    let all = [(1, false, false), (1, false, true), (1, true, false), (2, false, false), (3, false, false)];
+    assert_eq!(kinds, BTreeSet::from(all));
+}
+
+/// Runs the reading peer; `None` where there is no Python for it, which `make interop` cures.
+fn peer(on: &Path) -> Option<Output> {
+    let named = std::env::var_os("SEALCAST_PYTHON").map(PathBuf::from);
+    let python = named.clone().unwrap_or_else(|| "python3".into());
+    let read = Command::new(&python).arg(root().join("docs/peer/read.py")).arg(on).output();
+    let why = match read {
+        Ok(read) if read.status.code() != Some(NO_CRYPTOGRAPHY) => return Some(read),
+        Ok(read) => String::from_utf8_lossy(&read.stderr).trim().to_owned(),
+        Err(why) => why.to_string(),
+    };
+    assert!(named.is_none(), "SEALCAST_PYTHON names {}: {why}", python.display());
+    sealcast_lab::skipped("rule_g9", &format!("{}: {why}; or type `make interop`", python.display()));
+    None
+}
+
+/// A copy of the vectors that goes away with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn with_vectors() -> Folder {
+        let folder = std::env::temp_dir().join(format!("sealcast-wire-{}", std::process::id()));
+        for file in
+            ["crypto/vectors/primitives.json", "delivery/vectors/records.json", "keys/vectors/contributory.json"]
+        {
+            let to = folder.join(file);
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(root().join(file), to).unwrap();
+        }
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Rust files that are not tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
+    let is_test = |p: &Path| {
+        p.file_stem().is_some_and(|s| ["tests", "vectors", "testing", "memo"].map(Into::into).contains(&s.to_owned()))
+    };
+    entries
+        .filter(|p| !is_test(p))
+        .flat_map(|p| if p.is_dir() { sources(&p) } else { vec![p] })
+        .filter(|p| p.extension().is_some_and(|x| x == "rs"))
+        .collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("lab lies in the workspace")
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect()
+}
+
+/// What `read.py` exits with where the package `cryptography` is missing.
+const NO_CRYPTOGRAPHY: i32 = 77;
