@@ -37,6 +37,27 @@ fn a_message_reaches_others_and_oneself() {
 }
 
 #[test]
+fn own_messages_are_heard_whenever_one_is_subscribed_to_them() {
+    let url = url("");
+    let (a, b) = (open(&url), open(&url));
+    let mut others = a.subscribe("b").wait().unwrap();
+    let mut own_at_b = b.subscribe("a").wait().unwrap();
+    a.publish("a", b"1").wait().unwrap();
+    assert_eq!(own_at_b.next_timeout(SOON).unwrap().expect("delivered").payload(), b"1");
+    let mut own = a.subscribe("a").wait().unwrap();
+    a.publish("a", b"2").wait().unwrap();
+    assert_eq!(own.next_timeout(SOON).unwrap().expect("subscribed by now").payload(), b"2");
+    drop(own);
+    a.publish("a", b"3").wait().unwrap();
+    // A topic that is new, with a subscription that was there before.
+    b.publish("b", b"4").wait().unwrap();
+    assert_eq!(others.next_timeout(SOON).unwrap().expect("others are heard all the time").payload(), b"4");
+    let mut all = a.subscribe("#").wait().unwrap();
+    a.publish("c", b"5").wait().unwrap();
+    assert_eq!(all.next_timeout(SOON).unwrap().expect("a pattern takes it").payload(), b"5");
+}
+
+#[test]
 fn every_size_arrives_whole() {
     let url = url("&recv_buf_size=4194304");
     let (a, b) = (open(&url), open(&url));

@@ -152,10 +152,14 @@ impl Driver {
             }
         };
         // The network may be down for a while; the next readiness of the socket tells when it is not.
-        received.unwrap_or_else(|_| {
+        let any = received.unwrap_or_else(|_| {
             shared.failed_receives.fetch_add(1, Ordering::Relaxed);
             false
-        })
+        });
+        if let (true, Some(line)) = (any, &shared.line) {
+            line.hear();
+        }
+        any
     }
 
     /// Does what the group wants done.

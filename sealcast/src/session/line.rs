@@ -1,6 +1,6 @@
 //! The sending line: publishers' threads frame and seal, and whoever is free hands datagrams to the kernel.
 //!
-//! A message alone is sent at once, on the thread that publishes it. Messages in quick succession gather
+//! A message alone, or in answer to what was received, is sent at once, on the thread that publishes it. Messages in quick succession gather
 //! while the ones before them are being sent: the flusher thread sends whatever has gathered as soon as
 //! it is free, so that a batch is as large as the load makes it and nothing waits for a timer.
 
@@ -29,6 +29,8 @@ pub(super) struct Line {
     transmit: Mutex<()>,
     /// When the last sending ended, microseconds.
     last_sent: AtomicU64,
+    /// Whether something was received since the last message was published.
+    heard: AtomicBool,
     /// Whether the flusher has something to do.
     armed: AtomicBool,
     flusher: Mutex<Flusher>,
@@ -61,6 +63,7 @@ impl Line {
             batch,
             transmit: Mutex::new(()),
             last_sent: AtomicU64::new(0),
+            heard: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             flusher: Mutex::new(Flusher::default()),
             wake: Condvar::new(),
@@ -105,8 +108,9 @@ impl Line {
 
     /// Sends a message now if it is alone or much has gathered, else leaves it to the flusher.
     fn see_off(&self, now: Monotonic, pending: usize, patient: bool) {
-        let alone = self.linger.is_zero()
-            && now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed)) >= ALONE_MICROS;
+        let pause = now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed));
+        let answer = self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed);
+        let alone = self.linger.is_zero() && (answer || pause >= ALONE_MICROS);
         if alone || !self.batch {
             match self.transmit.try_lock() {
                 Ok(turn) => return self.drain(&turn),
@@ -119,6 +123,11 @@ impl Line {
             return self.flush();
         }
         self.arm();
+    }
+
+    /// Something was received: the next message may be an answer to it, and leaves at once.
+    pub(super) fn hear(&self) {
+        self.heard.store(true, Ordering::Relaxed);
     }
 
     /// Sends everything that has gathered; returns when it is with the kernel.
@@ -182,8 +191,8 @@ impl Line {
     }
 }
 
-/// A message that comes this long after the last sending ended is alone: less than a round trip on
-/// loopback (40 µs), more than the time between messages of a stream that is worth gathering.
-const ALONE_MICROS: u64 = 15;
+/// A message that comes this long after the last sending ended is alone: more than the time between
+/// messages of a stream that is worth gathering.
+const ALONE_MICROS: u64 = 5;
 /// With this much gathered, a patient publisher sends it itself rather than go on filling.
 const GATHERED_MAX: usize = 256 << 10;

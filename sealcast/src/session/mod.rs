@@ -22,6 +22,7 @@ mod lease;
 mod line;
 mod memory;
 mod open;
+mod own;
 mod queue;
 mod scheme;
 mod views;
@@ -60,6 +61,7 @@ use driver::Road;
 use filter::Filter;
 use lease::Lease;
 use line::Line;
+use own::Own;
 use queue::Queue;
 use views::ViewQueue;
 
@@ -88,6 +90,8 @@ pub(crate) struct Shared {
     gate: Arc<Mutex<Gate>>,
     changed: Changed,
     queues: Mutex<Vec<Arc<Queue>>>,
+    /// Whether we hear our own datagrams.
+    own: Own,
     /// Counts changes of `queues`.
     generation: AtomicU64,
     view_queues: Mutex<Vec<Arc<ViewQueue>>>,
@@ -572,6 +576,7 @@ impl Subscribe<'_> {
         shared.listen()?;
         let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
         lock(&shared.queues).push(queue.clone());
+        shared.own.adjust(|topic| shared.wants(topic));
         shared.generation.fetch_add(1, Ordering::Release);
         let why = {
             let seen = lock(&shared.seen);
@@ -597,7 +602,10 @@ impl Shared {
     fn publish(&self, message: &Publication<'_>, patient: bool) -> std::result::Result<Option<u64>, PublishError> {
         let line = self.line.as_ref().filter(|_| message.guarantee == Guarantee::BestEffort);
         let number = match line {
-            Some(line) => line.publish(message, patient)?,
+            Some(line) => {
+                self.own.publish(message.topic, |topic| self.wants(topic));
+                line.publish(message, patient)?
+            }
             None => {
                 let now = self.clock.now();
                 let sent_micros = Some(self.clock.wall_micros(now.monotonic));
@@ -660,6 +668,9 @@ impl Shared {
             }
             let (receiver, warnings) = UdpReceiver::open(address, &self.url.options)?;
             lock(&self.seen).warnings.extend(warnings);
+            if let Some(ear) = self.line.as_ref().and_then(|line| receiver.ear(&line.udp)) {
+                self.own.listen(ear, |topic| self.wants(topic));
+            }
             driver.listen(receiver).map_err(|e| Error::system("waiting for the socket", &e))
         })
     }
@@ -668,8 +679,13 @@ impl Shared {
         lock(&self.queues).iter().filter(|q| q.filter.matches(topic)).cloned().collect()
     }
 
+    fn wants(&self, topic: &str) -> bool {
+        lock(&self.queues).iter().any(|q| q.filter.matches(topic))
+    }
+
     fn unsubscribe(&self, queue: &Arc<Queue>) {
         lock(&self.queues).retain(|q| !Arc::ptr_eq(q, queue));
+        self.own.adjust(|topic| self.wants(topic));
         self.generation.fetch_add(1, Ordering::Release);
         queue.close(Error::closed());
         // The driver may be waiting for room in it.

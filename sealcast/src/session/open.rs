@@ -20,6 +20,7 @@ use super::driver::{Driver, Road, WAKER};
 use super::lease::Lease;
 use super::line::Line;
 use super::memory::{Door, ORDERER};
+use super::own::Own;
 use super::scheme::Scheme as Machine;
 use super::{Inner, Seen, Session, Shared};
 use crate::code::Code;
@@ -321,6 +322,7 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
         gate,
         changed: Changed::default(),
         queues: Mutex::default(),
+        own: Own::default(),
         generation: AtomicU64::new(1),
         view_queues: Mutex::default(),
         seen: Mutex::new(Seen::default()),
