@@ -13,7 +13,7 @@ use crate::plots::{Chart, Curve, Table};
 const SIZES: [usize; 5] = [100, 1_000, 3_000, 10_000, 100_000];
 
 pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
-    let field = Field::new(2)?;
+    let field = Field::default();
     let mut sides = vec![Side::Plain, Side::Sealed, Side::ChaCha];
     if liblcm().is_ok() {
         sides.push(Side::Liblcm);

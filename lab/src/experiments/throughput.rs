@@ -17,7 +17,7 @@ const SIZES: [usize; 2] = [1_000, 60_000];
 const RATES: [f64; 8] = [4e3, 16e3, 48e3, 96e3, 192e3, 384e3, 768e3, 1.5e6];
 
 pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
-    let field = Field::new(5)?;
+    let field = Field::default();
     let mut sides = vec![
         (Side::Plain, Path::OnePacket),
         (Side::Sealed, Path::OnePacket),

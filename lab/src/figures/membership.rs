@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::figures::{Bench, Goal, Row, median};
-use crate::peers::side::{Path, Side};
+use crate::peers::identities::Identities;
+use crate::peers::side::{Path, Side, command};
 use crate::peers::{Field, Player};
 
 pub(super) const SOCKETS: &[&str] = &["formation-sockets", "formation-time"];
@@ -58,7 +60,7 @@ pub(super) fn eviction(bench: &Bench) -> Result<Vec<Row>, Failure> {
         bench.bar.tick();
         let mut group = Group::start(&bench.field, 16, "")?;
         group.formed()?.ok_or("16 processes did not agree on a key")?;
-        let answer = group.members[0].ask(&format!("evict {}", bench.field.identities().name(15)))?;
+        let answer = group.evict(0, 15)?;
         let told = numbers(&answer, "evicted").ok_or_else(|| format!("not evicted: {answer}"))?;
         took.push(told[1] as f64 / 1e6);
         let last = group.keyed(1..15, 15)?.ok_or("the others did not agree on a new key")?;
@@ -111,7 +113,8 @@ fn lost_at(bench: &Bench, change: Change) -> Result<(u64, u64), Failure> {
     group.open(0..all)?;
     group.keyed(0..all, all)?.ok_or("no group formed")?;
     for i in 1..3 {
-        group.members[i].ask("count loss/test")?;
+        group.members[i].tell("count loss/test")?;
+        while group.members[i].hear()? != "ready" {}
     }
     group.members[0].tell("publish loss/test 100 1000 2000")?;
     std::thread::sleep(Duration::from_millis(500));
@@ -119,7 +122,7 @@ fn lost_at(bench: &Bench, change: Change) -> Result<(u64, u64), Failure> {
         Change::Join => group.open(3..4)?,
         Change::Rekey => {}
         Change::Evict => {
-            let answer = group.members[1].ask(&format!("evict {}", bench.field.identities().name(3)))?;
+            let answer = group.evict(1, 3)?;
             numbers(&answer, "evicted").ok_or_else(|| format!("not evicted: {answer}"))?;
         }
     }
@@ -154,16 +157,32 @@ fn lost_at(bench: &Bench, change: Change) -> Result<(u64, u64), Failure> {
 /// Processes of one sealed group, each started and waiting for the word to open its session.
 struct Group {
     members: Vec<Player>,
+    identities: Arc<Identities>,
 }
 
 impl Group {
     fn start(field: &Field, members: usize, options: &str) -> Result<Group, Failure> {
         let url = field.url(Side::Sealed, Path::Segmented, &field.address()) + options;
+        let identities = Arc::new(Identities::new(members)?);
         let members = (0..members)
-            .map(|i| Ok(Player::start(&mut field.role("member", &url, i, members)?)?))
+            .map(|i| {
+                Ok(Player::start(&mut command("member", &url, Some(&identities), i)?)?.with(Some(identities.clone())))
+            })
             .collect::<Result<Vec<_>, Failure>>()?;
         members.iter().try_for_each(Player::ready)?;
-        Ok(Group { members })
+        Ok(Group { members, identities })
+    }
+
+    /// One evicts another; its answer, among views that it may tell first.
+    fn evict(&mut self, who: usize, whom: usize) -> Result<String, Failure> {
+        let name = self.identities.name(whom);
+        self.members[who].tell(&format!("evict {name}"))?;
+        loop {
+            let line = self.members[who].hear()?;
+            if !line.starts_with("view") {
+                return Ok(line);
+            }
+        }
     }
 
     fn open(&mut self, which: Range<usize>) -> Result<(), Failure> {

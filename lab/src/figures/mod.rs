@@ -56,7 +56,7 @@ impl Figures {
         let wanted = |id: &str| self.row.is_empty() || self.row.iter().any(|r| r == id);
         let units: Vec<&Unit> = UNITS.iter().filter(|u| u.rows.iter().any(|id| wanted(id))).collect();
         let bar = progress(units.len() as u64, self.no_progress);
-        let bench = Bench { field: Field::new(MEMBERS)?, quick: self.quick, bar: bar.clone() };
+        let bench = Bench { field: Field::default(), quick: self.quick, bar: bar.clone() };
         let start = Instant::now();
         let mut rows = Vec::new();
         for unit in units {
@@ -120,9 +120,6 @@ const UNITS: &[Unit] = &[
     Unit { rows: membership::EVICTION, about: "eviction", measure: membership::eviction },
     Unit { rows: membership::LOSS, about: "losses at a change of key", measure: membership::loss },
 ];
-
-/// The largest group of a measurement.
-const MEMBERS: usize = 32;
 
 /// A progress bar on stderr, if that is a terminal.
 pub(crate) fn progress(steps: u64, hidden: bool) -> ProgressBar {

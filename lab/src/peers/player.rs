@@ -2,8 +2,11 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
+
+use crate::peers::identities::Identities;
 
 /// One process of a measurement. Dropped, the process is ended.
 #[derive(Debug)]
@@ -12,6 +15,8 @@ pub struct Player {
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     called: String,
+    /// What it reads from disk, which must not go before it.
+    identities: Option<Arc<Identities>>,
 }
 
 impl Player {
@@ -27,7 +32,14 @@ impl Player {
         let (say, lines) = mpsc::channel();
         // Ends with the process, or with whom it tells.
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
-        Ok(Player { child, stdin, lines, called })
+        Ok(Player { child, stdin, lines, called, identities: None })
+    }
+
+    /// The same process, which uses these identities as long as it lives.
+    #[must_use]
+    pub fn with(mut self, identities: Option<Arc<Identities>>) -> Player {
+        self.identities = identities;
+        self
     }
 
     /// The process's next line.

@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
 use crate::Failure;
 use crate::peers::Player;
+use crate::peers::identities::Identities;
 
 /// One of the compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,18 +50,15 @@ impl Side {
 #[derive(Debug)]
 pub struct Field {
     next: Cell<u8>,
-    identities: crate::peers::identities::Identities,
+}
+
+impl Default for Field {
+    fn default() -> Field {
+        Field { next: Cell::new(1) }
+    }
 }
 
 impl Field {
-    /// A field with identities for groups of up to `members`.
-    ///
-    /// # Errors
-    /// If the identities cannot be made or written.
-    pub fn new(members: usize) -> Result<Field, Failure> {
-        Ok(Field { next: Cell::new(1), identities: crate::peers::identities::Identities::new(members)? })
-    }
-
     /// An address of its own for one contest.
     pub fn address(&self) -> String {
         let n = self.next.get();
@@ -92,45 +91,40 @@ impl Field {
     /// # Errors
     /// If one of them cannot be started or does not get ready.
     pub fn start(&self, side: Side, path: Path, roles: &[&str]) -> Result<Vec<Player>, Failure> {
-        let address = self.address();
-        let url = self.url(side, path, &address);
-        let players = roles
-            .iter()
-            .enumerate()
-            .map(|(i, role)| {
-                let mut command = match side {
-                    Side::Liblcm => {
-                        let mut c = Command::new(liblcm()?);
-                        c.arg(role).arg(&url);
-                        c
-                    }
-                    _ => self.role(role, &url, i, roles.len())?,
-                };
-                Ok(Player::start(&mut command)?)
-            })
-            .collect::<Result<Vec<Player>, Failure>>()?;
+        let url = self.url(side, path, &self.address());
+        let identities = match side {
+            Side::Liblcm | Side::Plain => None,
+            _ => Some(Arc::new(Identities::new(roles.len())?)),
+        };
+        let mut players = Vec::new();
+        for (i, role) in roles.iter().enumerate() {
+            let mut command = match side {
+                Side::Liblcm => {
+                    let mut c = Command::new(liblcm()?);
+                    c.arg(role).arg(&url);
+                    c
+                }
+                _ => command(role, &url, identities.as_deref(), i)?,
+            };
+            players.push(Player::start(&mut command)?.with(identities.clone()));
+        }
         players.iter().try_for_each(Player::ready)?;
         Ok(players)
     }
+}
 
-    /// The command of one of our own roles, as member `i` of a group of `members`.
-    ///
-    /// # Errors
-    /// If our own program cannot be found.
-    pub fn role(&self, role: &str, url: &str, i: usize, members: usize) -> Result<Command, Failure> {
-        let mut c = Command::new(program()?);
-        c.arg("role").arg(role).arg(url);
-        if !url.contains("keys=plain") {
-            c.arg("--home").arg(self.identities.home()).arg("--identity").arg(self.identities.name(i));
-            c.arg("--members").arg(members.to_string());
-        }
-        Ok(c)
+/// The command of one of our own roles, as the `i`th of these.
+///
+/// # Errors
+/// If our own program cannot be found.
+pub fn command(role: &str, url: &str, identities: Option<&Identities>, i: usize) -> Result<Command, Failure> {
+    let mut c = Command::new(program()?);
+    c.arg("role").arg(role).arg(url);
+    if let Some(all) = identities {
+        c.arg("--home").arg(all.home()).arg("--identity").arg(all.name(i));
+        c.arg("--members").arg(all.len().to_string());
     }
-
-    /// The identities that members use.
-    pub fn identities(&self) -> &crate::peers::identities::Identities {
-        &self.identities
-    }
+    Ok(c)
 }
 
 /// The C program that speaks for the original LCM.
