@@ -142,12 +142,13 @@ impl Template {
         Ok(Template(parts))
     }
 
-    /// The message in this form; the payload's bytes as they are.
-    pub(crate) fn fill(&self, m: &Received<'_>) -> Vec<u8> {
+    /// The message in this form; the payload's bytes as they are, unless a terminal shall show them.
+    pub(crate) fn fill(&self, m: &Received<'_>, to_terminal: bool) -> Vec<u8> {
         let mut out = vec![];
         for part in &self.0 {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Field('p') if to_terminal => out.extend_from_slice(for_terminal(m.payload).as_bytes()),
                 Part::Field('p') => out.extend_from_slice(m.payload),
                 Part::Field(field) => out.extend_from_slice(value(*field, m).as_bytes()),
             }
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn a_template_is_filled_and_a_wrong_one_refused_at_once() {
         let m = message(b"72");
-        let fill = |text: &str| String::from_utf8(Template::parse(text).unwrap().fill(&m)).unwrap();
+        let fill = |text: &str| String::from_utf8(Template::parse(text).unwrap().fill(&m, false)).unwrap();
         assert_eq!(fill("%t %s %p"), "ward3/vitals you@laptop 72");
         assert_eq!(fill("%l%%\\t%n\\n"), "2%\t7\n");
         assert_eq!(fill("%d"), "+0.3 ms");
@@ -258,6 +259,8 @@ mod tests {
     fn no_payload_can_drive_the_terminal() {
         assert_eq!(for_terminal(b"plain\ntext"), "plain\ntext");
         assert!(for_terminal(b"\x1b]0;owned\x07").starts_with("0000  1b 5d"));
+        let shown = Template::parse("%p").unwrap().fill(&message(b"\x1b[2J"), true);
+        assert!(!shown.contains(&0x1b));
         assert_eq!(for_terminal(&[0xff; 1000]), "<1000 bytes>");
         assert_eq!(safe("a\x1b[2Jb"), "a?[2Jb");
     }

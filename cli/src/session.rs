@@ -7,6 +7,7 @@ use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::url::{OriginMode, Scheme, Way};
+use sealcast_keys::Exclusion;
 
 use crate::commands::{Env, id};
 use crate::hint::Failure;
@@ -51,6 +52,11 @@ fn wait_for_key(env: &Env<'_>, target: &Target, session: &Session, patience: Opt
     while session.view().is_none() {
         let left = patience.saturating_sub(start.elapsed());
         if views.next_timeout(left.min(STEP)).is_some() && session.view().is_none() {
+            let info = session.info();
+            if info.excluded == Some(Exclusion::Left) {
+                env.output.say(format!("left {}, as «sealcast group leave» asked", info.group));
+                return Err(Failure::said(0));
+            }
             // Excluded before the first key: the error says why.
             session.ready().wait()?;
         }

@@ -217,3 +217,35 @@ fn a_pipe_of_lines_goes_through_the_running_session() {
     assert_eq!(all.len(), 3, "{heard}");
     assert!(all[0].starts_with("1 you@") && all[2].ends_with(" three"), "{heard}");
 }
+
+#[test]
+fn an_interrupted_demonstration_leaves_nothing_behind() {
+    let home = Home::new("demo-interrupted");
+    let mut demo = home.start(&["demo"]);
+    let said = demo.line_with("authority").unwrap();
+    let at = said.split(" in ").nth(1).unwrap().to_owned();
+    demo.line_with("agree").unwrap();
+    demo.interrupt();
+    let (exit, said) = demo.end();
+    assert_eq!(exit, 130, "{said}");
+    assert!(!std::path::Path::new(&at).exists(), "{at} stays behind");
+}
+
+#[test]
+fn a_long_home_has_its_socket_all_the_same() {
+    let home = founder("long");
+    let long = home.path().join("x".repeat(90));
+    std::fs::rename(home.path().join("home"), &long).unwrap();
+    let start = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.env("SEALCAST_HOME", &long);
+        command
+    };
+    let mut sub = start(&["sub", "#", "-q"]).spawn().unwrap();
+    let shown = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        start(&["group", "leave"]).output().unwrap().status.success()
+    });
+    assert!(shown);
+    assert_eq!(sub.wait().unwrap().code(), Some(0));
+}

@@ -149,9 +149,10 @@ fn network(group: SocketAddr, target: &Target) -> Vec<Check> {
             return vec![Check::broken("route", Class::Unreachable, found, NO_ROUTE_HINT)];
         }
     };
-    let interface = interface_of(group.ip());
-    let name = interface.as_deref().unwrap_or("?");
-    checks.push(Check::good("route", format!("{} through {name} as {own}", group.ip())));
+    // With interface= in the URL the route is not asked.
+    let interface = interface_of(group.ip()).filter(|_| target.url.options.interface.is_none());
+    let through = interface.as_ref().map(|name| format!(" through {name}")).unwrap_or_default();
+    checks.push(Check::good("route", format!("{}{through} as {own}", group.ip())));
     checks.push(match ttl {
         0 => Check::good("ttl", "0: stays on this machine (add ttl=1 to the URL to reach the network)"),
         1 => Check::good("ttl", "1: reaches this network segment"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sealcast::code::Code;
-use sealcast::config::{Home, Overwrite, write_public};
+use sealcast::config::{Contexts, Home, Overwrite, write_public};
 use sealcast_crypto::identity::{Invite as Contents, keytext};
 use sealcast_wire::Utc;
 use serde_json::json;
@@ -53,7 +53,6 @@ pub(crate) struct Invite {
 impl Invite {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let joiner = public_keys(&self.key)?;
-        let target = Target::of(env)?;
         let mut kept = KeptAuthority::open(&env.home, &choose(env, self.which.authority.as_deref())?)?;
         let group = self.grant.group(&kept.name).to_owned();
         let next = kept.authority.ledger().issued().count() + 1;
@@ -63,11 +62,12 @@ impl Invite {
             let failure = Failure::new(Code::Exists, format!("{} exists already", Home::shown(&out)));
             return Err(failure.hint("-o FILE, or --force to overwrite it"));
         }
+        let url = meeting_place(env, &group)?;
         let certificate = certify(&mut kept, &called, joiner.clone(), &self.grant)?;
         let until = Utc(now().0.saturating_add(i64::try_from(self.ttl.as_secs()).unwrap_or(i64::MAX)));
         let contents = Contents {
             group: group.clone(),
-            url: target.url.to_string(),
+            url,
             certificate: certificate.der().to_vec(),
             crl: kept.crl.clone(),
             policy: kept.policy.clone(),
@@ -114,6 +114,15 @@ impl Invite {
             out.display()
         ));
         Ok(())
+    }
+}
+
+/// Where the newcomer shall go: the context named as the group, unless the command line says otherwise.
+fn meeting_place(env: &Env<'_>, group: &str) -> Result<String, Failure> {
+    let said = env.global.url.is_some() || env.global.ctx.is_some();
+    match Contexts::load(&env.home)?.context.get(group).filter(|_| !said) {
+        Some(context) => Ok(context.url.clone()),
+        None => Ok(Target::of(env)?.url.to_string()),
     }
 }
 

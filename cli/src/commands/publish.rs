@@ -8,6 +8,7 @@ use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::Client;
 use sealcast_crypto::identity::check_topic;
+use sealcast_wire::Dropped;
 use serde_json::json;
 
 use super::Env;
@@ -157,6 +158,7 @@ impl Pub {
 /// Leaves, and says what the command did to the group by coming and going.
 fn finish(env: &Env<'_>, session: Session, sent: u64) {
     let info = session.info();
+    let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
     session.close();
     let what = if sent == 1 { "1 message".to_owned() } else { format!("{sent} messages") };
@@ -168,6 +170,10 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) {
             env.output.say(format!("joined {} (epoch {}), sent {what} to {to}, left", info.group, view.epoch.counter));
             if others == 0 {
                 env.output.warn(format!("nobody else is in {}: nobody got it", info.group));
+                if foreign > 0 {
+                    let who = "somebody else speaks on this address, of another group or authority";
+                    env.output.warn(format!("{who}; compare «sealcast id show» on both sides"));
+                }
             }
         }
     }

@@ -142,15 +142,17 @@ impl Sub {
         if env.output.is_json() {
             return env.output.object(&object(&received));
         }
-        if self.raw {
+        if self.raw && !env.output.to_terminal() {
             return env.output.bytes(received.payload);
         }
         if let Some(template) = &self.format {
-            let mut line = template.fill(&received);
+            let mut line = template.fill(&received, env.output.to_terminal());
             line.push(b'\n');
             return env.output.bytes(&line);
         }
-        env.output.line(env.output.bold(headline(&received)))?;
+        if !self.raw {
+            env.output.line(env.output.bold(headline(&received)))?;
+        }
         if env.output.to_terminal() {
             return env.output.line(for_terminal(received.payload));
         }

@@ -1,7 +1,10 @@
 //! Where the files of a user are.
 
 use std::env;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use sealcast_crypto::hash::sha256;
 
 /// The folders of one user: configuration, state, and what lives as long as a login.
 ///
@@ -34,7 +37,14 @@ impl Home {
 
     /// All folders inside one, as `SEALCAST_HOME` does; for tests and demonstrations too.
     pub fn at(folder: &Path) -> Home {
-        Home { config: folder.to_owned(), state: folder.join("state"), runtime: folder.join("run") }
+        let mut runtime = folder.join("run");
+        if runtime.as_os_str().len() > RUNTIME_BYTES_MAX {
+            // The kernel takes short socket paths only.
+            let hash = sha256(folder.as_os_str().as_bytes());
+            let short: String = hash[..6].iter().map(|b| format!("{b:02x}")).collect();
+            runtime = env::temp_dir().join(format!("sealcast-{}-{short}", rustix::process::getuid().as_raw()));
+        }
+        Home { config: folder.to_owned(), state: folder.join("state"), runtime }
     }
 
     /// The folder of everything that is kept: authorities, identities, contexts.
@@ -103,6 +113,9 @@ pub fn name_checked(name: &str) -> Result<&str, NameError> {
 #[error("«{0}» is not a name: 1 to 64 letters, digits or . _ - @, not beginning with . or -")]
 pub struct NameError(pub String);
 
+/// Of the 107 bytes of a Unix socket's path, those that the folder may take.
+const RUNTIME_BYTES_MAX: usize = 80;
+
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -114,6 +127,14 @@ fn names_in(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_folder_has_its_sockets_elsewhere() {
+        let (short, long) = (Home::at(Path::new("/a")), Home::at(&Path::new("/a").join("b".repeat(100))));
+        assert_eq!(short.runtime(), Path::new("/a/run"));
+        assert!(long.runtime().as_os_str().len() <= RUNTIME_BYTES_MAX, "{long:?}");
+        assert_eq!(long.runtime().parent(), Some(env::temp_dir().as_path()));
+    }
 
     #[test]
     fn a_name_cannot_leave_its_folder() {

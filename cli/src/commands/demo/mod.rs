@@ -56,6 +56,9 @@ impl<'a> Teller<'a> {
 
     /// One line for a claim that held, or the error about one that did not.
     fn tell(&mut self, outcome: Result<String, Failure>) -> Result<(), Failure> {
+        if crate::interrupt::asked() {
+            return Err(Failure::said(130));
+        }
         self.step += 1;
         let (holds, text) = match &outcome {
             Ok(text) => (true, text.clone()),
