@@ -32,7 +32,8 @@ impl Contributory {
             // Whoever is named wants in; should this attempt fail, it is in the next one too.
             if seat != self.me.short && !self.is_in_view(&seat) && self.wanting.len() < REMEMBERED_MAX {
                 let at = now.monotonic;
-                let new = Wanting { since: at, last: at, epoch: EpochId::default(), size: 0 };
+                let none = EpochId::default();
+                let new = Wanting { since: at, last: at, epoch: none, size: 0, towards: none };
                 self.wanting.entry(seat).or_insert(new);
             }
         }
@@ -99,6 +100,7 @@ impl Contributory {
                     return;
                 }
                 Some(Step::Send(message)) => {
+                    let message = *message;
                     if matches!(message, Message::R1(_)) && self.installed.is_some() {
                         self.prepare(&attempt);
                     }
@@ -234,10 +236,10 @@ impl Contributory {
             protect: Some(agreed.keys.clone()),
             access: agreed.table.clone(),
         });
-        let number = attempt.proposal.content.attempt;
+        let order = attempt.proposal.order();
         let (epoch, at) = (agreed.epoch, now.monotonic);
         let agreed = Agreed { ring_key: None, ..agreed };
-        self.installed = Some(Installed { agreed, attempt: number, at, joins_since_setup: joins, ring_key, since });
+        self.installed = Some(Installed { agreed, order, at, joins_since_setup: joins, ring_key, since });
         self.last = Some(attempt);
         self.prepared = false;
         self.retry = false;
@@ -353,7 +355,10 @@ impl Contributory {
             let spacing = timing::RTO;
             if let Some(attempt) = &mut self.attempt {
                 let named = attempt.proposal.seat_of(&author).is_some();
-                if named && now.monotonic.since(attempt.proposal.sent) >= spacing && self.rng.next_u64() % 8 == 0 {
+                if named
+                    && now.monotonic.since(attempt.proposal.sent) >= spacing
+                    && self.rng.next_u64().is_multiple_of(8)
+                {
                     attempt.proposal.sent = now.monotonic;
                     let (message, veiled) =
                         (Message::Propose(attempt.proposal.content.clone()), attempt.proposal.veiled.clone());
@@ -380,9 +385,10 @@ impl Contributory {
             }
             return self.unknown_instance(now, m.instance, m.author, veiled);
         }
+        let Some(author) = self.people.get(&m.author).cloned() else { return Err(Dropped::Stale.into()) };
         let place = if of_running { &mut self.attempt } else { &mut self.last };
         let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
-        let verified = attempt.verify_status(m, &self.env());
+        let verified = attempt.verify_status(m, &author, &self.env());
         let answer = if verified.is_ok() { self.answers(now, &mut attempt, m) } else { Vec::new() };
         if of_running {
             self.attempt = Some(attempt);
@@ -393,10 +399,6 @@ impl Contributory {
             Ok(_) => {
                 self.people.hear(&m.author, now.monotonic);
                 answer.iter().for_each(|message| _ = self.send(message));
-                Ok(())
-            }
-            Err(Refused::Early) => {
-                self.keep(Lacks::Instance(m.instance), veiled);
                 Ok(())
             }
             Err(Refused::Stranger) => Err(Dropped::Policy.into()),
@@ -456,10 +458,8 @@ impl Contributory {
         if let Some(attempt) = self.attempt.take() {
             let status = attempt.status(&self.env());
             self.attempt = Some(attempt);
-            match status {
-                Some(status) => _ = self.send(&status),
-                None => self.try_form(now),
-            }
+            self.send(&status);
+            self.try_form(now);
         }
         self.rto = (self.rto * 5 / 4).min(timing::RTO_MAX);
         let blur = jitter(&mut self.rng, self.rto / 2);

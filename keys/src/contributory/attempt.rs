@@ -142,7 +142,7 @@ pub(super) struct Env<'a> {
 
 /// What a step led to.
 pub(super) enum Step {
-    Send(Message),
+    Send(Box<Message>),
     /// Open with this from now on.
     Keyed,
     /// Confirmed by all: install.
@@ -290,7 +290,7 @@ impl Attempt {
                 *sent = true;
                 let message = Message::R1(message.take()?);
                 self.hold_own(now, 0, message.clone(), env);
-                Some(Step::Send(message))
+                Some(Step::Send(Box::new(message)))
             }
             // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
             Stage::Round1 { mine, sent: true, .. } => {
@@ -383,7 +383,7 @@ impl Attempt {
         match message {
             Some(message) => {
                 self.hold_own(now, 1, message.clone(), env);
-                Some(Step::Send(message))
+                Some(Step::Send(Box::new(message)))
             }
             None => self.step(now, env),
         }
@@ -526,25 +526,32 @@ impl Attempt {
         }
     }
 
-    /// What we hold, signed.
-    pub(super) fn status(&self, env: &Env<'_>) -> Option<Message> {
-        let formation = self.formation.as_ref()?;
+    /// An X of ours for the group's ring that is not the one we sent: what an equivocator has.
+    #[cfg(test)]
+    pub(super) fn other_contribution(&self, rng: &mut ChaCha20Rng) -> [u8; dutta_barua::CONTRIBUTION_LEN] {
+        let formation = self.formation.as_ref().expect("after the formation");
+        let me = formation.slot_of_seat[self.me];
+        let plan = &formation.rings[0];
+        let place = plan.places.iter().position(|slot| *slot == me).expect("active");
+        Round1::start(&plan.ring, place, rng).1.encode()
+    }
+
+    /// What we hold, signed; while cards are missing, a sign of life.
+    pub(super) fn status(&self, env: &Env<'_>) -> Message {
         let author = self.proposal.content.seats[self.me];
         let (r1, r2, kc) = (self.held(0), self.held(1), self.held(2));
         let mut status = Status { author, instance: self.proposal.id(), r1, r2, kc, signature: [0; 64] };
         let body = Message::Status(status.clone()).body();
-        status.signature = env.key.sign(&formation.digest(STATUS_LABEL, env.group, &self.proposal, &body));
-        Some(Message::Status(status))
+        status.signature = env.key.sign(&signed(STATUS_LABEL, env.group, &[&self.proposal.instance], &body));
+        Message::Status(status)
     }
 
-    /// The seat of a status' author, if its signature is right.
-    pub(super) fn verify_status(&self, status: &Status, env: &Env<'_>) -> Result<usize, Refused> {
-        let seat = self.proposal.seat_of(&status.author).ok_or(Refused::Stranger)?;
-        let Some(formation) = &self.formation else { return Err(Refused::Early) };
+    /// Whether a status is of who it says.
+    pub(super) fn verify_status(&self, status: &Status, author: &Person, env: &Env<'_>) -> Result<(), Refused> {
+        self.proposal.seat_of(&status.author).ok_or(Refused::Stranger)?;
         let body = Message::Status(status.clone()).body();
-        let digest = formation.digest(STATUS_LABEL, env.group, &self.proposal, &body);
-        let person = &formation.people[formation.slot_of_seat[seat]];
-        if env.verifier.signature(&person.key, &digest, &status.signature) { Ok(seat) } else { Err(Refused::Auth) }
+        let digest = signed(STATUS_LABEL, env.group, &[&self.proposal.instance], &body);
+        if env.verifier.signature(&author.key, &digest, &status.signature) { Ok(()) } else { Err(Refused::Auth) }
     }
 }
 

@@ -132,7 +132,8 @@ impl Contributory {
             }
         }
         if self.wanting.len() < REMEMBERED_MAX || self.wanting.contains_key(&short) {
-            let new = Wanting { since: now.monotonic, last: now.monotonic, epoch: m.epoch, size: m.size };
+            let (since, last) = (now.monotonic, now.monotonic);
+            let new = Wanting { since, last, epoch: m.epoch, size: m.size, towards: m.towards };
             let known = self.wanting.entry(short).or_insert(new);
             *known = Wanting { since: known.since, ..new };
         }
@@ -159,7 +160,7 @@ impl Contributory {
         let removes = here.len() > members.len();
 
         let eligible = |(short, w): &(&ShortId, &Wanting)| {
-            let fits = grouped || w.size <= 1;
+            let fits = grouped || w.size <= 1 || w.towards == self.epoch();
             let struck = self.strikes.get(short).is_some_and(|s| s.until > now.monotonic);
             fits && !struck && !view.contains(short) && !self.removing.contains_key(short)
         };
@@ -219,17 +220,24 @@ impl Contributory {
             return;
         }
         self.planned = Some(key);
-        let turn = rank_wait(self.rank(&wish));
-        let blur = jitter(&mut self.rng, Duration::from_micros(500));
+        let rank = self.rank(&wish);
+        let grouped = self.is_grouped();
+        let turn = if grouped { rank_wait(rank) } else { timing::RANK_UNGROUPED * rank as u32 };
+        let blur = jitter(&mut self.rng, Duration::from_micros(if grouped { 500 } else { 100 }));
         let at = if wish.urgent {
             now.monotonic + turn
         } else {
             let heard = wish.joiners.iter().filter_map(|s| self.wanting.get(s)).map(|w| w.since);
             let last = heard.clone().max().unwrap_or(now.monotonic);
             let first = heard.min().unwrap_or(now.monotonic);
-            let quiet = (last + timing::QUIET).min(first + timing::QUIET_MAX).max(now.monotonic);
-            let ungrouped = if self.is_grouped() { Duration::ZERO } else { timing::UNGROUPED_WAIT };
-            quiet + ungrouped + turn
+            let (least, first) = match grouped {
+                true => (last, first),
+                false => {
+                    let elders = timing::seniority_wait(last.since(self.started));
+                    (self.started + timing::COLLECT + elders, self.started)
+                }
+            };
+            (last + timing::QUIET).min(first + timing::QUIET_MAX).max(least).max(now.monotonic) + turn
         };
         let held = if wish.urgent && wish.removes { at } else { at.max(self.hold_until + turn) };
         self.timers.set(Timer::Propose, held + blur);
@@ -246,9 +254,13 @@ impl Contributory {
             let t = Transcript::new("sealcast/v1/rank").add(&self.epoch().to_bytes());
             (t.add(&s.0).finish(), *s)
         };
+        // In no group: those who came after us let us go first; those who came with us take turns.
+        let together = |s: &&ShortId| {
+            self.wanting.get(s).is_none_or(|w| w.since.since(self.started) <= timing::TOGETHER || wish.urgent)
+        };
         let candidates: Vec<&ShortId> = match self.is_grouped() {
             true => wish.members.difference(&wish.joiners).collect(),
-            false => wish.members.iter().collect(),
+            false => wish.members.iter().filter(together).collect(),
         };
         let mine = place(&self.me.short);
         candidates.into_iter().filter(|s| place(s) < mine).count()
@@ -352,14 +364,14 @@ impl Contributory {
         let content = &proposal.content;
         let number = (content.counter, content.attempt);
         let proposer = *proposal.proposer();
-        let ours = self.installed.as_ref().map_or((0, 0), |i| (i.agreed.epoch.counter, i.attempt));
+        let ours = self.installed.as_ref().map_or((0, 0, 0, [0; 32]), |i| i.order);
         let names_me = proposal.seat_of(&self.me.short).is_some();
         let on_our_base = self.is_grouped() && content.base == Some(self.epoch().hash);
         let in_attempt = self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(&proposer).is_some());
         let merging = self.merging.is_some_and(|until| until > now.monotonic);
         let related = self.is_in_view(&proposer) || in_attempt;
 
-        if number <= ours {
+        if proposal.order() <= ours {
             if related || names_me {
                 self.answer_with_beacon(now);
             }
@@ -368,7 +380,7 @@ impl Contributory {
         }
         let acceptable = match (self.is_grouped(), content.base) {
             (false, _) => true,
-            (true, None) => false,
+            (true, None) => merging || self.is_in_view(&proposer),
             (true, Some(_)) if on_our_base => self.is_in_view(&proposer),
             (true, Some(_)) => related || merging,
         };
@@ -436,7 +448,7 @@ impl Contributory {
             self.plan(now);
         }
         // Our JOIN was lost, if it had time to arrive.
-        let heard = self.join_sent.is_some_and(|at| now.monotonic.since(at) < timing::UNGROUPED_WAIT);
+        let heard = self.join_sent.is_some_and(|at| now.monotonic.since(at) < timing::CROSSING);
         if self.installed.is_none() && !heard {
             let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
             let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + REJOIN_SPACING);
@@ -517,6 +529,7 @@ impl Contributory {
         if self.installed.is_none() {
             // There is a group: our JOIN was lost, or its answer.
             self.towards = m.epoch;
+            self.stop_founding(now, m);
             let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + timing::JOIN_RETRY / 2);
             let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
             self.timers.sooner(Timer::Join, at.max(recently));
@@ -541,6 +554,26 @@ impl Contributory {
             self.answer_with_beacon(now);
         }
         Ok(())
+    }
+
+    /// Somebody whom we would found a group with is in one already: we join that one.
+    fn stop_founding(&mut self, now: Now, m: &Beacon) {
+        if m.size < 2 {
+            return;
+        }
+        self.wanting.remove(&m.author);
+        self.hold_until = self.hold_until.max(now.monotonic + AGREEMENT_WAIT);
+        let waits = |a: &super::Attempt| {
+            let seat = a.proposal.seat_of(&m.author);
+            a.proposal.content.base.is_none()
+                && now.monotonic.since(a.started) > timing::RTO
+                && seat.is_some_and(|seat| a.held(0) >> seat & 1 == 0)
+        };
+        if self.attempt.as_ref().is_some_and(waits) {
+            self.attempt = None;
+            self.timers.stop(Timer::Resend);
+        }
+        self.plan(now);
     }
 
     /// We are the lesser part, or behind: we ask to be let in.

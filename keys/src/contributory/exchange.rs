@@ -1,7 +1,7 @@
 //! What members ask of each other and hand on: cards, proposals, statements, sender keys, farewells.
 
 use sealcast_crypto::hpke;
-use sealcast_crypto::identity::statement::{Eviction, OnStale};
+use sealcast_crypto::identity::statement::{Eviction, Kind, OnStale};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{CertHash, Change, Domain, Dropped, Now};
 
@@ -176,19 +176,29 @@ impl Contributory {
         for cert in self.excluded().iter().filter(|c| !excluded.contains(c)) {
             self.note_eviction(*cert);
         }
-        if self.statements.excludes(&self.me.cert) {
-            let why = match self.statements.eviction_of(&self.me.cert) {
-                Some(e) => Exclusion::Evicted { reason: e.eviction().reason.clone() },
-                None => Exclusion::Certificate,
-            };
-            self.exclude(why);
+        self.exclude_if_told();
+        if self.phase == Phase::Out {
             return Ok(true);
+        }
+        if Kind::of(bytes) == Some(Kind::Policy) && self.installed.is_some() {
+            self.rotate = true; // its compartments hold from the next epoch on: let that be now
         }
         self.stale_told = false;
         self.prepare_removal(now);
         self.try_form(now);
         self.plan(now);
         Ok(true)
+    }
+
+    /// We are out if a statement says so.
+    pub(super) fn exclude_if_told(&mut self) {
+        if self.statements.excludes(&self.me.cert) {
+            let why = match self.statements.eviction_of(&self.me.cert) {
+                Some(e) => Exclusion::Evicted { reason: e.eviction().reason.clone() },
+                None => Exclusion::Certificate,
+            };
+            self.exclude(why);
+        }
     }
 
     fn excluded(&self) -> Vec<CertHash> {
@@ -206,7 +216,6 @@ impl Contributory {
 
     /// Hands a statement to the group.
     pub(super) fn give_statement(&mut self, bytes: &[u8]) {
-        use sealcast_crypto::identity::statement::Kind;
         let object = match Kind::of(bytes) {
             Some(Kind::Eviction) => Object::Eviction(bytes.to_vec()),
             Some(Kind::Policy) => Object::Policy(bytes.to_vec()),
@@ -295,8 +304,8 @@ impl Contributory {
             super::attempt::Stage::Confirming(c) => Some(&c.agreed),
             _ => None,
         });
-        let agreed = self.installed.as_ref().map(|i| &i.agreed).into_iter().chain(confirming);
-        let agreed = agreed.filter(|a| a.epoch == m.epoch).last().ok_or(Dropped::Stale)?;
+        let mut agreed = self.installed.as_ref().map(|i| &i.agreed).into_iter().chain(confirming);
+        let agreed = agreed.rfind(|a| a.epoch == m.epoch).ok_or(Dropped::Stale)?;
         let domain = Domain(m.domain);
         let slot = agreed.people.iter().position(|p| p.short == m.author).ok_or(Dropped::Policy)?;
         if agreed.table.writers_only(domain) >> slot & 1 == 0 {

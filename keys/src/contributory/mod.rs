@@ -127,6 +127,7 @@ pub struct Contributory {
     statements: Statements,
     people: People,
     phase: Phase,
+    started: Monotonic,
 
     installed: Option<Installed>,
     /// Epochs that we were in before, newest last.
@@ -199,7 +200,8 @@ enum Phase {
 /// The epoch in use.
 struct Installed {
     agreed: Agreed,
-    attempt: u8,
+    /// The order of the proposal that made it.
+    order: (u32, u8, usize, [u8; 32]),
     at: Monotonic,
     joins_since_setup: u32,
     ring_key: Arc<Key>,
@@ -214,6 +216,8 @@ struct Wanting {
     last: Monotonic,
     epoch: EpochId,
     size: u16,
+    /// The epoch that it wants to come to, if it heard of one.
+    towards: EpochId,
 }
 
 /// Somebody who did not answer.
@@ -266,7 +270,7 @@ impl Contributory {
         let mut timers = Timers::default();
         timers.set(Timer::Join, now.monotonic);
         timers.set(Timer::Judge, now.monotonic);
-        Contributory {
+        let mut member = Contributory {
             veil: config.identity.veil(&group),
             verifier: Verifier(config.memo.clone()),
             config,
@@ -277,6 +281,7 @@ impl Contributory {
             statements,
             people,
             phase: Phase::Running,
+            started: now.monotonic,
             installed: None,
             history: VecDeque::new(),
             attempt: None,
@@ -311,7 +316,9 @@ impl Contributory {
             drops: Drops::default(),
             stale_told: false,
             last_told: None,
-        }
+        };
+        member.exclude_if_told();
+        member
     }
 
     fn env(&mut self) -> Env<'_> {

@@ -78,6 +78,14 @@ pub(super) fn jitter(rng: &mut ChaCha20Rng, max: Duration) -> Duration {
     Duration::from_micros(rng.next_u64() % micros)
 }
 
+/// How much longer somebody in no group waits for its elders to propose, by how long it had been there
+/// when the last JOIN came.
+pub(super) fn seniority_wait(age: Duration) -> Duration {
+    let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+    let there = micros.saturating_add(SENIORITY_MILLIS * 1000);
+    Duration::from_micros(SENIORITY_SQUARE_MILLIS * 1_000_000 / there)
+}
+
 /// The wait of the member at a rank before it does what rank 0 does at once: the first hear each other
 /// well within [`RANK`], the many after them share out the rest.
 pub(super) fn rank_wait(rank: usize) -> Duration {
@@ -86,12 +94,24 @@ pub(super) fn rank_wait(rank: usize) -> Duration {
     RANK * near + RANK_FAR * far
 }
 
+/// Who is in no group waits so long for others from its own start: who came first has heard the most
+/// JOINs, and so proposes first.
+pub(super) const COLLECT: Duration = Duration::from_millis(50);
+/// And longer, if it was there for a short time only when the last JOIN came: this many square
+/// milliseconds, divided by that time.
+pub(super) const SENIORITY_SQUARE_MILLIS: u64 = 80;
+/// Added to that time.
+pub(super) const SENIORITY_MILLIS: u64 = 4;
+/// Whose JOIN is heard so soon after our own start may have started before us.
+pub(super) const TOGETHER: Duration = Duration::from_millis(2);
 /// No JOIN for so long: those heard are worth an agreement of their own.
 pub(super) const QUIET: Duration = Duration::from_millis(22);
 /// An agreement starts at latest so long after the first JOIN for it.
 pub(super) const QUIET_MAX: Duration = Duration::from_millis(80);
-/// Members without a view let a group's members answer first.
-pub(super) const UNGROUPED_WAIT: Duration = Duration::from_millis(12);
+/// A JOIN that was sent so long before a proposal had the time to arrive.
+pub(super) const CROSSING: Duration = Duration::from_millis(12);
+/// Between the turns of those who are in no group yet: about a LAN's delay.
+pub(super) const RANK_UNGROUPED: Duration = Duration::from_micros(1500);
 /// Between one rank's turn and the next one's; several times a LAN's delay.
 pub(super) const RANK: Duration = Duration::from_millis(10);
 /// The same from the ninth rank on.
@@ -99,11 +119,11 @@ pub(super) const RANK_FAR: Duration = Duration::from_millis(4);
 /// First wait before asking again.
 pub(super) const RTO: Duration = Duration::from_millis(40);
 /// Longest wait before asking again.
-pub(super) const RTO_MAX: Duration = Duration::from_millis(200);
+pub(super) const RTO_MAX: Duration = Duration::from_millis(100);
 /// Who says nothing for so long while we wait for it is left out.
-pub(super) const SILENT: Duration = Duration::from_millis(320);
+pub(super) const SILENT: Duration = Duration::from_millis(600);
 /// A joiner named in a proposal has so long to say the first word.
-pub(super) const SILENT_JOINER: Duration = Duration::from_millis(200);
+pub(super) const SILENT_JOINER: Duration = Duration::from_millis(240);
 /// An attempt that makes no progress for so long has failed, though nobody is silent.
 pub(super) const STUCK: Duration = Duration::from_millis(1500);
 /// First wait before asking again to be let in.

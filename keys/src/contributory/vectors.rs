@@ -285,7 +285,7 @@ impl Story {
                 while let Some(step) = attempts[seat].step(NOW.monotonic, &mut self.env(seats[seat])) {
                     waiting = true;
                     let message = match step {
-                        Step::Send(message) => Some(message),
+                        Step::Send(message) => Some(*message),
                         Step::Keyed => attempts[seat].message(2, seat).cloned(),
                         Step::Done(done) => {
                             agreed[seat] = Some(*done);
@@ -337,7 +337,7 @@ impl Story {
             let ring_key = agreed.ring_key.clone().unwrap();
             self.members[*i].node.installed = Some(Installed {
                 agreed: agreed.clone(),
-                attempt: agreement.proposal.content.attempt,
+                order: agreement.proposal.order(),
                 at: NOW.monotonic,
                 joins_since_setup: 0,
                 ring_key,
@@ -353,7 +353,7 @@ impl Story {
         let (group, state) = (self.members[i].node.group.clone(), self.members[i].node.statements.hash());
         let formation = Formation::new(&group, &agreement.proposal, people, None, state, |_| None).unwrap();
         attempt.form(formation, None, &mut self.env(i));
-        let status = attempt.status(&self.env(i)).unwrap();
+        let status = attempt.status(&self.env(i));
         self.send(i, "STATUS", &status);
     }
 

@@ -59,3 +59,40 @@ fn w9_a_full_group_converges() {
         }
     }
 }
+
+/// Not a test but a table: `cargo test -p sealcast-keys --lib -- --ignored --nocapture formation_in_figures`.
+#[test]
+#[ignore = "prints figures and asserts nothing that others do not"]
+fn formation_in_figures() {
+    println!("   n jitter loss | ms median, worst | JOINs | RESPONSEs, worst per agreement | epochs");
+    for n in [2, 3, 8, 16, 32, 64] {
+        for (jitter, loss) in [(0, 0), (5, 0), (10, 0), (30, 0), (100, 0), (500, 0), (2000, 0), (0, 20), (2000, 20)] {
+            if loss > 0 && std::env::var("LOSSLESS").is_ok() {
+                continue;
+            }
+            let runs = seeds(20) / if n > 16 { 5 } else { 1 };
+            let (mut times, mut joins, mut responses, mut per, mut epochs) = (Vec::new(), 0, 0, 0, 0);
+            for seed in 0..runs.max(1) {
+                let net = formed(seed, n, jitter, loss);
+                times.push(net.since_last_start());
+                let c = net.counters();
+                joins += c["JOIN"].0;
+                responses += c["RESPONSE"].0;
+                let made = net.nodes.iter().map(|x| x.epochs.last().unwrap().view.epoch.counter).max().unwrap();
+                epochs += made;
+                per = per.max(c["RESPONSE"].0 * 10 / u64::from(made));
+            }
+            times.sort_by(f64::total_cmp);
+            let runs = times.len() as f64;
+            println!(
+                "{n:4} {jitter:6} {loss:4} | {:7.1} {:8.1} | {:6.1} | {:6.1} {:5.1} | {:5.1}",
+                times[times.len() / 2],
+                times[times.len() - 1],
+                joins as f64 / runs,
+                responses as f64 / runs,
+                per as f64 / 10.0,
+                f64::from(epochs) / runs
+            );
+        }
+    }
+}

@@ -7,7 +7,6 @@ mod rights;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -98,7 +97,7 @@ pub(super) struct Net {
     pub(super) now: u64,
     pub(super) nodes: Vec<Node>,
     queue: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
-    starts: BTreeMap<(u64, usize), (Arc<Identity>, BTreeMap<u64, Vec<u8>>)>,
+    starts: BTreeMap<(u64, usize), Arc<Identity>>,
     sequence: u64,
     pub(super) memo: Arc<Memo>,
     /// Percent.
@@ -111,6 +110,10 @@ pub(super) struct Net {
     pub(super) keep_log: bool,
     /// Messages of these nodes are not sent: what a crash right before sending looks like to others.
     pub(super) muted: BTreeSet<usize>,
+    /// What the muted wanted to send.
+    pub(super) held_back: Vec<Vec<u8>>,
+    /// Nodes whose machine has no calendar.
+    pub(super) no_calendar: BTreeSet<usize>,
     next_index: usize,
 }
 
@@ -131,6 +134,8 @@ impl Net {
             log: Vec::new(),
             keep_log: false,
             muted: BTreeSet::new(),
+            held_back: Vec::new(),
+            no_calendar: BTreeSet::new(),
             next_index: 0,
         }
     }
@@ -148,7 +153,7 @@ impl Net {
     /// The `i`-th node started gets index `i` in `nodes` once its time has come, in order of time.
     pub(super) fn start_at(&mut self, at: u64, identity: Arc<Identity>) {
         self.next_index += 1;
-        self.starts.insert((at, self.next_index), (identity, BTreeMap::new()));
+        self.starts.insert((at, self.next_index), identity);
     }
 
     pub(super) fn start(&mut self, identity: Arc<Identity>) -> usize {
@@ -189,6 +194,10 @@ impl Net {
         Now { monotonic: Monotonic(self.now), utc: Some(UTC) }
     }
 
+    fn clock_of(&self, i: usize) -> Now {
+        Now { utc: Some(UTC).filter(|_| !self.no_calendar.contains(&i)), ..self.clock() }
+    }
+
     /// Runs for so many milliseconds of virtual time.
     pub(super) fn run(&mut self, ms: u64) {
         let end = self.now + ms * 1000;
@@ -209,7 +218,7 @@ impl Net {
         }
     }
 
-    fn step(&mut self, end: u64) -> bool {
+    pub(super) fn step(&mut self, end: u64) -> bool {
         let message = self.queue.first_key_value().map(|((at, _), _)| *at);
         let start = self.starts.first_key_value().map(|((at, _), _)| *at);
         let live = self.nodes.iter().enumerate().filter(|(_, n)| n.alive);
@@ -218,15 +227,15 @@ impl Net {
         let Some(next) = next.filter(|at| *at <= end) else { return false };
         self.now = next;
         if start == Some(next) {
-            let (_, (identity, records)) = self.starts.pop_first().unwrap();
-            let i = self.boot(identity, &records);
+            let (_, identity) = self.starts.pop_first().unwrap();
+            let i = self.boot(identity, &BTreeMap::new());
             self.drain(i);
         } else if message == Some(next) {
             let (_, (to, bytes)) = self.queue.pop_first().unwrap();
             self.deliver(to, &bytes);
         } else {
             let (_, i) = timer.unwrap();
-            let now = self.clock();
+            let now = self.clock_of(i);
             self.nodes[i].keys.handle_timeout(now);
             self.drain(i);
         }
@@ -235,7 +244,7 @@ impl Net {
 
     pub(super) fn deliver(&mut self, to: usize, bytes: &[u8]) {
         if self.nodes[to].alive {
-            let now = self.clock();
+            let now = self.clock_of(to);
             _ = self.nodes[to].keys.handle(now, &Source::Outside(Address::Node(0)), bytes);
             self.drain(to);
         }
@@ -276,14 +285,21 @@ impl Net {
 
     pub(super) fn broadcast(&mut self, from: usize, bytes: Vec<u8>) {
         if self.muted.contains(&from) {
+            self.held_back.push(bytes);
             return;
         }
+        self.transmit(from, None, bytes);
+    }
+
+    /// Sends to one, or to all.
+    pub(super) fn transmit(&mut self, from: usize, only: Option<usize>, bytes: Vec<u8>) {
         let part = self.nodes[from].part;
         if self.keep_log {
             self.log.push((self.now, from, bytes.clone()));
         }
         for to in 0..self.nodes.len() {
-            let hears = to != from && self.nodes[to].alive && self.nodes[to].part == part;
+            let hears =
+                to != from && only.is_none_or(|only| only == to) && self.nodes[to].alive && self.nodes[to].part == part;
             if !hears || self.rng.next_u64() % 100 < self.loss {
                 continue;
             }
@@ -416,11 +432,6 @@ pub(super) fn open(protect: &Arc<dyn Protect>, sealed: &[u8]) -> Result<Vec<u8>,
 pub(super) fn unveil(bytes: &[u8]) -> Message {
     let veil = robot(0).veil(GROUP);
     Message::decode(&veil.open(bytes).unwrap()).unwrap()
-}
-
-/// A duration in ms, for `run`.
-pub(super) fn ms(d: Duration) -> u64 {
-    d.as_millis() as u64
 }
 
 /// How many seeds a sweep tries: few by default, as many as wished by `SEALCAST_SEEDS`.
