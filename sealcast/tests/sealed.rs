@@ -188,3 +188,64 @@ fn sixteen_members_agree_evict_one_and_say_how_many_are_on_the_new_key() {
         }
     });
 }
+
+#[test]
+fn rule_a6_a_certificate_has_one_live_instance() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let url = url("");
+    let (first, b) = (open(&url, &alice), open(&url, &bob));
+    together(&[&first, &b], 2);
+    let second = open(&url, &alice);
+    let deadline = Instant::now() + SOON;
+    let (out, left_in) = loop {
+        match (first.info().excluded, second.info().excluded) {
+            (Some(why), None) => break (why, &second),
+            (None, Some(why)) => break (why, &first),
+            (Some(a), Some(b)) => panic!("both are out: {a:?} {b:?}"),
+            (None, None) => assert!(Instant::now() < deadline, "both are in"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(out, sealcast_keys::Exclusion::Duplicate);
+    together(&[left_in, &b], 2);
+}
+
+#[test]
+fn two_groups_share_an_address_and_nothing_else() {
+    let (mut ca, mut other) = (Ca::new(), Ca::seeded(8));
+    let ours = [ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"])];
+    let theirs = [other.member("eve", &["both:#"]), other.member("mallory", &["both:#"])];
+    let url = url("");
+    let a: Vec<Session> = ours.iter().map(|id| open(&url, id)).collect();
+    let b: Vec<Session> = theirs.iter().map(|id| open(&url, id)).collect();
+    let mut subs: Vec<Subscription> = a.iter().chain(&b).map(|s| s.subscribe("#").wait().unwrap()).collect();
+    together(&[&a[0], &a[1]], 2);
+    together(&[&b[0], &b[1]], 2);
+    a[0].publish("t", b"ours").wait().unwrap();
+    b[0].publish("t", b"theirs").wait().unwrap();
+    let bodies: Vec<Vec<u8>> = subs.iter_mut().map(|sub| next(sub).into_payload()).collect();
+    assert_eq!(bodies, [&b"ours"[..], b"ours", b"theirs", b"theirs"]);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(subs.iter_mut().all(|sub| sub.try_next().unwrap().is_none()));
+    let drops = a[0].stats().drops;
+    assert!(drops.of(sealcast_wire::Dropped::Foreign) > 0, "the others' agreement was heard: {drops:?}");
+}
+
+#[test]
+fn a_message_that_may_linger_waits_for_company_and_no_longer() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let place = url("");
+    let (a, b) = (open(&format!("{place}&linger=20ms"), &alice), open(&place, &bob));
+    let mut at_b = b.subscribe("t").wait().unwrap();
+    together(&[&a, &b], 2);
+    let before = a.stats().sent_datagrams;
+    for i in 0..10u8 {
+        a.publish("t", [i]).wait().unwrap();
+    }
+    let got: Vec<u8> = (0..10).map(|_| next(&mut at_b).payload()[0]).collect();
+    assert_eq!(got, (0..10).collect::<Vec<u8>>());
+    let sent = a.stats().sent_datagrams - before;
+    assert!(sent < 10, "ten messages in {sent} datagrams");
+}

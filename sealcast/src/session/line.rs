@@ -1,8 +1,9 @@
 //! The sending line: publishers' threads frame and seal, and whoever is free hands datagrams to the kernel.
 //!
-//! A message alone, or in answer to what was received, is sent at once, on the thread that publishes it. Messages in quick succession gather
-//! while the ones before them are being sent: the flusher thread sends whatever has gathered as soon as
-//! it is free, so that a batch is as large as the load makes it and nothing waits for a timer.
+//! A message alone, or in answer to what was received, is sent at once, on the thread that publishes it.
+//! Messages in quick succession gather while the ones before them are being sent: the flusher thread
+//! sends whatever has gathered as soon as it is free, so that a batch is as large as the load makes it
+//! and nothing waits for a timer.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -289,19 +289,7 @@ fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
     }
 }
 
-/// Teaches the allocator that large buffers come and go here.
-///
-/// glibc gives memory back to the system whenever 128 KB at the end of its heap are free, and faults it in
-/// again for the next message: 12 page faults per message of 100 KB. Freeing one block of this size raises
-/// that threshold for good, to twice the size; the block itself is never touched, so it costs no memory.
-fn keep_freed_memory() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(ALLOCATOR_LESSON_BYTES)));
-}
-
-const ALLOCATOR_LESSON_BYTES: usize = 16 << 20;
-
 fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
-    keep_freed_memory();
     let Made { machine, me, group: group_name, store, identity, control } = made;
     let (delivery, sender, road) = way(&url)?;
     let group = Group::new(machine, delivery, url.options.origin)?;

@@ -58,7 +58,11 @@ pub(crate) struct Ca {
 
 impl Ca {
     pub(crate) fn new() -> Ca {
-        let mut rng = ChaCha20Rng::seed_from_u64(7);
+        Ca::seeded(7)
+    }
+
+    pub(crate) fn seeded(seed: u64) -> Ca {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let authority = Authority::create("test CA", Algorithm::Ed25519, utc(), &mut rng).expect("an authority");
         Ca { authority, rng }
     }
