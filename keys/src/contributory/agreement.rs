@@ -281,6 +281,9 @@ impl Contributory {
         self.retry = true;
         self.later = None;
         self.planned = None;
+        if attempt.differs {
+            self.show_evidence(attempt);
+        }
         self.plan(now);
         if self.prepared && !self.timers.is_set(Timer::Propose) {
             self.prepared = false;
@@ -304,6 +307,9 @@ impl Contributory {
             return Err(Dropped::Stale.into());
         }
         let of = |a: &Option<Attempt>| a.as_ref().is_some_and(|a| a.proposal.id() == id);
+        if of(&self.evidence) {
+            return self.on_evidence(now, message);
+        }
         let place = if of(&self.attempt) {
             &mut self.attempt
         } else if of(&self.last) {
@@ -340,6 +346,39 @@ impl Contributory {
                 Err(HandleError::Misbehaved(cert, why))
             }
         }
+    }
+
+    /// A message of an attempt that failed: does its author say something else here than to us?
+    fn on_evidence(&mut self, now: Now, message: Message) -> Result<(), HandleError> {
+        let Some(mut failed) = self.evidence.take() else { return Err(Dropped::Stale.into()) };
+        let taken = failed.take(message, now.monotonic, &self.env());
+        let result = match taken {
+            Err(Refused::Misbehaved(seat, why)) => {
+                let short = failed.proposal.content.seats[seat];
+                let cert = self.people.get(&short).map(|p| p.id.cert).unwrap_or_default();
+                self.strike(now, short, why);
+                self.plan(now);
+                Err(HandleError::Misbehaved(cert, why))
+            }
+            _ => Err(Dropped::Stale.into()),
+        };
+        if !matches!(result, Err(HandleError::Misbehaved(..))) {
+            self.evidence = Some(failed);
+        }
+        result
+    }
+
+    /// Members hold different messages of one author, as their hashes show: each shows some of what it
+    /// holds, until both meet at somebody's.
+    fn show_evidence(&mut self, attempt: Attempt) {
+        let n = attempt.seats() as u64;
+        for seat in bits(attempt.held(0)) {
+            if seat != attempt.me && self.rng.next_u64() % n < EVIDENCE {
+                let message = attempt.message(0, seat).cloned();
+                message.iter().for_each(|m| _ = self.send(m));
+            }
+        }
+        self.evidence = Some(attempt);
     }
 
     /// A message of an attempt that is not ours: one that we judged already, or one that we missed.
@@ -500,3 +539,6 @@ impl Contributory {
         self.timers.set(Timer::Leave, now.monotonic + wait);
     }
 }
+
+/// Of how many authors a member shows the messages when members hold different ones.
+const EVIDENCE: u64 = 6;

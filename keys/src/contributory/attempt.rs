@@ -47,6 +47,8 @@ pub(super) struct Attempt {
     held: [Vec<Option<Held>>; 3],
     /// Seats that were proved to misbehave.
     pub(super) culprits: Vec<(usize, Misbehaviour)>,
+    /// It failed because members hold different messages of one author.
+    pub(super) differs: bool,
 }
 
 /// Where an attempt stands; what one stage needs lives in it alone.
@@ -178,6 +180,7 @@ impl Attempt {
             stage: Stage::Gathering,
             held: [empty(), empty(), empty()],
             culprits: Vec::new(),
+            differs: false,
         }
     }
 
@@ -309,6 +312,7 @@ impl Attempt {
                 let same = |slot| matches!(of(slot).map(|h| &h.message), Some(Message::R2(m)) if m.heard == *heard);
                 if !formation.active().all(same) {
                     // Somebody said one X here and another there.
+                    self.differs = true;
                     self.stage = Stage::Failed;
                     return Some(Step::Failed);
                 }

@@ -135,6 +135,9 @@ pub struct Contributory {
     attempt: Option<Attempt>,
     /// The attempt that made the installed epoch: answers those who missed something.
     last: Option<Attempt>,
+    /// An attempt that failed though nobody was silent: a second signed message for one place in it names
+    /// an equivocator.
+    evidence: Option<Attempt>,
     /// A proposal that follows on an epoch whose agreement we are still in.
     later: Option<Proposal>,
     /// Whether `Prepare` is out and neither installed nor abandoned.
@@ -286,6 +289,7 @@ impl Contributory {
             history: VecDeque::new(),
             attempt: None,
             last: None,
+            evidence: None,
             later: None,
             prepared: false,
             retry: false,
