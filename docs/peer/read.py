@@ -21,6 +21,7 @@ try:
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESGCMSIV, ChaCha20Poly1305
+    from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, SignatureAlgorithmOID
 except ImportError as missing:
     print(f"read.py: {missing}; type: pip install cryptography", file=sys.stderr)
     sys.exit(77)
@@ -93,21 +94,29 @@ def verified(key, message, signature):
     return True
 
 
-def hpke_open(secret, info, aad, sealed):
-    """RFC 9180, base mode, with the suites of section 0; the receiver's public key too."""
-    kem, suite = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x02"
+# HPKE (RFC 9180), base mode, with the suites of section 0.
+KEM, SUITE = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x02"
 
-    def extract(of, salt, label, ikm): return hmac.digest(salt or bytes(32), b"HPKE-v1" + of + label + ikm, "sha256")
-    def labelled(of, prk, label, data, n): return expand(prk, u16(n) + b"HPKE-v1" + of + label + data, n)
-    own = labelled(kem, extract(kem, b"", b"dkp_prk", secret), b"sk", b"", 32)
-    own = x25519.X25519PrivateKey.from_private_bytes(own)
-    public, enc = own.public_key().public_bytes_raw(), sealed[:32]
-    dh = own.exchange(x25519.X25519PublicKey.from_public_bytes(enc))
-    shared = labelled(kem, extract(kem, b"", b"eae_prk", dh), b"shared_secret", enc + public, 32)
-    context = b"\0" + extract(suite, b"", b"psk_id_hash", b"") + extract(suite, b"", b"info_hash", info)
-    prk = extract(suite, shared, b"secret", b"")
-    key, nonce = labelled(suite, prk, b"key", context, 32), labelled(suite, prk, b"base_nonce", context, 12)
-    return public, AESGCM(key).decrypt(nonce, sealed[32:], aad)
+
+def extract(of, salt, label, ikm): return hmac.digest(salt or bytes(32), b"HPKE-v1" + of + label + ikm, "sha256")
+def labelled(of, prk, label, data, n): return expand(prk, u16(n) + b"HPKE-v1" + of + label + data, n)
+
+
+def hpke_pair(secret):
+    """DeriveKeyPair: the private key and the public one's bytes."""
+    private = labelled(KEM, extract(KEM, b"", b"dkp_prk", secret), b"sk", b"", 32)
+    private = x25519.X25519PrivateKey.from_private_bytes(private)
+    return private, private.public_key().public_bytes_raw()
+
+
+def hpke_open(secret, info, aad, sealed):
+    (private, public), enc = hpke_pair(secret), sealed[:32]
+    dh = private.exchange(x25519.X25519PublicKey.from_public_bytes(enc))
+    shared = labelled(KEM, extract(KEM, b"", b"eae_prk", dh), b"shared_secret", enc + public, 32)
+    context = b"\0" + extract(SUITE, b"", b"psk_id_hash", b"") + extract(SUITE, b"", b"info_hash", info)
+    prk = extract(SUITE, shared, b"secret", b"")
+    key, nonce = labelled(SUITE, prk, b"key", context, 32), labelled(SUITE, prk, b"base_nonce", context, 12)
+    return AESGCM(key).decrypt(nonce, sealed[32:], aad)
 
 
 # 1.3 The veil.
@@ -205,17 +214,61 @@ def matches(levels, topic): return covers(levels, topic.split("/"))
 
 
 # 5. Certificates.
+ED25519, ECDSA_SHA256 = SignatureAlgorithmOID.ED25519, SignatureAlgorithmOID.ECDSA_WITH_SHA256
+KNOWN = [ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE, ExtensionOID.EXTENDED_KEY_USAGE,
+         ExtensionOID.SUBJECT_ALTERNATIVE_NAME]
+
+
+def plain(text):
+    """Undoes percent-encoding."""
+    check(all(len(part) >= 2 and set(part[:2]) <= set("0123456789abcdefABCDEF") for part in text.split("%")[1:]), "an escape")
+    return unquote(text, errors="strict")
+
+
 class Certificate:
+    """A member's, issued by this authority; its dates are judged by `good_at`."""
+
     def __init__(self, der, authority):
+        check(len(der) <= 4096, "a certificate's length")
         self.der, self.hash, parsed = der, sha256(der), x509.load_der_x509_certificate(der)
+        check(parsed.version == x509.Version.v3 and parsed.issuer.public_bytes() == authority.subject.public_bytes(), "its issuer")
+        check(parsed.signature_algorithm_oid in (ED25519, ECDSA_SHA256), "its algorithm")
         parsed.verify_directly_issued_by(authority)
+        found = {extension.oid: extension for extension in parsed.extensions}
+        check(all(oid in KNOWN for oid, extension in found.items() if extension.critical), "a critical extension")
+        constraints, usage, extended = (found.get(oid) for oid in KNOWN[:3])
+        check(constraints is None or not constraints.value.ca, "no authority")
+        check(usage is None or usage.value.digital_signature, "its key usage")
+        check(extended is None or ExtendedKeyUsageOID.CLIENT_AUTH in extended.value, "its extended key usage")
+        self.parsed, self.authority, self.key, self.rights, self.sealing = parsed, authority, parsed.public_key(), [], None
+        is_p256 = isinstance(self.key, ec.EllipticCurvePublicKey) and isinstance(self.key.curve, ec.SECP256R1)
+        check(is_p256 or isinstance(self.key, ed25519.Ed25519PublicKey), "its key")
         self.serial = parsed.serial_number.to_bytes((parsed.serial_number.bit_length() + 7) // 8, "big")
-        self.key, self.rights = parsed.public_key(), []
-        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        for uri in names.get_values_for_type(x509.UniformResourceIdentifier):
-            parts = uri.split(":", 4)
-            if parts[:2] == ["urn", "sealcast"] and parts[2] not in ("attr", "key"):
-                self.rights.append((unquote(parts[2]), parts[3], unquote(parts[4])))
+        names = found[KNOWN[3]].value if KNOWN[3] in found else []
+        for uri in [name.value for name in names if isinstance(name, x509.UniformResourceIdentifier)]:
+            self.read(uri)
+
+    def read(self, uri):
+        if not uri.startswith("urn:sealcast:"):
+            return
+        first, _, rest = uri[13:].partition(":")
+        if first == "key":
+            check(len(rest) == 64 and self.sealing is None, "one sealing key")
+            self.sealing = bytes.fromhex(rest)
+        elif first == "attr":
+            issuer, _, pair = rest.partition(":")
+            check(issuer and "=" in pair, "an attribute")
+        else:
+            act, colon, text = rest.partition(":")
+            check(colon, "a right")
+            if act in ("pub", "sub", "both", "evict"):
+                pattern(plain(text))
+                self.rights.append((plain(first), act, plain(text)))
+
+    def good_at(self, utc):
+        for certificate in (self.parsed, self.authority):
+            check(utc - 300 <= certificate.not_valid_after_utc.timestamp(), "its time is over")
+        check(self.parsed.not_valid_before_utc.timestamp() <= utc + 300, "its time has not come")
 
     def grants(self, group, *acts):
         return [pattern(text) for of, act, text in self.rights if of == group and act in acts]
@@ -373,6 +426,7 @@ class Group:
         check(r.take(2) == b"SC", "a statement")
         kind, version, by_member = r.take(1), r.int(1), r.int(1)
         check(version == 1 and by_member <= 1, "a statement of this version")
+        check(len(data) <= 12288, "a statement's length")
         body, key, by = r.bytes16(12288), self.authority.public_key(), b""
         if by_member:
             signer, evicted = (Certificate(r.bytes16(4096), self.authority) for _ in range(2))
@@ -384,6 +438,7 @@ class Group:
         check(r.bytes16(64) == self.name, "a statement about this group")
         if kind == b"E":
             serial, cert, number, voids = r.bytes16(20), r.take(32), r.int(8), r.int(1)
+            check(serial[:1] > b"\0" and voids <= 1, "one encoding of a serial")
             if by_member:
                 check(not voids and (evicted.serial, evicted.hash) == (serial, cert), "a member's statement")
                 may = signer.grants(self.group, "evict")
@@ -395,8 +450,10 @@ class Group:
             check(kind == b"P" and not by_member, "the authority's policy")
             number, _, _ = r.int(8), r.int(4), r.int(1)
             lines = [(r.bytes16(64), [r.bytes16(255).decode() for _ in range(r.int(2))]) for _ in range(r.int(2))]
+            check(len({name for name, _ in lines}) == len(lines) <= 16, "names of compartments")
             self.policy = number, lines
         r.end()
+        return identity
 
     def evictions_hash(self):
         return transcript("sealcast/v1/evictions", self.name, *(self.evictions[key] for key in sorted(self.evictions)))
@@ -615,7 +672,8 @@ class Epoch:
         check(slot not in readers and any(overlaps(w, t) for w in writes for t in patterns), "writes without reading")
         info = transcript("sealcast/v1/sender-key-info", self.group.name, self.id, u16(domain))
         pair = derive(self.secret(domain), b"", b"sealcast/v1/writers")
-        public, self.own[domain, slot] = hpke_open(pair, info, card["short"], sealed)
+        _, public = hpke_pair(pair)
+        self.own[domain, slot] = hpke_open(pair, info, card["short"], sealed)
         published = [kc["publics"] for reader, kc in self.p["confirmed"].items() if reader in readers]
         check(published and all(public in keys for keys in published), "the readers published this key")
 

@@ -2,20 +2,32 @@
 //! the records that the key scheme's vectors seal are delivery's.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
+use sealcast::code::Code;
+use sealcast::control::{Answer, Change, GroupInfo, Handler, LogLine, MemberInfo, Request, Server};
+use sealcast::error::Error;
 use sealcast_delivery::multicast::frame::{Frame, Frames};
 use serde_json::Value;
 
 #[test]
 fn rule_g9_a_peer_written_from_wire_md_reads_the_vectors() {
-    let Some(read) = peer(root()) else { return };
+    let Some(read) = peer("read.py", root()) else { return };
     let said = String::from_utf8_lossy(&read.stdout).into_owned();
     assert!(read.status.success(), "{said}{}", String::from_utf8_lossy(&read.stderr));
     for what in ["rings of 3, 2, 1", "epoch 2 of 5", "signed: log/door", "VOUCH for 1", "all of it is as"] {
         assert!(said.contains(what), "{what}: {said}");
     }
+}
+
+#[test]
+fn rule_g9_a_peer_written_from_wire_md_judges_files_as_we_do() {
+    let Some(read) = peer("files.py", root()) else { return };
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
 }
 
 #[test]
@@ -31,7 +43,7 @@ fn rule_g9_the_peer_notices_a_changed_byte() {
     let other = if &datagram[at..=at] == "0" { "1" } else { "0" };
     r2["datagram"] = Value::from(format!("{}{other}{}", &datagram[..at], &datagram[at + 1..]));
     std::fs::write(&file, vectors.to_string()).unwrap();
-    let Some(read) = peer(&folder.0) else { return };
+    let Some(read) = peer("read.py", &folder.0) else { return };
     assert!(!read.status.success(), "{}", String::from_utf8_lossy(&read.stdout));
 }
 
@@ -81,11 +93,107 @@ fn rule_g9_what_the_vectors_seal_are_records_of_delivery() {
     assert_eq!(kinds, BTreeSet::from(all));
 }
 
+/// Says what the vectors' session says.
+struct Canned;
+
+impl Handler for Canned {
+    fn handle(&self, request: Request, bytes: Vec<u8>) -> sealcast::error::Result<Answer> {
+        let member = MemberInfo {
+            name: "robot1".into(),
+            certificate: "ab".into(),
+            serial: Some("2".into()),
+            attributes: vec!["role=robot".into()],
+            since_epoch: Some(1),
+            publishes: vec!["pose/#".into()],
+            subscribes: vec!["#".into()],
+            me: true,
+            ..MemberInfo::default()
+        };
+        let line = |at_micros, epoch, event: &str, what: &str| LogLine {
+            at_micros,
+            epoch,
+            event: event.into(),
+            what: what.into(),
+        };
+        match request {
+            Request::Show => Ok(Answer::Show(Box::new(GroupInfo {
+                group: "ward3".into(),
+                url: "udpm://239.255.76.67:7667?ttl=1".into(),
+                me: "robot1".into(),
+                pid: 7,
+                keys: "contributory".into(),
+                cipher: "AES-256-GCM".into(),
+                origin: "signed".into(),
+                veiled: true,
+                epoch: Some(3),
+                epoch_hash: Some("0123456789abcdef".into()),
+                age_ms: 12,
+                members: vec![member],
+                counters: [("published".to_owned(), 4)].into(),
+                ..GroupInfo::default()
+            }))),
+            Request::Log => Ok(Answer::Log(vec![
+                line(1_790_000_000_000_000, Some(1), "joined", "robot7"),
+                line(1_790_000_000_000_001, None, "notice", "…"),
+            ])),
+            Request::Publish { topic, bytes: n } => {
+                assert_eq!((&*topic, n, &*bytes), ("ward3/vitals", 9, &br#"{"hr":72}"#[..]));
+                Ok(Answer::Published { number: Some(17) })
+            }
+            Request::Rotate => Ok(Answer::Changed(Change {
+                from: 3,
+                to: 4,
+                on_new_key: 5,
+                members: 5,
+                elapsed_micros: 43_000,
+                serial: None,
+            })),
+            Request::Evict { who, reason } => {
+                assert_eq!((&*who, &*reason), ("carol", "lost laptop"));
+                Err(Error::new(Code::DeniedEvict, "no right to evict").with_hint("ask the authority"))
+            }
+            Request::Learn { object } => {
+                assert_eq!(object, "30ff");
+                Ok(Answer::Done)
+            }
+            Request::Leave => Ok(Answer::Done),
+        }
+    }
+}
+
+#[test]
+fn rule_g9_the_local_socket_speaks_the_lines_of_the_vectors() {
+    let folder = std::env::temp_dir().join(format!("sealcast-lines-{}", std::process::id()));
+    let path = folder.join("s.sock");
+    let server = Server::open(&path, Arc::new(Canned)).unwrap();
+    let vectors: Value = serde_json::from_str(include_str!("../../docs/vectors/control.json")).unwrap();
+    let mut stream = BufReader::new(UnixStream::connect(&path).unwrap());
+    for exchange in vectors["exchanges"].as_array().unwrap() {
+        let (ask, expect) = (exchange["ask"].as_str().unwrap(), exchange["answer"].as_str().unwrap());
+        stream.get_mut().write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_line(&mut answer).unwrap();
+        let value = |text: &str| {
+            let mut value = serde_json::from_str::<Value>(text).unwrap();
+            if let Some(message) = value.pointer_mut("/error/message") {
+                *message = "for people".into();
+            }
+            value
+        };
+        assert_eq!(value(&answer), value(expect), "{ask}");
+    }
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty(), "after what was not understood the connection ends");
+    drop(server);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
 /// Runs the reading peer; `None` where there is no Python for it, which `make interop` cures.
-fn peer(on: &Path) -> Option<Output> {
+fn peer(script: &str, on: &Path) -> Option<Output> {
     let named = std::env::var_os("SEALCAST_PYTHON").map(PathBuf::from);
     let python = named.clone().unwrap_or_else(|| "python3".into());
-    let read = Command::new(&python).arg(root().join("docs/peer/read.py")).arg(on).output();
+    let read = Command::new(&python).arg(root().join("docs/peer").join(script)).arg(on).output();
     let why = match read {
         Ok(read) if read.status.code() != Some(NO_CRYPTOGRAPHY) => return Some(read),
         Ok(read) => String::from_utf8_lossy(&read.stderr).trim().to_owned(),
