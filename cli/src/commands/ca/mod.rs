@@ -1,26 +1,26 @@
 //! `sealcast ca`: the authority of a group, on the machine that has its key.
 
+mod inspect;
+mod policy;
+mod revoke;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use sealcast::code::Code;
-use sealcast::config::{FileError, Home, KeptIdentity, Membership, Overwrite, name_checked, read_public, write_public};
-use sealcast_crypto::identity::statement::{Compartment, OnStale, Policy, SignedPolicy};
-use sealcast_crypto::identity::{
-    Authority, Certificate, Crl, Invite, MemberSecret, Pattern, PublicKeys, Request, Serial, TrustAnchor, keytext, pem,
-};
+use sealcast::config::{FileError, Home, KeptIdentity, Membership, Overwrite, name_checked, write_public};
+use sealcast_crypto::identity::{Authority, Certificate, MemberSecret, PublicKeys, Request, keytext};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::Utc;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Env;
 use super::grant::{Grant, attributes_shown, rights_shown};
 use crate::authority::{KeptAuthority, choose};
-use crate::hint::{Failure, nearest};
-use crate::text::{date, duration, instant, now, parse_duration, row, table};
+use crate::hint::Failure;
+use crate::text::{date, instant, now, parse_duration, row, table};
 
 /// The authority of a group: issue, revoke, inspect, policy
 #[derive(Debug, Args)]
@@ -149,13 +149,13 @@ impl Ca {
                 issue_for(env, &name, &key, &grant, &which, out.as_deref(), force)
             }
             Verb::Issue { name, grant, which, .. } => issue_here(env, &name, &grant, &which),
-            Verb::Revoke { whom, which } => revoke(env, &whom, &which),
+            Verb::Revoke { whom, which } => revoke::revoke(env, &whom, &which),
             Verb::Ls { name: None } => ls(env),
             Verb::Ls { name } => ls_of(env, &choose(env, name.as_deref())?),
-            Verb::Inspect { file, which } => inspect(env, file.as_deref(), &which),
-            Verb::Crl { valid, out, which } => crl(env, valid, out.as_deref(), &which),
-            Verb::Policy { file: None, which, .. } => show_policy(env, &which),
-            Verb::Policy { file: Some(file), group, which } => policy(env, &file, group.as_deref(), &which),
+            Verb::Inspect { file, which } => inspect::inspect(env, file.as_deref(), &which),
+            Verb::Crl { valid, out, which } => revoke::crl(env, valid, out.as_deref(), &which),
+            Verb::Policy { file: None, which, .. } => policy::show(env, &which),
+            Verb::Policy { file: Some(file), group, which } => policy::sign(env, &file, group.as_deref(), &which),
         }
     }
 }
@@ -251,58 +251,6 @@ pub(crate) fn public_keys(text: &str) -> Result<PublicKeys, Failure> {
     })
 }
 
-fn revoke(env: &Env<'_>, whom: &str, which: &Which) -> Result<(), Failure> {
-    let mut kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
-    let serials = serials_of(&kept.authority, whom)?;
-    for serial in &serials {
-        kept.authority.revoke(*serial, now()).map_err(refused)?;
-    }
-    let list = kept.authority.crl(now(), CRL_VALIDITY_SECONDS).map_err(refused)?;
-    kept.crl = Some(list.clone());
-    kept.save(Overwrite::Replace)?;
-    let told = tell_identities(env, &kept)?;
-    let groups = super::group::teach(env, &kept, &list);
-    let shown: Vec<String> = serials.iter().map(|s| format!("#{s}")).collect();
-    let number = kept.authority.ledger().crl_number();
-    env.output.object(&json!({
-        "revoked": shown, "whom": whom, "crl": number, "identities": told, "sessions": groups,
-    }))?;
-    let what = if shown.len() == 1 { "certificate" } else { "certificates" };
-    env.output.line(format!("revoked {what} {} of {whom} · revocation list {number}", shown.join(", ")))?;
-    match groups.len() {
-        0 => env.output.say("no session runs here; give members the list: sealcast ca crl -o ward.crl"),
-        _ => env.output.say(format!("told the running session of {}; members pass it on", groups.join(", "))),
-    }
-    Ok(())
-}
-
-/// The valid certificates of a name, or the one of a serial.
-fn serials_of(authority: &Authority, whom: &str) -> Result<Vec<Serial>, Failure> {
-    let ledger = authority.ledger();
-    let digits = whom.strip_prefix('#').or(Some(whom).filter(|w| w.bytes().all(|b| b.is_ascii_digit())));
-    if let Some(serial) = digits.filter(|_| ledger.issued().all(|(_, i)| i.name != whom)) {
-        let serial: Serial =
-            serial.parse().map_err(|_| Failure::new(Code::BadValue, format!("«{whom}» is no serial number")))?;
-        if ledger.issued().all(|(s, _)| *s != serial) {
-            return Err(
-                Failure::new(Code::Missing, format!("no certificate #{serial} was issued")).hint("sealcast ca ls NAME")
-            );
-        }
-        return Ok(vec![serial]);
-    }
-    let valid = ledger.valid_of(whom, now());
-    if !valid.is_empty() {
-        return Ok(valid);
-    }
-    let known = ledger.issued().any(|(_, i)| i.name == whom);
-    let what = if known { "has no valid certificate" } else { "never had a certificate" };
-    let failure = Failure::new(Code::Missing, format!("{whom} {what} of this authority"));
-    Err(match nearest(whom, ledger.issued().map(|(_, i)| i.name.as_str())) {
-        Some(better) if !known => failure.hint(format!("did you mean «{better}»?")),
-        _ => failure.hint("sealcast ca ls NAME"),
-    })
-}
-
 /// Brings the newest list and policy to the identities of this user that trust the authority.
 fn tell_identities(env: &Env<'_>, kept: &KeptAuthority) -> Result<Vec<String>, Failure> {
     let mut told = vec![];
@@ -361,211 +309,6 @@ fn ls_of(env: &Env<'_>, name: &str) -> Result<(), Failure> {
     env.output.line(table(&rows))
 }
 
-fn crl(env: &Env<'_>, valid: Duration, out: Option<&Path>, which: &Which) -> Result<(), Failure> {
-    let mut kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
-    let seconds = i64::try_from(valid.as_secs()).unwrap_or(i64::MAX);
-    let list = kept.authority.crl(now(), seconds).map_err(refused)?;
-    kept.crl = Some(list.clone());
-    kept.save(Overwrite::Replace)?;
-    tell_identities(env, &kept)?;
-    super::group::teach(env, &kept, &list);
-    let text = pem::write(pem::CRL, &list);
-    let number = kept.authority.ledger().crl_number();
-    if env.output.is_json() {
-        return env.output.object(&with_text(json!({ "crl": number, "path": out }), &text));
-    }
-    env.output.say(format!("revocation list {number}, due again in {}", duration(valid)));
-    put(env, out, &text, true)
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PolicyFile {
-    #[serde(default)]
-    max_crl_age: Option<String>,
-    #[serde(default)]
-    on_stale: Option<String>,
-    #[serde(default)]
-    compartment: Vec<CompartmentFile>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CompartmentFile {
-    name: String,
-    patterns: Vec<String>,
-}
-
-fn policy(env: &Env<'_>, file: &Path, group: Option<&str>, which: &Which) -> Result<(), Failure> {
-    let text = read_public(file)?;
-    let draft: PolicyFile = toml::from_str(&text).map_err(|e| FileError::toml(file, &text, &e))?;
-    let mut kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
-    let draft = draft_of(&draft, group.unwrap_or(&kept.name)).map_err(|wrong| mistakes(file, &wrong))?;
-    let signed = kept.authority.policy(&draft).map_err(refused)?;
-    kept.policy = Some(signed.clone());
-    kept.save(Overwrite::Replace)?;
-    let told = tell_identities(env, &kept)?;
-    let sessions = super::group::teach(env, &kept, &signed);
-    let number = kept.authority.ledger().policy_number();
-    env.output.object(&json!({ "policy": number, "group": draft.group, "identities": told, "sessions": sessions }))?;
-    env.output.line(format!("policy {number} for {} signed: {} compartments", draft.group, draft.compartments.len()))
-}
-
-/// All mistakes of the file at once.
-fn draft_of(file: &PolicyFile, group: &str) -> Result<Policy, Vec<String>> {
-    let mut wrong = vec![];
-    let max_crl_age_seconds = file.max_crl_age.as_ref().and_then(|text| match parse_duration(text) {
-        Ok(age) => u32::try_from(age.as_secs()).ok().filter(|s| *s > 0),
-        Err(e) => {
-            wrong.push(format!("max_crl_age = \"{text}\": {e}"));
-            None
-        }
-    });
-    let on_stale = match file.on_stale.as_deref() {
-        None | Some("warn") => OnStale::Warn,
-        Some("refuse-joins") => OnStale::RefuseJoins,
-        Some("stop") => OnStale::Stop,
-        Some(other) => {
-            wrong.push(format!("on_stale = \"{other}\": there are warn, refuse-joins, stop"));
-            OnStale::Warn
-        }
-    };
-    let mut compartments = vec![];
-    for c in &file.compartment {
-        let mut patterns = vec![];
-        for text in &c.patterns {
-            match text.parse::<Pattern>() {
-                Ok(pattern) => patterns.push(pattern),
-                Err(e) => wrong.push(format!("compartment {}: «{text}»: {e}", c.name)),
-            }
-        }
-        if c.patterns.is_empty() {
-            wrong.push(format!("compartment {} has no patterns", c.name));
-        }
-        compartments.push(Compartment { name: c.name.clone(), patterns });
-    }
-    if !wrong.is_empty() {
-        return Err(wrong);
-    }
-    Ok(Policy { group: group.to_owned(), number: 0, compartments, max_crl_age_seconds, on_stale })
-}
-
-fn mistakes(file: &Path, wrong: &[String]) -> Failure {
-    let more = if wrong.len() > 1 { format!("{} mistakes: ", wrong.len()) } else { String::new() };
-    Failure::new(Code::Content, format!("{}: {more}{}", Home::shown(file), wrong.join("; ")))
-        .hint("sealcast ca policy --help shows an example")
-}
-
-fn show_policy(env: &Env<'_>, which: &Which) -> Result<(), Failure> {
-    let kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
-    let Some(bytes) = &kept.policy else {
-        env.output.say("no policy is signed: compartments follow from the members' sub rights");
-        return env.output.object(&json!({ "policy": null }));
-    };
-    let (lines, object) = policy_shown(bytes, kept.authority.anchor())?;
-    env.output.object(&object)?;
-    env.output.line(lines)
-}
-
-fn policy_shown(bytes: &[u8], anchor: &TrustAnchor) -> Result<(String, Value), Failure> {
-    let signed = SignedPolicy::verify(bytes, anchor).map_err(|e| Failure::new(Code::Signature, e))?;
-    let p = signed.policy();
-    let age = p.max_crl_age_seconds.map_or("any age".to_owned(), |s| duration(Duration::from_secs(s.into())));
-    let mut lines =
-        vec![format!("policy {} of {}: revocation lists up to {age}, then {:?}", p.number, p.group, p.on_stale)];
-    let patterns = |c: &Compartment| c.patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
-    lines.extend(p.compartments.iter().map(|c| format!("  {}: {}", c.name, patterns(c).join(" "))));
-    let compartments: Vec<Value> =
-        p.compartments.iter().map(|c| json!({ "name": c.name, "patterns": patterns(c) })).collect();
-    let object = json!({
-        "kind": "policy", "policy": p.number, "group": p.group,
-        "max_crl_age_seconds": p.max_crl_age_seconds, "compartments": compartments,
-    });
-    Ok((lines.join("\n"), object))
-}
-
-fn inspect(env: &Env<'_>, file: Option<&Path>, which: &Which) -> Result<(), Failure> {
-    let Some(file) = file else {
-        let kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
-        return show_certificate(env, kept.authority.certificate());
-    };
-    let text = super::read_text(file)?;
-    if let Some(der) = pem::read(pem::CERTIFICATE, &text) {
-        let certificate = Certificate::parse(&der);
-        return show_certificate(env, &certificate.map_err(|e| wrong_content(file, &e))?);
-    }
-    if let Ok(sealed) = Invite::from_pem(&text) {
-        env.output.object(&json!({ "kind": "invite", "bytes": sealed.len() }))?;
-        return env.output.line(format!(
-            "invite    {} B, sealed for one key: only its holder can open it\n          Next:  sealcast join {}",
-            sealed.len(),
-            file.display()
-        ));
-    }
-    let anchor = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?.anchor();
-    if let Some(der) = pem::read(pem::CRL, &text) {
-        let list = Crl::verify(&der, &anchor).map_err(|e| Failure::new(Code::Signature, e))?;
-        let revoked: Vec<String> = list.revoked().map(|s| format!("#{s}")).collect();
-        env.output.object(&json!({
-            "kind": "crl", "number": list.number(), "issued": instant(list.this_update()),
-            "next": list.next_update().map(instant), "revoked": revoked,
-        }))?;
-        let next = list.next_update().map_or("-".to_owned(), date);
-        let revoked = if revoked.is_empty() { "nothing".to_owned() } else { revoked.join(" ") };
-        return env.output.line(format!(
-            "revocation list {} of {}, next {next}: {revoked}",
-            list.number(),
-            date(list.this_update())
-        ));
-    }
-    if let Some(bytes) = pem::read(pem::POLICY, &text) {
-        let (lines, object) = policy_shown(&bytes, &anchor)?;
-        env.output.object(&object)?;
-        return env.output.line(lines);
-    }
-    let what = "no certificate, revocation list, policy or invite is in it";
-    Err(Failure::new(Code::Content, format!("{}: {what}", Home::shown(file))))
-}
-
-/// All that a certificate says, one fact a line.
-pub(crate) fn show_certificate(env: &Env<'_>, c: &Certificate) -> Result<(), Failure> {
-    env.output.object(&certificate_json(c, None))?;
-    env.output.line(certificate_lines(c).join("\n"))
-}
-
-/// All that a certificate says, one fact a line.
-pub(crate) fn certificate_lines(c: &Certificate) -> Vec<String> {
-    let mut lines = vec![
-        format!("name        {}{}", c.name(), if c.is_authority() { "   (an authority)" } else { "" }),
-        format!("serial      #{}", c.serial()),
-        format!("valid       {} to {}", date(c.not_before()), date(c.not_after())),
-        format!("sha256      {}", hex(&c.hash().0)),
-    ];
-    if !c.attributes().is_empty() {
-        lines.push(format!("attributes  {}", attributes_shown(c.attributes())));
-    }
-    for group in c.rights().groups() {
-        lines.push(format!("in {group:<8} {}", rights_shown(c.rights(), group)));
-    }
-    lines
-}
-
-/// The same as an object.
-pub(crate) fn certificate_json(c: &Certificate, path: Option<&Path>) -> Value {
-    let rights: Vec<Value> = c
-        .rights()
-        .iter()
-        .map(|r| json!({ "group": r.group, "act": r.act.name(), "pattern": r.pattern.to_string() }))
-        .collect();
-    let attributes: serde_json::Map<String, Value> =
-        c.attributes().iter().map(|a| (a.key.clone(), json!(a.value))).collect();
-    json!({
-        "kind": "certificate", "name": c.name().to_string(), "serial": c.serial().to_string(),
-        "authority": c.is_authority(), "not_before": instant(c.not_before()), "not_after": instant(c.not_after()),
-        "sha256": hex(&c.hash().0), "rights": rights, "attributes": attributes, "path": path,
-    })
-}
-
 /// `alice   role=nurse ward=3   pub ward3/vitals   to 2027-02-18`
 pub(crate) fn certificate_line(c: &Certificate, group: &str) -> String {
     let mut parts = vec![c.name().to_string()];
@@ -593,16 +336,8 @@ fn put(env: &Env<'_>, out: Option<&Path>, text: &str, force: bool) -> Result<(),
     }
 }
 
-fn wrong_content(file: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Code::Content, format!("{}: {error}", Home::shown(file)))
-}
-
 fn refused(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::BadValue, error)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Until when a certificate is good, compared with now: `None` if it is over.
@@ -610,4 +345,5 @@ pub(crate) fn left(until: Utc) -> Option<Duration> {
     u64::try_from(until.0 - now().0).ok().map(Duration::from_secs)
 }
 
+pub(crate) use inspect::{certificate_json, certificate_lines};
 pub(crate) use sealcast_crypto::identity::authority::{CRL_VALIDITY_SECONDS, MEMBER_VALIDITY_SECONDS};
