@@ -285,7 +285,10 @@ impl Contributory {
             self.show_evidence(attempt);
         }
         self.plan(now);
-        if self.prepared && !self.timers.is_set(Timer::Propose) {
+        // Whoever is evicted stays so, whatever becomes of this attempt: publishers wait for the next one (A5).
+        let evicted = |p: &Arc<Person>| self.statements.excludes(&p.cert);
+        let goes = self.installed.as_ref().is_some_and(|i| i.agreed.people.iter().any(evicted));
+        if self.prepared && !goes && !self.timers.is_set(Timer::Propose) {
             self.prepared = false;
             self.outputs.push_back(Output::Abandoned);
         }

@@ -540,10 +540,10 @@ impl Contributory {
             self.answer_with_beacon(now);
             return Ok(());
         }
-        let size = |epoch: EpochId, n: u16| (n, epoch.counter, epoch.hash);
-        let mine = size(ours, self.view_size() as u16);
-        let moved_on = self.is_in_view(&m.author) && m.epoch.counter != ours.counter;
-        let lesser = if moved_on { m.epoch.counter > ours.counter } else { mine < size(m.epoch, m.size) };
+        // One order over all epochs, by what every member of an epoch says of it alike: were it judged by who is
+        // in whose view, three parts could each wait for the next one. Who moved on has the greater number.
+        let rank = |epoch: EpochId, n: u16| (n >= 2, epoch.counter, epoch.hash);
+        let lesser = rank(ours, self.view_size() as u16) < rank(m.epoch, m.size);
         self.outputs.push_back(Output::Notice(Notice::OtherPart { epoch: m.epoch }));
         if self.replaced && self.is_in_view(&m.author) && m.epoch.counter > ours.counter {
             self.exclude(Exclusion::Duplicate);
