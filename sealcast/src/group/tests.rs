@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use sealcast_delivery::SendError;
-use sealcast_keys::{Outcome, Token};
-use sealcast_wire::{Access, Domain, Guarantee, Incarnation, Member, MemberId, Protect};
+use sealcast_keys::{HandleError, Outcome, Token};
+use sealcast_wire::{Access, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect};
 
 use super::*;
 

@@ -204,7 +204,7 @@ mod tests {
         let (old, packet) = sealed.filter_map(|d| Packet::of(&d)).next().expect("one of the old epoch");
         let signature = message[message.len() - 64..].to_vec();
         let given = Given { epoch: header.epoch, slot: header.slot, signature };
-        assert_eq!(write(old, &[packet], &given), [message.clone()]);
+        assert_eq!(write(old, &[packet], &given), std::slice::from_ref(&message));
         assert_eq!(read(&message, header.slot, &given), Ok(Part { old, part: 0, parts: 1, packets: vec![packet] }));
     }
 

@@ -58,7 +58,7 @@ fn change(report: &Report, serial: Option<String>) -> Change {
     }
 }
 
-fn lines(entry: &super::LogEntry) -> Vec<LogLine> {
+fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
     let line =
         |epoch, event: &str, what: String| LogLine { at_micros: entry.at_micros, epoch, event: event.to_owned(), what };
     match &entry.event {
@@ -77,7 +77,7 @@ fn lines(entry: &super::LogEntry) -> Vec<LogLine> {
             }
             lines
         }
-        LogEvent::Notice(notice) => vec![line(None, "notice", super::told(notice))],
+        LogEvent::Notice(notice) => vec![line(None, "notice", super::info::told(notice))],
     }
 }
 

@@ -1,0 +1,122 @@
+//! What the way brings up: keys' messages, vouches, and messages of the application.
+
+use sealcast_delivery::{self as delivery, Delivered, Delivery};
+use sealcast_keys::{self as keys, HandleError, Keys};
+use sealcast_wire::{Dropped, Now, Source};
+
+use super::gate::Epoch;
+use super::message::{From, Message};
+use super::vouch::{self, TAG_KEYS, TAG_VOUCH, VouchError};
+use super::{Group, MISBEHAVED_MAX, Output};
+
+impl<K: Keys, D: Delivery> Group<K, D> {
+    pub(super) fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
+        match output {
+            delivery::Output::Keys { source: source @ Source::Inside { .. }, bytes } => {
+                self.control(now, source, &bytes);
+            }
+            delivery::Output::Keys { source, bytes } => self.handle_for_keys(now, &source, &bytes),
+            delivery::Output::Deliver(delivered) => {
+                if let Err(why) = self.deliver(now, delivered) {
+                    self.drops.count(why);
+                }
+            }
+            delivery::Output::Attach { index, attachments } => {
+                let more = keys::Delivered { index, header: &[], body: None, attachments: &attachments };
+                self.keys.open(now, more);
+            }
+            delivery::Output::Fetched(id, result) => self.keys.fetched(now, id, result),
+            delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
+                Some(of_keys) => {
+                    let outcome = match outcome {
+                        delivery::Outcome::Accepted => keys::Outcome::Accepted,
+                        delivery::Outcome::Superseded(epoch) => keys::Outcome::Superseded(epoch),
+                        delivery::Outcome::Failed => keys::Outcome::Failed,
+                    };
+                    self.settle(now, of_keys, outcome);
+                }
+                None => self.ready.push_back(Output::Outcome(token, outcome)),
+            },
+            delivery::Output::Suspect(slot) => self.keys.suspect(now, slot),
+            delivery::Output::Flushed(cut) => self.keys.flushed(now, cut),
+            delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {
+                unreachable!("poll hands these out before it comes here")
+            }
+        }
+    }
+
+    /// A message of the control lane: a vouch, or the key scheme's.
+    fn control(&mut self, now: Now, source: Source, message: &[u8]) {
+        match message {
+            [TAG_KEYS, rest @ ..] => self.handle_for_keys(now, &source, rest),
+            [TAG_VOUCH, ..] => {
+                if let Err(why) = self.vouched(now, source, message) {
+                    self.drops.count(why);
+                }
+            }
+            _ => self.drops.count(Dropped::Malformed),
+        }
+    }
+
+    fn vouched(&mut self, now: Now, source: Source, message: &[u8]) -> std::result::Result<(), Dropped> {
+        let Source::Inside { epoch, slot, .. } = source else { return Err(Dropped::Auth) };
+        let new = self.ring.of(epoch).ok_or(Dropped::Stale)?.epoch.clone();
+        let protect = new.protect.as_deref().ok_or(Dropped::NoKey)?;
+        let part = vouch::read(message, slot, protect).map_err(|e| match e {
+            VouchError::Malformed => Dropped::Malformed,
+            VouchError::Proof => Dropped::Auth,
+        })?;
+        let old = part.old;
+        let was = self.ring.vouch(part, &new.view, slot).ok_or(Dropped::Stale)?;
+        self.release(now, |h| h.epoch == old && h.slot == was);
+        Ok(())
+    }
+
+    fn handle_for_keys(&mut self, now: Now, source: &Source, message: &[u8]) {
+        match self.keys.handle(now, source, message) {
+            Ok(()) => {}
+            Err(HandleError::Dropped(why)) => self.drops.count(why),
+            Err(HandleError::Misbehaved(who, how)) => {
+                self.drops.count(Dropped::Auth);
+                if self.misbehaved.len() >= MISBEHAVED_MAX {
+                    self.misbehaved.pop_front();
+                }
+                self.misbehaved.push_back((who, how));
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
+        let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
+        let from = match source {
+            Source::Inside { epoch, slot, domain, .. } => {
+                let newer = self.ring.current().filter(|e| e.view.epoch.counter > epoch.counter).cloned();
+                let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
+                let member = entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?;
+                // It was opened before a change that excluded its sender, but waited behind a record.
+                if newer.is_some_and(|e| e.view.slot_of(&member.id.cert).is_none()) {
+                    return Err(Dropped::OldKey);
+                }
+                let Epoch { view, access, .. } = &*entry.epoch;
+                entry.policy.judge(&**access, slot, domain, signed, &topic)?;
+                From::Member { view: view.clone(), slot, signed }
+            }
+            Source::Outside(_) if header.is_empty() => {
+                let current = self.ring.current().ok_or(Dropped::NoKey)?;
+                if current.protect.is_some() {
+                    return Err(Dropped::Auth);
+                }
+                From::Anonymous
+            }
+            Source::Outside(_) => {
+                self.opening.wait(index, topic, sent_micros)?;
+                let sealed = keys::Delivered { index, header: &header, body: Some(&body), attachments: &attachments };
+                self.keys.open(now, sealed);
+                return Ok(());
+            }
+        };
+        let message = Message { from, topic, sequence: index, sent_micros, payload: body };
+        self.ready.push_back(Output::Deliver(message));
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! What the key scheme wants done: messages sent, changes prepared, keys installed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_delivery::{Delivery, Outgoing, What};
+use sealcast_keys::{self as keys, Keys};
+use sealcast_wire::{Change, Dropped, Guarantee, Lane, Now, To, Transition, View};
+
+use super::gate::{self, Epoch, Pass, Publication, PublishError};
+use super::message::ViewEvent;
+use super::vouch::{self, TAG_KEYS};
+use super::{Group, Output, Vouching, lock};
+
+impl<K: Keys, D: Delivery> Group<K, D> {
+    pub(super) fn do_for_keys(&mut self, now: Now, output: keys::Output) {
+        match output {
+            keys::Output::Send { after: Some(other), token, lane, to, expect, bytes } => {
+                let waits = keys::Output::Send { after: None, token, lane, to, expect, bytes };
+                self.after.entry(other).or_default().push(waits);
+            }
+            keys::Output::Send { token, lane, to, expect, bytes, .. } => {
+                self.send_for_keys(now, token, lane, to, expect, &bytes);
+            }
+            keys::Output::Fetch { id, what } => {
+                if !self.delivery.fetch(now, id, &what) {
+                    self.keys.fetched(now, id, keys::Fetched::Missing);
+                }
+            }
+            keys::Output::Offer { what, bytes } => self.delivery.offer(now, &what, &bytes),
+            keys::Output::Prepare(view) => {
+                if self.excludes(&view) {
+                    lock(&self.gate).pause();
+                    self.ring.suspend();
+                }
+                self.evicting |= view.change == Change::Evicted;
+                self.delivery.prepare(now, &view);
+            }
+            // An eviction stands, whatever becomes of an attempt: the evicted must not read what is
+            // published now, so everything waits for the next epoch.
+            keys::Output::Abandoned if self.evicting => {}
+            keys::Output::Abandoned => {
+                self.ring.resume();
+                let queued = lock(&self.gate).reopen();
+                self.send_queued(now, queued);
+                self.release(now, |_| true);
+            }
+            keys::Output::Keyed { epoch, protect, view, access } => {
+                self.ring.keyed(Arc::new(Epoch { view: Arc::new(view), protect: Some(protect), access }));
+                self.release(now, |h| h.epoch == epoch);
+            }
+            keys::Output::Epoch { view, protect, access } => {
+                self.install(now, Epoch { view: Arc::new(view), protect, access });
+            }
+            keys::Output::Excluded { why } => {
+                lock(&self.gate).close(why.clone());
+                self.ring.clear();
+                self.vouching = None;
+                for _ in self.held.take(|_| true) {
+                    self.drops.count(Dropped::NoKey);
+                }
+                self.excluded = Some(why.clone());
+                self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
+            }
+            keys::Output::Opened { index, origin, body } => {
+                for message in self.opening.opened(index, origin, body, self.ring.current()) {
+                    self.ready.push_back(Output::Deliver(message));
+                }
+            }
+            keys::Output::Notice(notice) => self.ready.push_back(Output::Notice(notice)),
+            keys::Output::Store { .. } => unreachable!("poll hands out records before it comes here"),
+        }
+    }
+
+    fn send_for_keys(
+        &mut self,
+        now: Now,
+        token: keys::Token,
+        lane: Lane,
+        to: To,
+        expect: Option<Transition>,
+        bytes: &[u8],
+    ) {
+        let (guarantee, _) = self.keys.needs(lane);
+        let sealed = lane != Lane::Open;
+        let epoch = self.ring.current().cloned();
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_ref()).filter(|_| sealed);
+        let tagged = if protect.is_some() { [&[TAG_KEYS][..], bytes].concat() } else { Vec::new() };
+        let bytes = if protect.is_some() { &tagged } else { bytes };
+        let what = What::Keys { bytes, sealed: protect.is_some() };
+        match self.delivery.send(now, protect, Outgoing { what, guarantee, to, expect }) {
+            // Best effort has no outcome of its own: handed to the network is all that it promises.
+            Ok(_) if guarantee == Guarantee::BestEffort => self.settle(now, token, keys::Outcome::Accepted),
+            Ok(given) => {
+                self.tokens.insert(given, token);
+            }
+            Err(_) => self.settle(now, token, keys::Outcome::Failed),
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::Outcome) {
+        self.keys.outcome(now, token, outcome);
+        for waiting in self.after.remove(&token).unwrap_or_default() {
+            match (outcome, waiting) {
+                (keys::Outcome::Accepted, output) => self.do_for_keys(now, output),
+                (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::Outcome::Failed),
+                (_, _) => unreachable!("only messages wait for messages"),
+            }
+        }
+    }
+
+    /// Whether a view leaves out somebody of the installed one, so that no old key may be trusted (A5).
+    fn excludes(&self, next: &View) -> bool {
+        let gone = |e: &Arc<Epoch>| e.view.members.iter().any(|m| next.slot_of(&m.id.cert).is_none());
+        next.change.excludes() || self.ring.current().is_some_and(gone)
+    }
+
+    fn install(&mut self, now: Now, epoch: Epoch) {
+        let epoch = Arc::new(epoch);
+        let before = self.ring.current().map(|e| e.view.clone());
+        let excludes = self.excludes(&epoch.view) && before.is_some();
+        self.evicting = false;
+        self.ring.install(now.monotonic, epoch.clone(), excludes);
+        self.delivery.install(now, &epoch.view);
+        self.heard = BTreeMap::from([(epoch.view.me, now.monotonic)]);
+        if let (Some(old), true, Some(protect)) = (&before, excludes, &epoch.protect) {
+            let remembered = self.delivery.sent(old.epoch);
+            let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, old.epoch));
+            let parts = vouch::write(old.epoch, &packets, &**protect);
+            self.vouching = Some(Vouching { parts, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
+        }
+        let queued = lock(&self.gate).open(epoch.clone());
+        self.vouch_again(now);
+        self.send_queued(now, queued);
+        self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
+        self.release(now, |h| h.epoch == epoch.view.epoch);
+    }
+
+    fn send_queued(&mut self, now: Now, queued: VecDeque<gate::Queued>) {
+        let gate = self.gate.clone();
+        for waiting in queued {
+            let message = Publication {
+                topic: &waiting.topic,
+                body: &waiting.body,
+                guarantee: waiting.guarantee,
+                sent_micros: waiting.sent_micros,
+            };
+            // Rights were judged when it was queued, but the new epoch may know better ones.
+            let sent = match lock(&gate).admit(&message) {
+                Ok(Pass::Send(epoch, route)) => self.send(now, &epoch, route, &message).map(drop),
+                Ok(Pass::Queued) => Ok(()),
+                Err(why) => Err(why),
+            };
+            match sent {
+                Ok(()) => {}
+                Err(PublishError::Denied | PublishError::MustSign) => self.drops.count(Dropped::Policy),
+                Err(_) => self.drops.count(Dropped::Queue),
+            }
+        }
+    }
+
+    pub(super) fn vouch_again(&mut self, now: Now) {
+        let Some(vouching) = self.vouching.as_mut().filter(|v| v.next <= now.monotonic) else { return };
+        vouching.left -= 1;
+        // Spread by slot, so that the members' repetitions do not collide.
+        let spread = self.ring.current().map_or(0, |e| u64::from(e.view.me.0) % 16);
+        vouching.next = now.monotonic + VOUCH_AGAIN * (VOUCHES - vouching.left) + Duration::from_millis(spread);
+        let epoch = self.ring.current().filter(|e| e.view.epoch == vouching.epoch).cloned();
+        let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
+        for part in vouching.parts.iter().filter(|_| protect.is_some()) {
+            let what = What::Keys { bytes: part, sealed: true };
+            let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+            // A full queue is met by the repetitions.
+            let _ = self.delivery.send(now, protect, outgoing);
+        }
+        if protect.is_none() || self.vouching.as_ref().is_some_and(|v| v.left == 0) {
+            self.vouching = None;
+        }
+    }
+}
+
+/// How often a vouch is said, the first included: with 20 % loss, 99.8 % hear it.
+const VOUCHES: u32 = 4;
+/// The wait before the first repetition; later ones wait longer.
+const VOUCH_AGAIN: Duration = Duration::from_millis(15);

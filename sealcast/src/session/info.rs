@@ -1,0 +1,246 @@
+//! What can be seen of a session and its group: figures, members, the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sealcast_crypto::identity::PublicKeys;
+use sealcast_keys::contributory::{MemberStatus, Status};
+use sealcast_keys::{Exclusion, Notice};
+use sealcast_wire::{Drops, EpochId, Member, View};
+
+use super::control::millis;
+use super::line::Line;
+use super::shared::Shared;
+use crate::control::{GroupInfo, MemberInfo};
+use crate::error::Error;
+use crate::group::{ViewEvent, lock};
+use crate::url::{Cipher, OriginMode, Scheme, Url};
+
+/// A line of a group's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Microseconds since 1970.
+    pub at_micros: u64,
+    /// What happened.
+    pub event: LogEvent,
+}
+
+/// What happened in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEvent {
+    /// The membership changed.
+    View(ViewEvent),
+    /// Something worth telling the operator.
+    Notice(Notice),
+}
+
+/// What a session has done and seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Messages published.
+    pub published: u64,
+    /// Messages delivered to at least one subscription.
+    pub delivered: u64,
+    /// Messages that readers were too slow for.
+    pub missed: u64,
+    /// Datagrams handed to the kernel.
+    pub sent_datagrams: u64,
+    /// Sends that the kernel refused.
+    pub failed_sends: u64,
+    /// Receiving calls that the kernel refused.
+    pub failed_receives: u64,
+    /// What was dropped, by reason.
+    pub drops: Drops,
+}
+
+/// How a change of the group went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The epoch before.
+    pub from: EpochId,
+    /// The epoch now.
+    pub to: EpochId,
+    /// Members heard on the new key, ourselves included.
+    pub on_new_key: usize,
+    /// Members of the new view.
+    pub members: usize,
+    /// From the command to that.
+    pub elapsed: Duration,
+}
+
+/// What is known of a group.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Where, and how.
+    pub url: Url,
+    /// Its name.
+    pub group: String,
+    /// Our own name.
+    pub me: String,
+    /// Who holds the keys.
+    pub keys: Scheme,
+    /// When origins are signed.
+    pub origin: OriginMode,
+    /// The installed membership.
+    pub view: Option<Arc<View>>,
+    /// How long it has been installed.
+    pub age: Duration,
+    /// Members heard on this key, and all of them.
+    pub on_new_key: (usize, usize),
+    /// Whether publishing is paused by a change of key.
+    pub paused: bool,
+    /// Why we are out, if so.
+    pub excluded: Option<Exclusion>,
+    /// Per member: how long ago it was last heard; by slot, `None` if never in this epoch.
+    pub last_heard: Vec<Option<Duration>>,
+}
+
+impl Info {
+    /// The members with their places.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.view.iter().flat_map(|v| &v.members)
+    }
+}
+
+impl Shared {
+    pub(super) fn info(&self) -> Info {
+        let now = self.clock.monotonic();
+        let (on_new_key, last_heard) = self.lease.with(|driver| {
+            driver.as_ref().map_or_else(Default::default, |d| (d.group.on_new_key(), d.group.last_heard(now)))
+        });
+        let paused = lock(&self.gate).is_paused();
+        let seen = lock(&self.seen);
+        Info {
+            url: self.url.clone(),
+            group: self.group_name.clone(),
+            me: self.me.clone(),
+            keys: self.url.keys,
+            origin: self.url.options.origin,
+            view: seen.view.clone(),
+            age: now.since(seen.installed_at),
+            on_new_key,
+            paused,
+            excluded: seen.excluded.clone(),
+            last_heard,
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let line = |of: fn(&Line) -> &AtomicU64| self.line.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
+        Stats {
+            published: self.published.load(Ordering::Relaxed),
+            delivered: self.delivered.load(Ordering::Relaxed),
+            missed: self.missed.load(Ordering::Relaxed),
+            sent_datagrams: line(|l| &l.sent_datagrams),
+            failed_sends: line(|l| &l.failed_sends),
+            failed_receives: self.failed_receives.load(Ordering::Relaxed),
+            drops: self.lease.with(|driver| driver.as_ref().map(|d| d.group.drops())).unwrap_or_default(),
+        }
+    }
+
+    /// What a contributory scheme knows.
+    pub(super) fn status(&self) -> Option<Status> {
+        let now = self.clock.now();
+        self.lease.with(|driver| driver.as_ref()?.group.keys().status(now))
+    }
+
+    /// What the local socket shows.
+    pub(super) fn group_info(&self) -> GroupInfo {
+        let (info, stats) = (self.info(), self.stats());
+        let mut shown = GroupInfo {
+            group: info.group,
+            url: info.url.to_string(),
+            me: info.me,
+            pid: std::process::id(),
+            keys: match info.keys {
+                Scheme::Plain => "plain",
+                Scheme::Contributory => "contributory",
+            }
+            .to_owned(),
+            cipher: match (info.keys, self.url.options.cipher) {
+                (Scheme::Plain, _) => "none",
+                (_, Cipher::Aes256Gcm) => "AES-256-GCM",
+                (_, Cipher::ChaCha20Poly1305) => "ChaCha20-Poly1305",
+            }
+            .to_owned(),
+            origin: match info.origin {
+                OriginMode::Auto => "auto",
+                OriginMode::Signed => "signed",
+                OriginMode::Mac => "mac",
+            }
+            .to_owned(),
+            epoch: info.view.as_ref().map(|v| v.epoch.counter),
+            epoch_hash: info.view.as_ref().map(|v| format!("{:016x}", v.epoch.hash)),
+            age_ms: millis(info.age),
+            paused: info.paused,
+            excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
+            authority: self.identity.as_ref().map(|i| i.authority().to_string()),
+            veiled: self.identity.as_ref().is_some_and(|i| i.is_veiled(&self.group_name)),
+            warnings: lock(&self.seen).warnings.iter().map(|w| format!("{}: {}", w.what, w.hint)).collect(),
+            ..GroupInfo::default()
+        };
+        let mut heard = info.last_heard.iter();
+        shown.members = info
+            .view
+            .iter()
+            .flat_map(|view| view.members.iter().enumerate().map(|(i, m)| (i == usize::from(view.me.0), m)))
+            .map(|(me, m)| MemberInfo {
+                name: m.name.to_string(),
+                certificate: hex(&m.id.cert.0),
+                last_heard_ms: heard.next().copied().flatten().filter(|_| !me).map(millis),
+                me,
+                ..MemberInfo::default()
+            })
+            .collect();
+        if let Some(status) = self.status() {
+            shown.rotates_in_ms = Some(millis(status.rotates_in));
+            for (member, known) in shown.members.iter_mut().zip(&status.members) {
+                describe(member, known, &status.group);
+            }
+        }
+        let counters = [
+            ("published", stats.published),
+            ("delivered", stats.delivered),
+            ("missed", stats.missed),
+            ("sent datagrams", stats.sent_datagrams),
+            ("failed sends", stats.failed_sends),
+            ("failed receives", stats.failed_receives),
+        ];
+        shown.counters = counters.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        shown.counters.extend(stats.drops.iter().map(|(why, n)| (format!("dropped {why}"), n)));
+        shown
+    }
+}
+
+/// What a member's certificate says.
+fn describe(member: &mut MemberInfo, known: &MemberStatus, group: &str) {
+    member.serial = Some(known.serial.to_string());
+    member.key = known.sealing.map(|sealing| PublicKeys { signing: known.key.clone(), sealing }.to_string());
+    member.attributes = known.attributes.iter().map(|a| format!("{}={}", a.key, a.value)).collect();
+    member.since_epoch = Some(known.since);
+    member.publishes = known.rights.publishes(group).map(|p| p.to_string()).collect();
+    member.subscribes = known.rights.subscribes(group).map(|p| p.to_string()).collect();
+}
+
+/// A notice as a person reads it.
+pub(super) fn told(notice: &Notice) -> String {
+    match notice {
+        Notice::Attempt { counter, attempt, members } => {
+            format!("agreeing on epoch {counter}, attempt {attempt}, with {members} members")
+        }
+        Notice::LeftOut { cert, why } => format!("left out {}: {why:?}", hex(&cert.0[..6])),
+        Notice::Eviction { cert, number, reason, by } => {
+            format!("{by} evicts {} (statement {number}): {reason}", hex(&cert.0[..6]))
+        }
+        Notice::Expires { cert, seconds } => {
+            format!("the certificate {} ends in {} h", hex(&cert.0[..6]), seconds / 3600)
+        }
+        Notice::StaleCrl => "the revocation list is older than the policy allows".to_owned(),
+        Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
