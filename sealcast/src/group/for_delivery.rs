@@ -90,8 +90,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
-                let newer = self.ring.current().filter(|e| e.view.epoch.counter > epoch.counter).cloned();
+                let current = self.ring.current().cloned();
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
+                let newer = current.filter(|_| entry.is_superseded());
                 let member = entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?;
                 // It was opened before a change that excluded its sender, but waited behind a record.
                 if newer.is_some_and(|e| e.view.slot_of(&member.id.cert).is_none()) {

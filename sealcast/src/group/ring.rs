@@ -39,6 +39,14 @@ enum Phase {
     Closing { until: Monotonic },
 }
 
+impl Entry {
+    /// Whether another view has been installed since. Two parts of a group that meet may number their
+    /// epochs alike, so that numbers do not tell.
+    pub(super) fn is_superseded(&self) -> bool {
+        matches!(self.phase, Phase::Overlap { .. } | Phase::Closing { .. })
+    }
+}
+
 /// What becomes of a sealed datagram.
 pub(super) enum Way {
     /// Open it with this entry's capability.
