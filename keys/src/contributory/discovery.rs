@@ -230,14 +230,12 @@ impl Contributory {
             let heard = wish.joiners.iter().filter_map(|s| self.wanting.get(s)).map(|w| w.since);
             let last = heard.clone().max().unwrap_or(now.monotonic);
             let first = heard.min().unwrap_or(now.monotonic);
-            let (least, first) = match grouped {
-                true => (last, first),
-                false => {
-                    let elders = timing::seniority_wait(last.since(self.started));
-                    (self.started + timing::COLLECT + elders, self.started)
-                }
+            let ready = match grouped {
+                true => (last + timing::QUIET).min(first + timing::QUIET_MAX),
+                // Who is in no group goes by its own start, so that elders speak first.
+                false => self.started + timing::COLLECT + timing::seniority_wait(last.since(self.started)),
             };
-            (last + timing::QUIET).min(first + timing::QUIET_MAX).max(least).max(now.monotonic) + turn
+            ready.max(now.monotonic) + turn
         };
         let held = if wish.urgent && wish.removes { at } else { at.max(self.hold_until + turn) };
         self.timers.set(Timer::Propose, held + blur);

@@ -96,12 +96,12 @@ pub(super) fn rank_wait(rank: usize) -> Duration {
 
 /// Who is in no group waits so long for others from its own start: who came first has heard the most
 /// JOINs, and so proposes first.
-pub(super) const COLLECT: Duration = Duration::from_millis(50);
+pub(super) const COLLECT: Duration = Duration::from_millis(40);
 /// And longer, if it was there for a short time only when the last JOIN came: this many square
 /// milliseconds, divided by that time.
-pub(super) const SENIORITY_SQUARE_MILLIS: u64 = 80;
+pub(super) const SENIORITY_SQUARE_MILLIS: u64 = 300;
 /// Added to that time.
-pub(super) const SENIORITY_MILLIS: u64 = 4;
+pub(super) const SENIORITY_MILLIS: u64 = 6;
 /// Whose JOIN is heard so soon after our own start may have started before us.
 pub(super) const TOGETHER: Duration = Duration::from_millis(2);
 /// No JOIN for so long: those heard are worth an agreement of their own.
