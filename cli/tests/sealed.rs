@@ -125,6 +125,26 @@ fn rule_a10_a_revocation_bites_a_live_member() {
 }
 
 #[test]
+fn rule_a10_a_revocation_reaches_a_group_through_any_member() {
+    let home = founder("learn");
+    let (alice, carol) = (invited(&home, "alice", &[]), invited(&home, "carol", &[]));
+    let mut hers = subscriber(&alice, 1);
+    let mut carols = subscriber(&carol, 2);
+    hers.line_with("2 members").unwrap();
+    // The authority's machine is not in the group: the list comes to alice as a file.
+    home.good(&["ca", "revoke", "carol"]);
+    let list = alice.path().join("ward.crl");
+    home.good(&["ca", "crl", "-o", list.to_str().unwrap()]);
+    let said = alice.good(&["id", "learn", list.to_str().unwrap()]);
+    assert_eq!(said, "revocation list learned by alice, and by the session of ward3\n");
+    assert_eq!(carols.end().0, 7);
+    hers.line_with("1 member -carol").unwrap();
+    let elsewhere = Home::new("learn-elsewhere");
+    elsewhere.good(&["init", "other"]);
+    assert_eq!(elsewhere.run(&["id", "learn", list.to_str().unwrap()]).exit, 6);
+}
+
+#[test]
 fn a_key_is_rotated_on_demand_and_nothing_is_lost() {
     let home = founder("rotate");
     let alice = invited(&home, "alice", &[]);

@@ -1,15 +1,18 @@
 //! `sealcast id`: your identities on this machine.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use sealcast::code::Code;
-use sealcast::config::{Home, KeptIdentity, Overwrite, name_checked};
-use sealcast_crypto::identity::{MemberSecret, keytext};
+use sealcast::config::{Home, KeptIdentity, Membership, Overwrite, name_checked};
+use sealcast::control::running;
+use sealcast_crypto::identity::statement::{Kind, SignedPolicy};
+use sealcast_crypto::identity::{MemberSecret, keytext, pem};
 use serde_json::json;
 
-use super::ca::{Kind, certificate_json, certificate_lines, left};
-use super::{Env, grant};
+use super::ca::{Kind as Algorithm, certificate_json, certificate_lines, left};
+use super::{Env, grant, read_text};
 use crate::hint::Failure;
 use crate::target;
 use crate::text::{date, duration, parse_duration, row, table};
@@ -23,6 +26,7 @@ Examples:
   sealcast id new robot7            make keys; give the scpub1… to the authority, get an invite back
   sealcast id show
   sealcast id export                your public key, to be invited with
+  sealcast id learn ward.crl        what the authority took back
   sealcast id needs-renewal && mail -s 'renew me' admin"
 )]
 pub(crate) struct Id {
@@ -38,7 +42,7 @@ enum Verb {
         name: String,
         /// Kind of its signing key
         #[arg(long, default_value = "ed25519")]
-        algorithm: Kind,
+        algorithm: Algorithm,
         /// Replace an identity of this name: its keys are lost
         #[arg(long)]
         force: bool,
@@ -58,6 +62,11 @@ enum Verb {
         #[arg(long)]
         certificate: bool,
     },
+    /// Take in a revocation list or policy that the authority signed
+    Learn {
+        /// The list (sealcast ca crl -o FILE) or policy; - is stdin
+        file: PathBuf,
+    },
     /// Exit 0 if the certificate should be renewed, 1 if not
     NeedsRenewal {
         /// Which one [default: the context's]
@@ -75,6 +84,7 @@ impl Id {
             Verb::Show { name } => show(env, &load(env, name)?),
             Verb::Ls => ls(env),
             Verb::Export { name, certificate } => export(env, &load(env, name)?, certificate),
+            Verb::Learn { file } => learn(env, &file),
             Verb::NeedsRenewal { name, within } => needs_renewal(env, &load(env, name)?, within),
         }
     }
@@ -90,7 +100,7 @@ fn load(env: &Env<'_>, name: Option<String>) -> Result<KeptIdentity, Failure> {
     Ok(KeptIdentity::load(&env.home, &name)?)
 }
 
-fn new(env: &Env<'_>, name: &str, algorithm: Kind, force: bool) -> Result<(), Failure> {
+fn new(env: &Env<'_>, name: &str, algorithm: Algorithm, force: bool) -> Result<(), Failure> {
     let secret = MemberSecret::generate(algorithm.into(), &mut crate::rng());
     let identity = KeptIdentity::new(&env.home, name_checked(name)?, secret);
     identity.save(if force { Overwrite::Replace } else { Overwrite::Never })?;
@@ -211,6 +221,62 @@ fn export(env: &Env<'_>, identity: &KeptIdentity, certificate: bool) -> Result<(
     let pem = certificate.then_some(&text);
     env.output.object(&json!({ "id": identity.name(), "key": key, "certificate": pem }))?;
     env.output.line(&text)
+}
+
+/// Brings it to every identity that trusts its signer, and to their running sessions.
+fn learn(env: &Env<'_>, file: &Path) -> Result<(), Failure> {
+    let text = read_text(file)?;
+    let (what, object) = match (pem::read(pem::CRL, &text), pem::read(pem::POLICY, &text)) {
+        (Some(der), _) => ("revocation list", der),
+        (None, Some(bytes)) => ("policy", bytes),
+        (None, None) => {
+            let what = "neither a revocation list nor a policy is in it";
+            return Err(Failure::new(Code::Content, format!("{}: {what}", Home::shown(file))));
+        }
+    };
+    let mut told = vec![];
+    let mut refusal = None;
+    for name in env.home.identities() {
+        let mut identity = KeptIdentity::load(&env.home, &name)?;
+        let Some(m) = &mut identity.membership else { continue };
+        match take_in(m, &object) {
+            Ok(newer) => {
+                if newer {
+                    identity.save(Overwrite::Replace)?;
+                }
+                told.push(name);
+            }
+            Err(why) => refusal = Some(why),
+        }
+    }
+    if told.is_empty() {
+        let why = refusal.unwrap_or_else(|| "no identity here has an authority yet".to_owned());
+        return Err(Failure::new(Code::Signature, format!("the {what} is not for any identity here: {why}")));
+    }
+    let mut sessions = vec![];
+    for mut client in running(&env.home) {
+        if let (Ok(info), Ok(())) = (client.show(), client.learn(&object)) {
+            sessions.push(info.group);
+        }
+    }
+    env.output.object(&json!({ "learned": what, "identities": told, "sessions": sessions }))?;
+    let also =
+        if sessions.is_empty() { String::new() } else { format!(", and by the session of {}", sessions.join(", ")) };
+    env.output.line(format!("{what} learned by {}{also}", told.join(", ")))
+}
+
+/// Whether it is newer than what was known.
+fn take_in(m: &mut Membership, object: &[u8]) -> Result<bool, String> {
+    if Kind::of(object) == Some(Kind::Crl) {
+        return m.anchor.learn_crl(object).map_err(|e| e.to_string());
+    }
+    let policy = SignedPolicy::verify(object, &m.anchor).map_err(|e| e.to_string())?;
+    let known = m.policy.as_ref().and_then(|p| SignedPolicy::verify(p, &m.anchor).ok());
+    let newer = known.is_none_or(|k| k.policy().number < policy.policy().number);
+    if newer {
+        m.policy = Some(object.to_vec());
+    }
+    Ok(newer)
 }
 
 fn needs_renewal(env: &Env<'_>, identity: &KeptIdentity, within: Duration) -> Result<(), Failure> {

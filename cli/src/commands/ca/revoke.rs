@@ -34,7 +34,7 @@ pub(super) fn revoke(env: &Env<'_>, whom: &str, which: &Which) -> Result<(), Fai
     let what = if shown.len() == 1 { "certificate" } else { "certificates" };
     env.output.line(format!("revoked {what} {} of {whom} · revocation list {number}", shown.join(", ")))?;
     match groups.len() {
-        0 => env.output.say("no session runs here; give members the list: sealcast ca crl -o ward.crl"),
+        0 => env.output.say("no session runs here; give a member the list: sealcast ca crl -o ward.crl; there: sealcast id learn ward.crl"),
         _ => env.output.say(format!("told the running session of {}; members pass it on", groups.join(", "))),
     }
     Ok(())
