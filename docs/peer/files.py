@@ -9,9 +9,10 @@ import json
 import pathlib
 import sys
 
-from read import (
-    ECDSA_SHA256, ED25519, Certificate, Group, Reader, Refused, check, derive, hpke_open, hpke_pair, sha256, transcript, u8,
-    verified, x509)
+from read import Group
+from wire import (
+    ECDSA_SHA256, ED25519, Certificate, Reader, Refused, check, derive, hpke_open, hpke_pair, sha256, transcript, u8, verified,
+    x509)
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat

@@ -193,7 +193,7 @@ fn rule_g9_the_local_socket_speaks_the_lines_of_the_vectors() {
 fn peer(script: &str, on: &Path) -> Option<Output> {
     let named = std::env::var_os("SEALCAST_PYTHON").map(PathBuf::from);
     let python = named.clone().unwrap_or_else(|| "python3".into());
-    let read = Command::new(&python).arg(root().join("docs/peer").join(script)).arg(on).output();
+    let read = Command::new(&python).arg("-B").arg(root().join("docs/peer").join(script)).arg(on).output();
     let why = match read {
         Ok(read) if read.status.code() != Some(NO_CRYPTOGRAPHY) => return Some(read),
         Ok(read) => String::from_utf8_lossy(&read.stderr).trim().to_owned(),
