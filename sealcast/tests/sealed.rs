@@ -141,7 +141,7 @@ fn a_rotation_reports_everybody_on_the_new_key() {
     together(&[&a, &b], 2);
     let report = a.rotate().wait().unwrap();
     assert_eq!(report.to.counter, report.from.counter + 1);
-    assert_eq!(report.members, 2);
+    assert_eq!((report.on_new_key, report.members), (2, 2));
 }
 
 #[test]

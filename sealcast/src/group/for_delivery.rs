@@ -6,7 +6,7 @@ use sealcast_wire::{Dropped, Now, Source};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
-use super::vouch::{self, TAG_KEYS, TAG_VOUCH, VouchError};
+use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
 use super::{Group, MISBEHAVED_MAX, Output};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
@@ -54,6 +54,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     self.drops.count(why);
                 }
             }
+            // That it was opened is all that it says.
+            [TAG_HERE] => {}
             _ => self.drops.count(Dropped::Malformed),
         }
     }

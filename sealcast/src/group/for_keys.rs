@@ -1,6 +1,6 @@
 //! What the key scheme wants done: messages sent, changes prepared, keys installed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sealcast_wire::{Change, Dropped, Guarantee, Lane, Now, To, Transition, View}
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
-use super::vouch::{self, TAG_KEYS};
+use super::vouch::{self, TAG_HERE, TAG_KEYS};
 use super::{Group, Output, Vouching, lock};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
@@ -123,7 +123,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.evicting = false;
         self.ring.install(now.monotonic, epoch.clone(), excludes);
         self.delivery.install(now, &epoch.view);
-        self.heard = BTreeMap::from([(epoch.view.me, now.monotonic)]);
         if let (Some(old), true, Some(protect)) = (&before, excludes, &epoch.protect) {
             let remembered = self.delivery.sent(old.epoch);
             let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, old.epoch));
@@ -132,6 +131,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         let queued = lock(&self.gate).open(epoch.clone());
         self.vouch_again(now);
+        if let (Change::Rekeyed, Some(protect)) = (epoch.view.change, &epoch.protect) {
+            // Whoever asked for the new key waits to hear everybody under it.
+            let what = What::Keys { bytes: &[TAG_HERE], sealed: true };
+            let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+            // A full queue is met by the next sign of life.
+            let _ = self.delivery.send(now, Some(protect), outgoing);
+        }
         self.send_queued(now, queued);
         self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
         self.release(now, |h| h.epoch == epoch.view.epoch);

@@ -69,8 +69,6 @@ pub struct Group<K, D> {
     evicting: bool,
     /// Whether the way remembers what it sent last, so that we need not.
     remembers: bool,
-    /// When a datagram of each slot of the current epoch was last opened.
-    heard: BTreeMap<Slot, Monotonic>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
 }
@@ -141,7 +139,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             after: BTreeMap::new(),
             vouching: None,
             drops: Drops::default(),
-            heard: BTreeMap::new(),
             evicting: false,
             misbehaved: VecDeque::new(),
             excluded: None,
@@ -249,9 +246,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let epoch = self.ring.at(at).epoch.clone();
                 let protect = epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 let (source, flags, plaintext) = protect.open(datagram)?;
-                if self.ring.current().is_some_and(|e| e.view.epoch == header.epoch) {
-                    self.heard.insert(header.slot, now.monotonic);
-                }
+                self.ring.at(at).heard.insert(header.slot, now.monotonic);
                 self.delivery.handle(now, source, flags, plaintext, Some(protect));
                 Ok(())
             }
@@ -377,14 +372,20 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// How many members were heard under the current key, ourselves included, and how many there are.
     pub fn on_new_key(&self) -> (usize, usize) {
-        (self.heard.len(), self.view().map_or(0, |v| v.members.len()))
+        match self.ring.current_entry() {
+            Some(entry) => {
+                let others = entry.heard.len() - usize::from(entry.heard.contains_key(&entry.epoch.view.me));
+                (others + 1, entry.epoch.view.members.len())
+            }
+            None => (0, 0),
+        }
     }
 
     /// By slot: how long ago a member was last heard under the current key, if ever.
     pub fn last_heard(&self, now: Monotonic) -> Vec<Option<Duration>> {
-        let slots = self.view().map_or(0, |v| v.members.len());
+        let Some(entry) = self.ring.current_entry() else { return Vec::new() };
         let slot = |i| Slot(u16::try_from(i).expect("a roster is bounded by limits::MEMBERS_MAX"));
-        (0..slots).map(|i| self.heard.get(&slot(i)).map(|at| now.since(*at))).collect()
+        (0..entry.epoch.view.members.len()).map(|i| entry.heard.get(&slot(i)).map(|at| now.since(*at))).collect()
     }
 
     /// Why we are out, if so.

@@ -28,6 +28,8 @@ pub(super) struct Entry {
     phase: Phase,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
     vouched: BTreeMap<Slot, Word>,
+    /// When a datagram of each slot was last opened; from before the epoch is installed, too.
+    pub(super) heard: BTreeMap<Slot, Monotonic>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,13 @@ impl Ring {
         if self.position(epoch.view.epoch).is_none() {
             self.make_room();
             let policy = Policy::default();
-            self.entries.push(Entry { epoch, policy, phase: Phase::Keyed, vouched: BTreeMap::new() });
+            self.entries.push(Entry {
+                epoch,
+                policy,
+                phase: Phase::Keyed,
+                vouched: BTreeMap::new(),
+                heard: BTreeMap::new(),
+            });
         }
     }
 
@@ -178,8 +186,12 @@ impl Ring {
 
     /// The installed epoch.
     pub(super) fn current(&self) -> Option<&Arc<Epoch>> {
-        let entry = self.entries.iter().find(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
-        entry.map(|e| &e.epoch)
+        self.current_entry().map(|e| &e.epoch)
+    }
+
+    /// The installed epoch's entry.
+    pub(super) fn current_entry(&self) -> Option<&Entry> {
+        self.entries.iter().find(|e| matches!(e.phase, Phase::Current | Phase::Suspended))
     }
 
     fn position(&self, epoch: EpochId) -> Option<usize> {

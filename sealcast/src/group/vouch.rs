@@ -20,6 +20,9 @@ pub(super) const TAG_VOUCH: u8 = 1;
 /// The first byte of a key scheme's message on the control lane.
 pub(super) const TAG_KEYS: u8 = 0;
 
+/// HERE: this one byte on the control lane says that we seal for the epoch.
+pub(super) const TAG_HERE: u8 = 2;
+
 /// One part, read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
