@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand_core::Rng;
-use sealcast_wire::{Change, Dropped, EpochId, Member, Monotonic, Now, Slot, View};
+use sealcast_wire::{Change, Dropped, EpochId, Member, Now, Slot, View};
 
 use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
 use super::message::{InstanceId, Kind, Message, ShortId, Status};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
-use super::{Contributory, HISTORY_MAX, Installed, Lacks, Phase, REMEMBERED_MAX, Wanting};
+use super::{Contributory, HISTORY_MAX, Installed, Lacks, Phase, REMEMBERED_MAX, Strike, Wanting};
 use crate::{CommandError, Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 impl Contributory {
@@ -25,7 +25,11 @@ impl Contributory {
         self.planned = None;
         self.timers.stop(Timer::Propose);
         self.retry = false;
-        for seat in content.seats.clone() {
+        let (seats, proposer) = (content.seats.clone(), *proposal.proposer());
+        if self.attempt.replace(Attempt::new(proposal, me, now.monotonic)).is_some() {
+            self.charge(now, proposer);
+        }
+        for seat in seats {
             if seat != self.me.short && !self.people.knows(&seat) {
                 self.want_card(now, seat);
             }
@@ -37,7 +41,6 @@ impl Contributory {
                 self.wanting.entry(seat).or_insert(new);
             }
         }
-        self.attempt = Some(Attempt::new(proposal, me, now.monotonic));
         self.rto = timing::RTO;
         let blur = jitter(&mut self.rng, timing::RTO / 4);
         self.timers.set(Timer::Resend, now.monotonic + self.rto + blur);
@@ -82,7 +85,9 @@ impl Contributory {
 
     /// The proposal cannot be followed; others may, or come to see it as we do.
     fn give_up(&mut self, now: Now) {
-        self.attempt = None;
+        if let Some(attempt) = self.attempt.take() {
+            self.charge(now, *attempt.proposal.proposer());
+        }
         self.timers.stop(Timer::Resend);
         self.retry = true;
         self.plan(now);
@@ -102,19 +107,23 @@ impl Contributory {
                 Some(Step::Send(message)) => {
                     let message = *message;
                     if matches!(message, Message::R1(_)) && self.installed.is_some() {
-                        self.prepare(&attempt);
+                        self.prepare(now, &attempt);
                     }
                     self.attempt = Some(attempt);
                     if !alone {
                         self.send(&message);
                     }
                 }
+                Some(Step::Show(messages)) => {
+                    self.attempt = Some(attempt);
+                    messages.iter().for_each(|message| _ = self.send(message));
+                }
                 Some(Step::Keyed) => {
                     let Stage::Confirming(confirming) = &attempt.stage else {
                         unreachable!("a key is to be confirmed")
                     };
                     let agreed = confirming.agreed.clone();
-                    let view = self.view_of(&agreed);
+                    let view = self.view_of(now, &agreed);
                     self.outputs.push_back(Output::Keyed {
                         epoch: agreed.epoch,
                         protect: agreed.keys.clone(),
@@ -137,12 +146,12 @@ impl Contributory {
     }
 
     /// The view that an agreement makes, and what it changes of ours.
-    fn view_of(&self, agreed: &Agreed) -> View {
+    fn view_of(&self, now: Now, agreed: &Agreed) -> View {
         let members = agreed.people.iter().map(|p| p.member()).collect();
-        View { epoch: agreed.epoch, members, me: agreed.me, change: self.change_to(&agreed.people) }
+        View { epoch: agreed.epoch, members, me: agreed.me, change: self.change_to(now, &agreed.people) }
     }
 
-    fn change_to(&self, people: &[Arc<Person>]) -> Change {
+    fn change_to(&self, now: Now, people: &[Arc<Person>]) -> Change {
         let Some(installed) = &self.installed else { return Change::Formed };
         let old = &installed.agreed.people;
         let gone = |p: &&Arc<Person>| !people.iter().any(|q| q.id.cert == p.id.cert);
@@ -157,29 +166,29 @@ impl Contributory {
         let new = people.iter().filter(|p| !old.iter().any(|q| q.short == p.short)).count();
         match new {
             0 => Change::Rekeyed,
-            n if n > old.len() || self.merging.is_some() => Change::Merged,
+            n if n > old.len() || self.is_merging(now) => Change::Merged,
             _ => Change::Joined,
         }
     }
 
     /// Tells what is coming: who leaves the ring can no longer read what is queued from now on (A5).
-    fn prepare(&mut self, attempt: &Attempt) {
+    fn prepare(&mut self, now: Now, attempt: &Attempt) {
         let Some(formation) = &attempt.formation else { return };
         let people = formation.people.clone();
         let me = Slot(formation.slot(attempt.me) as u16);
         let epoch = EpochId { counter: attempt.proposal.content.counter, hash: 0 };
-        self.prepare_view(epoch, &people, me);
+        self.prepare_view(now, epoch, &people, me);
     }
 
-    fn prepare_view(&mut self, epoch: EpochId, people: &[Arc<Person>], me: Slot) {
+    fn prepare_view(&mut self, now: Now, epoch: EpochId, people: &[Arc<Person>], me: Slot) {
         let members: Vec<Member> = people.iter().map(|p| p.member()).collect();
-        let change = self.change_to(people);
+        let change = self.change_to(now, people);
         self.prepared = true;
         self.outputs.push_back(Output::Prepare(View { epoch, members, me, change }));
     }
 
     /// Somebody in the view must go: publishers pause at once.
-    pub(super) fn prepare_removal(&mut self, _now: Now) {
+    pub(super) fn prepare_removal(&mut self, now: Now) {
         let Some(installed) = &self.installed else { return };
         let goes = |p: &Arc<Person>| {
             p.short != self.me.short && (self.removing.contains_key(&p.short) || self.statements.excludes(&p.cert))
@@ -188,13 +197,13 @@ impl Contributory {
         if people.len() < installed.agreed.people.len() {
             let me = people.iter().position(|p| p.short == self.me.short).unwrap_or(0);
             let epoch = EpochId { counter: installed.agreed.epoch.counter + 1, hash: 0 };
-            self.prepare_view(epoch, &people, Slot(me as u16));
+            self.prepare_view(now, epoch, &people, Slot(me as u16));
         }
     }
 
     /// Every active member has confirmed: the epoch is in use.
     fn install(&mut self, now: Now, attempt: Attempt, agreed: Agreed) {
-        let view = self.view_of(&agreed);
+        let view = self.view_of(now, &agreed);
         let previous = self.installed.take();
         let joins = match attempt.proposal.content.kind {
             Kind::Setup => 0,
@@ -212,9 +221,14 @@ impl Contributory {
                 self.history.pop_front();
             }
         }
+        let recent = |i: &Installed| now.monotonic.since(i.at) < timing::VAIN_FORGIVEN;
+        if view.change == Change::Rekeyed && previous.as_ref().is_some_and(recent) {
+            self.charge(now, *attempt.proposal.proposer());
+        }
         for person in &agreed.people {
             self.wanting.remove(&person.short);
             self.strikes.remove(&person.short);
+            self.ghosts.remove(&person.id.cert);
             self.removing.remove(&person.short);
         }
         // A former run of a member's certificate does not come back.
@@ -245,7 +259,7 @@ impl Contributory {
         self.retry = false;
         self.rotate = false;
         self.replaced = false;
-        self.merging = None;
+        self.merging = self.merging.filter(|m| m.until <= now.monotonic); // one in vain is remembered
         self.hold_until = now.monotonic;
         self.join_wait = timing::JOIN_RETRY;
         self.timers.stop(Timer::Join);
@@ -261,6 +275,31 @@ impl Contributory {
         }
     }
 
+    /// An attempt that somebody else proposed came to nothing, or took the place of one that ran, or changed
+    /// nobody's place soon after the last: with more of these in a short time than mishaps explain, we do
+    /// not follow its proposals for a while. Who could propose without end would keep everybody out.
+    fn charge(&mut self, now: Now, proposer: ShortId) {
+        if proposer == self.me.short {
+            return;
+        }
+        let at = now.monotonic;
+        let vain = self.vain.entry(proposer).or_insert(Strike { count: 0, until: at });
+        let forgiven = at.since(vain.until).as_secs() / timing::VAIN_FORGIVEN.as_secs();
+        vain.count = vain.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX)) + 1;
+        let more = vain.count.saturating_sub(timing::VAIN_FREE);
+        let wait = if more == 0 { std::time::Duration::ZERO } else { timing::VAIN * (1 << more.min(8)) };
+        vain.until = at + wait;
+        if self.vain.len() > REMEMBERED_MAX {
+            let least = self.vain.iter().min_by_key(|(_, v)| (v.count, v.until)).map(|(s, _)| *s);
+            least.map(|s| self.vain.remove(&s));
+        }
+    }
+
+    /// Whether this proposer's attempts came to nothing too often.
+    pub(super) fn proposes_in_vain(&self, now: Now, proposer: &ShortId) -> bool {
+        self.vain.get(proposer).is_some_and(|v| v.count > timing::VAIN_FREE && v.until > now.monotonic)
+    }
+
     fn installed_slot(&self) -> u16 {
         self.installed.as_ref().map_or(0, |i| i.agreed.me.0)
     }
@@ -271,6 +310,7 @@ impl Contributory {
         for (seat, why) in &attempt.culprits {
             self.strike(now, attempt.proposal.content.seats[*seat], *why);
         }
+        self.charge(now, *attempt.proposal.proposer());
         let base = self.is_grouped() && attempt.proposal.content.base == Some(self.epoch().hash);
         let same = |i: &Installed| {
             attempt.proposal.content.seats.iter().all(|s| i.agreed.people.iter().any(|p| p.short == *s))
@@ -281,9 +321,6 @@ impl Contributory {
         self.retry = true;
         self.later = None;
         self.planned = None;
-        if attempt.differs {
-            self.show_evidence(attempt);
-        }
         self.plan(now);
         // Whoever is evicted stays so, whatever becomes of this attempt: publishers wait for the next one (A5).
         let evicted = |p: &Arc<Person>| self.statements.excludes(&p.cert);
@@ -310,9 +347,6 @@ impl Contributory {
             return Err(Dropped::Stale.into());
         }
         let of = |a: &Option<Attempt>| a.as_ref().is_some_and(|a| a.proposal.id() == id);
-        if of(&self.evidence) {
-            return self.on_evidence(now, message);
-        }
         let place = if of(&self.attempt) {
             &mut self.attempt
         } else if of(&self.last) {
@@ -322,7 +356,18 @@ impl Contributory {
         };
         let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
         let running = attempt.is_running();
+        let round = match &message {
+            Message::R1(_) => 0,
+            Message::R2(_) => 1,
+            _ => 2,
+        };
         let taken = attempt.take(message, now.monotonic, &self.env());
+        let other = match taken {
+            Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) if running => {
+                attempt.message(round, seat).cloned()
+            }
+            _ => None,
+        };
         if running {
             self.attempt = Some(attempt);
         } else {
@@ -343,45 +388,14 @@ impl Contributory {
             Err(Refused::Auth) => Err(Dropped::Auth.into()),
             Err(Refused::Misbehaved(_, why)) => {
                 let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
+                // Whoever holds the one or the other only is shown both.
+                other.iter().for_each(|message| _ = self.send(message));
                 if running {
                     self.advance(now);
                 }
                 Err(HandleError::Misbehaved(cert, why))
             }
         }
-    }
-
-    /// A message of an attempt that failed: does its author say something else here than to us?
-    fn on_evidence(&mut self, now: Now, message: Message) -> Result<(), HandleError> {
-        let Some(mut failed) = self.evidence.take() else { return Err(Dropped::Stale.into()) };
-        let taken = failed.take(message, now.monotonic, &self.env());
-        let result = match taken {
-            Err(Refused::Misbehaved(seat, why)) => {
-                let short = failed.proposal.content.seats[seat];
-                let cert = self.people.get(&short).map(|p| p.id.cert).unwrap_or_default();
-                self.strike(now, short, why);
-                self.plan(now);
-                Err(HandleError::Misbehaved(cert, why))
-            }
-            _ => Err(Dropped::Stale.into()),
-        };
-        if !matches!(result, Err(HandleError::Misbehaved(..))) {
-            self.evidence = Some(failed);
-        }
-        result
-    }
-
-    /// Members hold different messages of one author, as their hashes show: each shows some of what it
-    /// holds, until both meet at somebody's.
-    fn show_evidence(&mut self, attempt: Attempt) {
-        let n = attempt.seats() as u64;
-        for seat in bits(attempt.held(0)) {
-            if seat != attempt.me && self.rng.next_u64() % n < EVIDENCE {
-                let message = attempt.message(0, seat).cloned();
-                message.iter().for_each(|m| _ = self.send(m));
-            }
-        }
-        self.evidence = Some(attempt);
     }
 
     /// A message of an attempt that is not ours: one that we judged already, or one that we missed.
@@ -427,11 +441,22 @@ impl Contributory {
             }
             return self.unknown_instance(now, m.instance, m.author, veiled);
         }
+        let over = self.installed.as_ref().is_some_and(|i| now.monotonic.since(i.at) > LAST_ANSWERS);
+        if !of_running && over {
+            // Whoever asks now gave up long ago, or is an outsider who sends an old question again (G8).
+            return Err(Dropped::Stale.into());
+        }
         let Some(author) = self.people.get(&m.author).cloned() else { return Err(Dropped::Stale.into()) };
         let place = if of_running { &mut self.attempt } else { &mut self.last };
         let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
         let verified = attempt.verify_status(m, &author, &self.env());
-        let answer = if verified.is_ok() { self.answers(now, &mut attempt, m) } else { Vec::new() };
+        let answer = match verified {
+            Ok(()) => {
+                attempt.hear(&m.author, now.monotonic);
+                self.answers(now, &mut attempt, m)
+            }
+            Err(_) => Vec::new(),
+        };
         if of_running {
             self.attempt = Some(attempt);
         } else {
@@ -474,22 +499,24 @@ impl Contributory {
 
     /// Asks for what is missing, or gives up on who is silent.
     pub(super) fn resend(&mut self, now: Now) {
+        self.advance(now);
         let Some(attempt) = self.attempt.as_ref() else { return };
         let gathering = matches!(attempt.stage, Stage::Gathering);
         let seats = &attempt.proposal.content.seats;
-        let waiting: Vec<ShortId> = match gathering {
-            true => seats.iter().filter(|s| !self.people.knows(s)).copied().collect(),
-            false => bits(attempt.waiting_for()).map(|seat| seats[seat]).collect(),
+        let waiting: Vec<usize> = match gathering {
+            true => (0..seats.len()).filter(|seat| !self.people.knows(&seats[*seat])).collect(),
+            false => bits(attempt.waiting_for()).collect(),
         };
         let patience = if attempt.waits_for_joiners() { timing::SILENT_JOINER } else { timing::SILENT };
-        let quiet = |s: &ShortId| {
-            let heard = self.people.heard(s).unwrap_or(Monotonic(0)).max(attempt.started);
-            now.monotonic.since(heard) >= patience
-        };
-        let silent: Vec<ShortId> = waiting.iter().filter(|s| quiet(s)).copied().collect();
         let idle = now.monotonic.since(attempt.progress);
+        let stuck = idle >= timing::STUCK;
+        // What is not of this attempt shows no life: an outsider may have sent it again. Who asks and never
+        // answers is left out in the end as well, unless nobody answers, and so the fault may be ours.
+        let lacks =
+            |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= patience || stuck && attempt.has_company();
+        let silent: Vec<ShortId> = waiting.iter().filter(|seat| lacks(seat)).map(|seat| seats[*seat]).collect();
         let gave_up = !silent.is_empty() && idle >= patience / 2;
-        if gave_up || idle >= timing::STUCK {
+        if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
             attempt.stage = Stage::Failed;
             for short in silent {
@@ -543,5 +570,6 @@ impl Contributory {
     }
 }
 
-/// Of how many authors a member shows the messages when members hold different ones.
-const EVIDENCE: u64 = 6;
+/// How long the attempt that made the installed epoch answers those who missed some of it: until they have
+/// given it up ([`timing::STUCK`]), and ask to be let in anew.
+const LAST_ANSWERS: std::time::Duration = std::time::Duration::from_secs(4);

@@ -28,7 +28,7 @@ use sealcast_wire::{Domain, EpochId, MemberId, Monotonic, Slot};
 use super::compartments::{Slots, Table};
 use super::epoch::{EpochKeys, Parts};
 use super::memo::Verifier;
-use super::message::{Kc, Kind, Message, R1, R2, Status, signed};
+use super::message::{Kc, Kind, Message, R1, R2, ShortId, Status, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use crate::Misbehaviour;
@@ -45,10 +45,12 @@ pub(super) struct Attempt {
     pub(super) stage: Stage,
     /// Messages held, by round and seat.
     held: [Vec<Option<Held>>; 3],
+    /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
+    spoken: Vec<Monotonic>,
+    /// Since when members contradict each other about what was said: somebody lies, or said two things.
+    doubt: Option<Monotonic>,
     /// Seats that were proved to misbehave.
     pub(super) culprits: Vec<(usize, Misbehaviour)>,
-    /// It failed because members hold different messages of one author.
-    pub(super) differs: bool,
 }
 
 /// Where an attempt stands; what one stage needs lives in it alone.
@@ -145,6 +147,8 @@ pub(super) struct Env<'a> {
 /// What a step led to.
 pub(super) enum Step {
     Send(Box<Message>),
+    /// Show what others said, as we hold it.
+    Show(Vec<Message>),
     /// Open with this from now on.
     Keyed,
     /// Confirmed by all: install.
@@ -179,8 +183,9 @@ impl Attempt {
             formation: None,
             stage: Stage::Gathering,
             held: [empty(), empty(), empty()],
+            spoken: vec![now; n],
+            doubt: None,
             culprits: Vec::new(),
-            differs: false,
         }
     }
 
@@ -270,6 +275,7 @@ impl Attempt {
             _ => Vec::new(),
         };
         self.held[round][seat] = Some(Held { message, digest, contributions, sent: now });
+        self.spoken[seat] = now;
         self.progress = now;
         Ok(())
     }
@@ -311,10 +317,8 @@ impl Attempt {
                 }
                 let same = |slot| matches!(of(slot).map(|h| &h.message), Some(Message::R2(m)) if m.heard == *heard);
                 if !formation.active().all(same) {
-                    // Somebody said one X here and another there.
-                    self.differs = true;
-                    self.stage = Stage::Failed;
-                    return Some(Step::Failed);
+                    let alike = formation.active().filter(|slot| same(*slot)).collect();
+                    return self.contradiction(now, 0, alike);
                 }
                 let (rounds, heard) = (std::mem::take(rounds), *heard);
                 self.confirm(now, rounds, heard, env)
@@ -326,15 +330,29 @@ impl Attempt {
                     Message::Kc(m) => Some(m),
                     _ => None,
                 };
+                let epoch = confirming.agreed.epoch.hash;
+                let second = self.proposal.content.attempt > 1;
                 for slot in &slots {
-                    let Some(m) = kc(*slot) else { continue };
-                    if !formation.confirms(m, *slot, confirming) {
+                    let Some(m) = kc(*slot).filter(|m| m.epoch == epoch) else { continue };
+                    if !formation.confirms(m, *slot, confirming, second) {
+                        // The same X and Y, and so the same key, if not all Y of a first attempt fit.
+                        let seat = formation.seat_of_slot[*slot];
+                        self.culprits.push((seat, Misbehaviour::WrongValue));
                         self.stage = Stage::Failed;
                         return Some(Step::Failed);
                     }
                 }
                 if !slots.iter().all(|slot| kc(*slot).is_some()) {
                     return None;
+                }
+                if !slots.iter().all(|slot| kc(*slot).is_some_and(|m| m.epoch == epoch)) {
+                    let alike = |slot: &usize| *slot == me || kc(*slot).is_some_and(|m| m.epoch == epoch);
+                    let alike = formation.active().filter(alike).collect();
+                    return self.contradiction(now, 1, alike);
+                }
+                if slots.iter().any(|slot| kc(*slot).is_some_and(|m| !formation.confirms(m, *slot, confirming, true))) {
+                    self.stage = Stage::Failed;
+                    return Some(Step::Failed);
                 }
                 let mut agreed = confirming.agreed.clone();
                 let confirmations: Vec<(usize, &Kc)> = slots.iter().filter_map(|s| Some((*s, kc(*s)?))).collect();
@@ -352,6 +370,36 @@ impl Attempt {
                 Some(Step::Done(Box::new(agreed)))
             }
         }
+    }
+
+    /// What an active member says of a round's messages is not what we hold. Who is of a minority shows what it
+    /// holds, for two things that one member said in one place prove who is to blame. If nobody shows that
+    /// in time, the others are wrong about what everybody else heard alike: they are left out.
+    fn contradiction(&mut self, now: Monotonic, round: usize, alike: Vec<usize>) -> Option<Step> {
+        let formation = self.formation.as_ref()?;
+        let active: Vec<usize> = formation.active().collect();
+        let most = alike.len() * 2 > active.len();
+        let mine = alike.iter().position(|slot| *slot == formation.slot_of_seat[self.me]);
+        let Some(since) = self.doubt else {
+            self.doubt = Some(now);
+            self.progress = now;
+            // Those who hold the same share the work.
+            let share = |(i, _): &(usize, &usize)| mine.is_some_and(|mine| i % alike.len() == mine);
+            let shown = active.iter().enumerate().filter(share).filter(|_| !most);
+            let seats = shown.map(|(_, slot)| formation.seat_of_slot[*slot]);
+            let messages: Vec<Message> = seats.filter_map(|seat| self.message(round, seat).cloned()).collect();
+            return (!messages.is_empty()).then_some(Step::Show(messages));
+        };
+        if now.since(since) < SHOWN_WITHIN {
+            return None;
+        }
+        if most {
+            let seats = active.iter().filter(|slot| !alike.contains(slot)).map(|slot| formation.seat_of_slot[*slot]);
+            let culprits: Vec<usize> = seats.collect();
+            self.culprits.extend(culprits.into_iter().map(|seat| (seat, Misbehaviour::WrongValue)));
+        }
+        self.stage = Stage::Failed;
+        Some(Step::Failed)
     }
 
     /// Our X are said and the others' are here: our Y.
@@ -540,6 +588,23 @@ impl Attempt {
         Round1::start(&plan.ring, place, rng).1.encode()
     }
 
+    /// Somebody said something of this attempt, though it brings it no further.
+    pub(super) fn hear(&mut self, author: &ShortId, now: Monotonic) {
+        if let Some(seat) = self.proposal.seat_of(author) {
+            self.spoken[seat] = now;
+        }
+    }
+
+    /// How long a seat has said nothing of this attempt.
+    pub(super) fn quiet_for(&self, seat: usize, now: Monotonic) -> Duration {
+        now.since(self.spoken[seat])
+    }
+
+    /// Whether anybody but us has said anything in its rounds.
+    pub(super) fn has_company(&self) -> bool {
+        (0..3).any(|round| self.held(round) & !(1 << self.me) != 0)
+    }
+
     /// What we hold, signed; while cards are missing, a sign of life.
     pub(super) fn status(&self, env: &Env<'_>) -> Message {
         let author = self.proposal.content.seats[self.me];
@@ -662,14 +727,14 @@ impl Formation {
     }
 
     /// Whether a confirmation fits our keys.
-    fn confirms(&self, m: &Kc, slot: usize, ours: &Confirming) -> bool {
-        if m.epoch != ours.agreed.epoch.hash {
-            return false;
-        }
+    /// Of the same epoch hash; `all` rings, or the one whose key the epoch's hash binds.
+    fn confirms(&self, m: &Kc, slot: usize, ours: &Confirming, all: bool) -> bool {
         let theirs: Vec<usize> = (0..self.rings.len()).filter(|i| self.rings[*i].places.contains(&slot)).collect();
         theirs.len() == m.rings.len()
+            && m.publics.len() == self.public_domains_of(slot).len()
             && theirs.iter().zip(&m.rings).all(|(i, (mac, commitment))| {
-                let Some((_, key)) = ours.keys.iter().find(|(ring, _)| ring == i) else { return true };
+                let known = ours.keys.iter().find(|(ring, _)| ring == i && (all || *ring == 0));
+                let Some((_, key)) = known else { return true };
                 let place = self.rings[*i].places.iter().position(|s| *s == slot).expect("of the rings with the slot");
                 key.commitment() == *commitment && key.confirmed_by(place, mac).is_ok()
             })
@@ -803,3 +868,5 @@ fn member_hash(id: &MemberId) -> [u8; 32] {
 
 const LABELS: [&str; 3] = ["sealcast/v1/r1", "sealcast/v1/r2", "sealcast/v1/kc"];
 const STATUS_LABEL: &str = "sealcast/v1/status";
+/// So long members who contradict others have time to show why.
+const SHOWN_WITHIN: Duration = Duration::from_millis(150);

@@ -12,14 +12,14 @@ use std::time::Duration;
 use rand_core::Rng;
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::MEMBERS_MAX;
-use sealcast_wire::{Change, Dropped, EpochId, Monotonic, Now};
+use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now};
 
 use super::compartments::Table;
 use super::message::{Beacon, Join, Kind, Message, Propose, ShortId, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, jitter, rank_wait};
-use super::{Contributory, Lacks, Phase, REMEMBERED_MAX, Strike, Wanting};
+use super::{Contributory, Lacks, Merging, Phase, REMEMBERED_MAX, Strike, Wanting};
 use crate::{Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 /// What the next epoch should be.
@@ -38,9 +38,12 @@ pub(super) struct Wish {
 impl Contributory {
     /// Says that we want in, and again later unless that was heard.
     pub(super) fn join_again(&mut self, now: Now) {
-        let merging = self.merging.is_some_and(|until| until > now.monotonic);
-        if self.phase != Phase::Running || (self.installed.is_some() && !merging) {
+        if self.phase != Phase::Running {
             return;
+        }
+        if self.installed.is_some() && !self.is_merging(now) {
+            // Nobody let us in: what we wished for before is due.
+            return self.plan(now);
         }
         if self.attempt.is_some() {
             // Named already: whether that comes to something shows soon.
@@ -78,8 +81,26 @@ impl Contributory {
     }
 
     /// Whether nobody else was heard for [`timing::LONE`].
+    ///
+    /// Who was asked and did not answer does not count; and signs of which nothing comes end some time: an
+    /// outsider can repeat those of others who are long gone.
     fn is_alone(&self, now: Now) -> bool {
-        self.wanting.is_empty() && now.monotonic >= self.last_sign + timing::LONE && now.monotonic >= self.hold_until
+        let quiet = now.monotonic >= self.last_sign + timing::LONE && now.monotonic >= self.hold_until;
+        let nobody = self.wanting.keys().all(|s| self.is_struck(now, s));
+        nobody && quiet || now.monotonic >= self.started + timing::FOUND_ANYWAY
+    }
+
+    fn is_struck(&self, now: Now, short: &ShortId) -> bool {
+        self.strikes.get(short).is_some_and(|s| s.until > now.monotonic)
+    }
+
+    /// Others agree: we let them for a while, though not for ever, lest old proposals hold us up.
+    fn hold(&mut self, now: Now) {
+        if now.monotonic > self.hold_until + HOLD_ANEW {
+            self.held_since = now.monotonic;
+        }
+        let until = (now.monotonic + AGREEMENT_WAIT).min(self.held_since + HOLD_MAX);
+        self.hold_until = self.hold_until.max(until);
     }
 
     /// A group of one; it merges with whoever comes.
@@ -104,7 +125,7 @@ impl Contributory {
         if !self.verifier.signature(&person.key, &digest, &m.signature) {
             return Err(Dropped::Auth.into());
         }
-        if m.epoch.counter >= COUNTER_MAX {
+        if self.is_beyond_reach(m.epoch.counter) {
             return Err(Dropped::Policy.into());
         }
         self.people.hear(&short, now.monotonic);
@@ -114,7 +135,9 @@ impl Contributory {
             self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RTO));
             return Err(Dropped::Policy.into());
         }
-        self.last_sign = now.monotonic;
+        if !self.is_struck(now, &short) {
+            self.last_sign = now.monotonic;
+        }
         if self.removing.get(&short) == Some(&Change::Left) {
             return Err(Dropped::Stale.into());
         }
@@ -131,20 +154,31 @@ impl Contributory {
                 self.answer_with_beacon(now);
             }
         }
+        self.forget_runs(person.id.cert, &short);
         if self.wanting.len() < REMEMBERED_MAX || self.wanting.contains_key(&short) {
             let (since, last) = (now.monotonic, now.monotonic);
             let new = Wanting { since, last, epoch: m.epoch, size: m.size, towards: m.towards };
             let known = self.wanting.entry(short).or_insert(new);
             *known = Wanting { since: known.since, ..new };
         }
+        self.forget_people();
         self.plan(now);
         Ok(())
     }
 
+    /// Of one certificate's runs that want in, a few: its holder can start as many as it likes.
+    fn forget_runs(&mut self, cert: CertHash, but: &ShortId) {
+        let of_cert = |s: &&ShortId| *s != but && self.people.get(s).is_some_and(|p| p.id.cert == cert);
+        let mut runs: Vec<ShortId> = self.wanting.keys().filter(of_cert).copied().collect();
+        runs.sort_by_key(|s| self.wanting.get(s).map(|w| w.since));
+        for short in runs.iter().rev().skip(RUNS_MAX - 1) {
+            self.wanting.remove(short);
+        }
+    }
+
     /// What we think the next epoch should be, if other than the present one.
     pub(super) fn wish(&self, now: Now) -> Option<Wish> {
-        let merging = self.merging.is_some_and(|until| until > now.monotonic);
-        if self.phase != Phase::Running || merging {
+        if self.phase != Phase::Running {
             return None;
         }
         let grouped = self.is_grouped();
@@ -158,10 +192,13 @@ impl Contributory {
             members.push(&self.me);
         }
         let removes = here.len() > members.len();
+        if self.is_merging(now) && !removes {
+            return None; // the other part lets us in; whoever must go goes at once all the same (A4)
+        }
 
         let eligible = |(short, w): &(&ShortId, &Wanting)| {
             let fits = grouped || w.size <= 1 || w.towards == self.epoch();
-            let struck = self.strikes.get(short).is_some_and(|s| s.until > now.monotonic);
+            let struck = self.is_struck(now, short);
             fits && !struck && !view.contains(short) && !self.removing.contains_key(short)
         };
         let mut newcomers: Vec<(Monotonic, &Arc<Person>)> = self
@@ -170,6 +207,7 @@ impl Contributory {
             .filter(eligible)
             .filter_map(|(short, w)| Some((w.since, self.people.get(short)?)))
             .filter(|(_, p)| p.id.cert != self.me.id.cert || p.short == self.me.short || grouped)
+            .filter(|(_, p)| self.ghosts.get(&p.id.cert).is_none_or(|g| g.until <= now.monotonic))
             .filter(|(_, p)| self.statements.admits(now, p))
             .collect();
         // Of several runs of one certificate the newest counts (A6).
@@ -276,6 +314,7 @@ impl Contributory {
         let known = wanting.map(|w| w.epoch.counter).max().unwrap_or(0).max(self.epoch().counter);
         let next = known.saturating_add(1);
         let (counter, attempt) = match self.proposed {
+            (counter, _) if counter > next.saturating_add(COUNTER_REACH / 2) => (next, 1),
             (counter, 255) if counter >= next => (counter + 1, 1),
             (counter, attempt) if counter >= next => (counter, attempt + 1),
             _ => (next, 1),
@@ -349,10 +388,15 @@ impl Contributory {
         if !self.verifier.signature(&person.key, &instance, &proposal.content.signature) {
             return Err(Dropped::Auth.into());
         }
-        if proposal.content.counter >= COUNTER_MAX {
+        if self.is_beyond_reach(proposal.content.counter) {
             return Err(Dropped::Policy.into());
         }
         self.people.hear(&proposer, now.monotonic);
+        if self.proposes_in_vain(now, &proposer) {
+            self.remember_judged(&proposal);
+            self.answer_with_beacon(now);
+            return Err(Dropped::Rate.into());
+        }
         self.last_sign = now.monotonic;
         self.judge_proposal(now, proposal)
     }
@@ -366,7 +410,7 @@ impl Contributory {
         let names_me = proposal.seat_of(&self.me.short).is_some();
         let on_our_base = self.is_grouped() && content.base == Some(self.epoch().hash);
         let in_attempt = self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(&proposer).is_some());
-        let merging = self.merging.is_some_and(|until| until > now.monotonic);
+        let merging = self.is_merging(now);
         let related = self.is_in_view(&proposer) || in_attempt;
 
         if proposal.order() <= ours {
@@ -441,7 +485,7 @@ impl Contributory {
         }
         let concerns = on_our_base || !self.is_grouped();
         if concerns {
-            self.hold_until = self.hold_until.max(now.monotonic + AGREEMENT_WAIT);
+            self.hold(now);
             self.planned = None;
             self.plan(now);
         }
@@ -513,6 +557,9 @@ impl Contributory {
             return Err(Dropped::Policy.into());
         }
         self.last_sign = now.monotonic;
+        if self.is_beyond_reach(m.epoch.counter) {
+            return Err(Dropped::Policy.into());
+        }
         let ours = self.epoch();
         if m.epoch == ours {
             self.schedule_beacon(now, timing::BEACON);
@@ -560,7 +607,7 @@ impl Contributory {
             return;
         }
         self.wanting.remove(&m.author);
-        self.hold_until = self.hold_until.max(now.monotonic + AGREEMENT_WAIT);
+        self.hold(now);
         let waits = |a: &super::Attempt| {
             let seat = a.proposal.seat_of(&m.author);
             a.proposal.content.base.is_none()
@@ -574,16 +621,38 @@ impl Contributory {
         self.plan(now);
     }
 
+    /// Whether no honest part of our group could be at this epoch number; who is in no group cannot tell.
+    fn is_beyond_reach(&self, counter: u32) -> bool {
+        let reach = if self.is_grouped() { self.epoch().counter.saturating_add(COUNTER_REACH) } else { u32::MAX - 1 };
+        counter > reach
+    }
+
+    /// Whether we wait for another part of the group to let us in.
+    pub(super) fn is_merging(&self, now: Now) -> bool {
+        self.merging.is_some_and(|m| m.until > now.monotonic)
+    }
+
     /// We are the lesser part, or behind: we ask to be let in.
+    ///
+    /// Of what we heard nothing may come: it may be an old beacon that an outsider sent again, or an insider's
+    /// lie. So we wait for a while only, and the more often in vain the longer not again.
     pub(super) fn ask_to_merge(&mut self, now: Now) {
-        let already = self.merging.is_some_and(|until| until > now.monotonic);
-        self.merging = Some(now.monotonic + MERGE_WAIT);
+        let already = self.is_merging(now);
+        let vain = self.merging.map_or(0, |m| m.vain);
+        let merging = match self.merging.filter(|_| already) {
+            Some(m) => Merging { until: (now.monotonic + MERGE_WAIT).min(m.since + MERGE_WAIT * 2), ..m },
+            None if self.merging.is_some_and(|m| now.monotonic < m.until + MERGE_WAIT * (1 << vain.min(5))) => {
+                return self.answer_with_beacon(now);
+            }
+            None => Merging { since: now.monotonic, until: now.monotonic + MERGE_WAIT, vain: vain + 1 },
+        };
+        self.merging = Some(merging);
         if self.attempt.is_none() && !(already && self.timers.is_set(Timer::Join)) {
             self.join_wait = timing::JOIN_RETRY;
             let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
             let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + REJOIN_SPACING);
             self.timers.set(Timer::Join, at.max(recently));
-            self.unplan();
+            self.plan(now);
         }
     }
 
@@ -603,15 +672,29 @@ impl Contributory {
         if self.is_in_view(&short) {
             self.removing.entry(short).or_insert(Change::Suspected);
         }
-        if let Some(person) = self.people.get(&short) {
+        let person = self.people.get(&short).cloned();
+        if let Some(person) = person.as_ref().filter(|_| why == Misbehaviour::Silent && !self.is_in_view(&short)) {
+            // A holder that starts run after run, none of which answers, holds the group up now and then only.
+            let ghost = self.ghosts.entry(person.id.cert).or_insert(Strike { count: 0, until: now.monotonic });
+            ghost.until = now.monotonic + (timing::STRIKE * (1 << ghost.count.min(7))).min(timing::GHOST_MAX);
+            ghost.count += 1;
+            self.timers.sooner(Timer::Judge, ghost.until);
+            if self.ghosts.len() > REMEMBERED_MAX {
+                let first = self.ghosts.iter().min_by_key(|(_, g)| g.until).map(|(cert, _)| *cert);
+                first.map(|cert| self.ghosts.remove(&cert));
+            }
+        }
+        if let Some(person) = person {
             self.outputs.push_back(Output::Notice(Notice::LeftOut { cert: person.id.cert, why }));
         }
         self.timers.sooner(Timer::Judge, until);
     }
 
-    /// Forgets those who wanted in long ago, and looks at certificates and the CRL's age.
-    pub(super) fn judge(&mut self, now: Now) {
-        self.wanting.retain(|_, w| now.monotonic.since(w.last) < timing::WANTING);
+    /// Forgets strangers whose cards are of no use now, if there are many.
+    pub(super) fn forget_people(&mut self) {
+        if !self.people.is_crowded() {
+            return;
+        }
         let needed: BTreeSet<ShortId> = self
             .wanting
             .keys()
@@ -621,11 +704,20 @@ impl Contributory {
             .collect();
         let me = self.me.short;
         self.people.forget(|short| *short == me || needed.contains(short));
-        while self.removing.len() > REMEMBERED_MAX {
-            self.removing.pop_first();
-        }
+    }
+
+    /// Forgets those who wanted in long ago, and looks at certificates and the CRL's age.
+    pub(super) fn judge(&mut self, now: Now) {
+        self.wanting.retain(|_, w| now.monotonic.since(w.last) < timing::WANTING);
+        self.forget_people();
         self.judge_own(now);
-        let next = self.strikes.values().map(|s| s.until).filter(|until| *until > now.monotonic).min();
+        let next = self
+            .strikes
+            .values()
+            .chain(self.ghosts.values())
+            .map(|s| s.until)
+            .filter(|until| *until > now.monotonic)
+            .min();
         let later = now.monotonic + timing::JUDGE;
         self.timers.set(Timer::Judge, next.map_or(later, |n| n.min(later)));
         if self.phase == Phase::Running {
@@ -636,10 +728,17 @@ impl Contributory {
 
 const JOIN_LABEL: &str = "sealcast/v1/join";
 const BEACON_LABEL: &str = "sealcast/v1/beacon";
-/// No honest group comes near this epoch number.
-const COUNTER_MAX: u32 = 1 << 31;
+/// Parts of a group whose epoch numbers differ by more do not merge: whoever may lie about a number, and every
+/// holder of a certificate may, brings the group so much nearer to the last one at a time, and no further.
+const COUNTER_REACH: u32 = 1 << 16;
+/// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.
+const RUNS_MAX: usize = 4;
 /// How long an agreement of others is given before we propose over it.
 const AGREEMENT_WAIT: Duration = Duration::from_millis(250);
+/// How long we let others agree, one proposal after the other.
+const HOLD_MAX: Duration = Duration::from_secs(1);
+/// After so long without, a proposal of others holds us up anew.
+const HOLD_ANEW: Duration = Duration::from_secs(1);
 /// Shortest time between two JOINs of ours.
 const REJOIN_SPACING: Duration = Duration::from_millis(60);
 /// How long the other part is given to let us in, from its last sign of life.

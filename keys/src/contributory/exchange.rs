@@ -10,13 +10,22 @@ use rand_core::Rng;
 use super::message::{Fetch, InstanceId, Leave, Message, Object, SenderKey, ShortId, State, Summary, signed};
 use super::statements::NotLearnt;
 use super::timing::{self, Timer, jitter};
-use super::{Contributory, Lacks, Phase, WantedCard};
+use super::{Contributory, Lacks, Phase, REMEMBERED_MAX, WantedCard};
 use crate::{CommandError, Exclusion, HandleError, Notice, Output};
 
 impl Contributory {
     /// Notes that we lack somebody's card.
     pub(super) fn want_card(&mut self, now: Now, short: ShortId) {
-        if self.wanted_cards.len() < WANTED_MAX && !self.people.knows(&short) && short != self.me.short {
+        if self.people.knows(&short) || short == self.me.short {
+            return;
+        }
+        let named = |s: &ShortId| self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(s).is_some());
+        if self.wanted_cards.len() >= WANTED_MAX && named(&short) {
+            // Names of nobody, which anybody may mention, do not keep those of an attempt out.
+            let other = self.wanted_cards.keys().find(|s| !named(s)).copied();
+            other.map(|s| self.wanted_cards.remove(&s));
+        }
+        if self.wanted_cards.len() < WANTED_MAX {
             let next = now.monotonic + jitter(&mut self.rng, FETCH_BLUR);
             self.wanted_cards.entry(short).or_insert(WantedCard { tries: 0, next });
             self.timers.sooner(Timer::Fetch, next);
@@ -25,7 +34,15 @@ impl Contributory {
 
     /// Notes that we missed a proposal of which we hear.
     pub(super) fn want_proposal(&mut self, now: Now, id: InstanceId) {
-        if self.wanted_proposals.len() < 4 && !self.wanted_proposals.contains_key(&id) {
+        if self.wanted_proposals.contains_key(&id) {
+            return;
+        }
+        if self.wanted_proposals.len() >= WANTED_PROPOSALS_MAX {
+            // What nobody has given, perhaps since there is none, makes room.
+            let most = self.wanted_proposals.iter().max_by_key(|(_, tries)| **tries).filter(|(_, tries)| **tries > 1);
+            most.map(|(id, _)| *id).map(|id| self.wanted_proposals.remove(&id));
+        }
+        if self.wanted_proposals.len() < WANTED_PROPOSALS_MAX {
             self.wanted_proposals.insert(id, 0);
             let wait = FETCH_BLUR + jitter(&mut self.rng, FETCH_BLUR * 2);
             self.timers.sooner(Timer::Fetch, now.monotonic + wait);
@@ -38,7 +55,7 @@ impl Contributory {
         self.wanted_cards.retain(|_, wanted| wanted.tries < FETCH_TRIES);
         let due = |w: &WantedCard| w.next <= now.monotonic;
         let cards: Vec<ShortId> = self.wanted_cards.iter().filter(|(_, w)| due(w)).map(|(s, _)| *s).collect();
-        let proposal = self.wanted_proposals.keys().next().copied();
+        let proposal = self.wanted_proposals.iter().min_by_key(|(_, tries)| **tries).map(|(id, _)| *id);
         if proposal.is_some() || !cards.is_empty() {
             for short in &cards {
                 if let Some(wanted) = self.wanted_cards.get_mut(short) {
@@ -104,12 +121,19 @@ impl Contributory {
                 Object::Card(card) => {
                     let floor = self.statements.floor();
                     match self.people.meet(now, floor, self.statements.anchor(), &self.verifier, card) {
-                        Ok(person) => self.card_is_here(now, person.short),
+                        Ok(person) => {
+                            self.card_is_here(now, person.short);
+                            self.forget_people();
+                        }
                         Err(why) => result = Err(why.into()),
                     }
                 }
                 Object::Eviction(bytes) | Object::Crl(bytes) | Object::Policy(bytes) => {
-                    if self.learn(now, bytes).is_err() {
+                    // Two certificates and a signature at most: as much as three strangers.
+                    let known = self.statements.knows(bytes);
+                    if !known && !(0..3).all(|_| self.people.may_check(now.monotonic)) {
+                        result = Err(Dropped::Rate.into());
+                    } else if !known && self.learn(now, bytes).is_err() {
                         result = Err(Dropped::Policy.into());
                     }
                 }
@@ -143,11 +167,14 @@ impl Contributory {
         } else {
             self.timers.stop(Timer::State);
         }
+        // Not signed, and an outsider may send it again: a few answers a second, each of a portion (G8).
         let beyond = self.statements.beyond(m);
-        if !beyond.is_empty() && self.rng.next_u64() % (self.crowd() as u64) < 3 {
+        let may = !beyond.is_empty() && self.stating.take(now.monotonic, STATE_ANSWERS_PER_SECOND);
+        if may && self.rng.next_u64() % (self.crowd() as u64) < 3 {
             let mut message = Vec::new();
             let mut size = 0;
-            for object in beyond {
+            let from = self.rng.next_u64() as usize % beyond.len().div_ceil(STATE_PORTION);
+            for object in beyond.into_iter().skip(from * STATE_PORTION).take(STATE_PORTION) {
                 let bytes = match &object {
                     Object::Eviction(b) | Object::Crl(b) | Object::Policy(b) => b.len(),
                     Object::Card(_) => 0,
@@ -222,7 +249,9 @@ impl Contributory {
             Some(Kind::Crl) => Object::Crl(bytes.to_vec()),
             None => return,
         };
-        self.send(&Message::Give(vec![object]));
+        if object.fits() {
+            self.send(&Message::Give(vec![object]));
+        }
     }
 
     /// Evicts a member by our own right (A4).
@@ -262,6 +291,11 @@ impl Contributory {
         let digest = signed(LEAVE_LABEL, &self.group, &[], &body);
         if !self.verifier.signature(&person.cert.key, &digest, &m.signature) {
             return Err(Dropped::Auth.into());
+        }
+        if self.removing.len() >= REMEMBERED_MAX {
+            // Runs that were never in a view are soon forgotten anyway; members are not.
+            let stranger = self.removing.keys().find(|s| !self.is_in_view(s)).copied();
+            stranger.map(|s| self.removing.remove(&s));
         }
         self.removing.insert(m.author, Change::Left);
         self.wanting.remove(&m.author);
@@ -352,12 +386,18 @@ fn sender_key_info(group: &str, epoch: &[u8; 12], domain: Domain) -> Vec<u8> {
 
 const LEAVE_LABEL: &str = "sealcast/v1/leave";
 const SENDER_KEY_LABEL: &str = "sealcast/v1/sender-key";
+/// Proposals wanted at once.
+const WANTED_PROPOSALS_MAX: usize = 4;
 /// Cards wanted at once.
 const WANTED_MAX: usize = 128;
 /// How often the same thing is asked for.
 const FETCH_TRIES: u32 = 8;
 /// Those who lack the same ask at different times, so that one asks for all.
 const FETCH_BLUR: std::time::Duration = std::time::Duration::from_millis(3);
+/// Lists of statements that are answered per second.
+const STATE_ANSWERS_PER_SECOND: u32 = 10;
+/// Statements given in one answer; who lacks more says so again.
+const STATE_PORTION: usize = 16;
 /// Bytes of objects in one message, so that it fits an Ethernet frame.
 const GIVE_BYTES: usize = 1200;
 /// How often our own sending keys are handed out per epoch.

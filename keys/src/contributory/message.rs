@@ -251,6 +251,17 @@ impl Card {
     }
 }
 
+impl Object {
+    /// Whether it fits into one message; a revocation list of some 400 entries does not, and has to come to
+    /// members by other ways.
+    pub(super) fn fits(&self) -> bool {
+        match self {
+            Object::Card(_) => true,
+            Object::Eviction(b) | Object::Crl(b) | Object::Policy(b) => b.len() <= OBJECT_BYTES_MAX,
+        }
+    }
+}
+
 impl Summary {
     fn write(&self, w: &mut Writer) {
         w.u64(self.evictions).u64(self.crl).u64(self.policy);
@@ -519,6 +530,9 @@ fn read_epoch(r: &mut Reader<'_>) -> Result<EpochId, Malformed> {
 pub(super) fn first8(hash: &[u8; 32]) -> [u8; 8] {
     *hash.first_chunk().expect("32 bytes have a first 8")
 }
+
+/// Of an object in a message, less the veil, the message's type, and the object's type and length.
+const OBJECT_BYTES_MAX: usize = OPEN_BYTES_MAX - sealcast_crypto::veil::OVERHEAD - 4;
 
 const JOIN: u8 = 1;
 const PROPOSE_FIRST: u8 = 2;

@@ -64,7 +64,8 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::veil::{Veil, VeilError};
 use sealcast_wire::{
-    Agreement, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source, To, Utc,
+    Agreement, CertHash, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source,
+    To, Utc,
 };
 
 pub use inspect::{CompartmentStatus, Counters, MemberStatus, Status, Tally};
@@ -73,7 +74,7 @@ pub use memo::Memo;
 use self::attempt::{Agreed, Attempt, Env};
 use self::memo::Verifier;
 use self::message::{Card, InstanceId, Message, ShortId};
-use self::people::{People, Person};
+use self::people::{Budget, People, Person};
 use self::proposal::Proposal;
 use self::statements::Statements;
 use self::timing::{Timer, Timers};
@@ -135,9 +136,6 @@ pub struct Contributory {
     attempt: Option<Attempt>,
     /// The attempt that made the installed epoch: answers those who missed something.
     last: Option<Attempt>,
-    /// An attempt that failed though nobody was silent: a second signed message for one place in it names
-    /// an equivocator.
-    evidence: Option<Attempt>,
     /// A proposal that follows on an epoch whose agreement we are still in.
     later: Option<Proposal>,
     /// Whether `Prepare` is out and neither installed nor abandoned.
@@ -153,6 +151,10 @@ pub struct Contributory {
     removing: BTreeMap<ShortId, Change>,
     /// Who did not answer, or misbehaved.
     strikes: BTreeMap<ShortId, Strike>,
+    /// Whose runs did not answer, though they were named as joiners.
+    ghosts: BTreeMap<CertHash, Strike>,
+    /// Whose proposals came to nothing.
+    vain: BTreeMap<ShortId, Strike>,
     /// Greatest (epoch, attempt) proposed by anybody, that we verified.
     proposed: (u32, u8),
     /// Instances whose proposals we have judged, newest last.
@@ -161,8 +163,10 @@ pub struct Contributory {
     planned: Option<(BTreeSet<ShortId>, bool)>,
     /// Others agree without us: we do not propose until then.
     hold_until: Monotonic,
-    /// We ask another part of the group to let us in, until then.
-    merging: Option<Monotonic>,
+    /// Since when, one proposal after the other.
+    held_since: Monotonic,
+    /// We ask another part of the group to let us in, or did.
+    merging: Option<Merging>,
     /// The epoch of another part of the group, of which we heard.
     towards: EpochId,
     /// Another run of our certificate was proposed in our place.
@@ -187,6 +191,8 @@ pub struct Contributory {
     token: u64,
     counters: Counters,
     drops: Drops,
+    /// Answers to lists of statements.
+    stating: Budget,
     stale_told: bool,
     /// When our certificate's end was last told.
     last_told: Option<Monotonic>,
@@ -221,6 +227,15 @@ struct Wanting {
     size: u16,
     /// The epoch that it wants to come to, if it heard of one.
     towards: EpochId,
+}
+
+/// Our wish to be let in by another part of the group.
+#[derive(Clone, Copy, Debug)]
+struct Merging {
+    since: Monotonic,
+    until: Monotonic,
+    /// How many such wishes in a row came to nothing, this one included.
+    vain: u32,
 }
 
 /// Somebody who did not answer.
@@ -289,7 +304,6 @@ impl Contributory {
             history: VecDeque::new(),
             attempt: None,
             last: None,
-            evidence: None,
             later: None,
             prepared: false,
             retry: false,
@@ -297,10 +311,13 @@ impl Contributory {
             wanting: BTreeMap::new(),
             removing: BTreeMap::new(),
             strikes: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
+            vain: BTreeMap::new(),
             proposed: (0, 0),
             judged: VecDeque::new(),
             planned: None,
             hold_until: Monotonic(0),
+            held_since: Monotonic(0),
             merging: None,
             towards: EpochId::default(),
             replaced: false,
@@ -318,6 +335,7 @@ impl Contributory {
             token: 0,
             counters: Counters::default(),
             drops: Drops::default(),
+            stating: Budget::default(),
             stale_told: false,
             last_told: None,
         };
@@ -542,7 +560,7 @@ impl Contributory {
 /// Messages kept until they can be verified: two attempts of a full group.
 const EARLY_MAX: usize = 384;
 /// Instances remembered as judged.
-const JUDGED_MAX: usize = 32;
+const JUDGED_MAX: usize = 256;
 /// Former epochs remembered.
 const HISTORY_MAX: usize = 16;
 /// People remembered as wanting, removed or struck.

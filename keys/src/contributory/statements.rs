@@ -31,29 +31,31 @@ impl Statements {
         Statements { group: group.to_owned(), anchor, evictions: Evictions::new(group), policy: None, floor }
     }
 
+    /// Whether these very bytes were learnt already, or say no more than what was; costs no check.
+    pub(super) fn knows(&self, bytes: &[u8]) -> bool {
+        match Kind::of(bytes) {
+            Some(Kind::Eviction) => statement::id(bytes, &self.anchor).is_some_and(|id| self.evictions.contains(&id)),
+            Some(Kind::Crl) => self.anchor.crl().is_some_and(|crl| crl.der()[..] == *bytes),
+            Some(Kind::Policy) => self.policy.as_ref().is_some_and(|p| p.bytes() == bytes),
+            None => false,
+        }
+    }
+
     /// Takes in an eviction, a CRL or a policy, told apart by their first bytes; whether it was new.
     ///
     /// # Errors
     /// [`NotLearnt`] if it does not verify, is another group's, or is older than what we have.
     pub(super) fn learn(&mut self, bytes: &[u8]) -> Result<bool, NotLearnt> {
+        if self.knows(bytes) {
+            return Ok(false);
+        }
         match Kind::of(bytes).ok_or(NotLearnt)? {
             Kind::Eviction => {
-                if statement::id(bytes, &self.anchor).is_some_and(|id| self.evictions.contains(&id)) {
-                    return Ok(false);
-                }
                 let signed = SignedEviction::verify(bytes, &self.anchor).map_err(|_| NotLearnt)?;
                 self.evictions.insert(signed).map_err(|_| NotLearnt)
             }
-            Kind::Crl => {
-                if self.anchor.crl().is_some_and(|crl| crl.der()[..] == *bytes) {
-                    return Ok(false);
-                }
-                self.anchor.learn_crl(bytes).map_err(|_| NotLearnt)
-            }
+            Kind::Crl => self.anchor.learn_crl(bytes).map_err(|_| NotLearnt),
             Kind::Policy => {
-                if self.policy.as_ref().is_some_and(|p| p.bytes() == bytes) {
-                    return Ok(false);
-                }
                 let signed = SignedPolicy::verify(bytes, &self.anchor).map_err(|_| NotLearnt)?;
                 if signed.policy().group != self.group {
                     return Err(NotLearnt);
@@ -142,6 +144,7 @@ impl Statements {
         objects.extend(self.anchor.crl().filter(|_| mine.crl > theirs.crl).map(|c| Object::Crl(c.der().to_vec())));
         let policy = self.policy.as_ref().filter(|_| mine.policy > theirs.policy);
         objects.extend(policy.map(|p| Object::Policy(p.bytes().to_vec())));
+        objects.retain(Object::fits);
         objects
     }
 

@@ -134,6 +134,14 @@ pub(super) const JOIN_RETRY_MAX: Duration = Duration::from_secs(2);
 pub(super) const WANTING: Duration = Duration::from_secs(8);
 /// Nobody else for so long: a group of one.
 pub(super) const LONE: Duration = Duration::from_millis(300);
+/// Signs of others, of which nothing came for so long: a group of one all the same.
+pub(super) const FOUND_ANYWAY: Duration = Duration::from_secs(10);
+/// Proposals of one member that come to nothing before it is not followed for a while.
+pub(super) const VAIN_FREE: u32 = 6;
+/// Half of the first such while; doubles each time.
+pub(super) const VAIN: Duration = Duration::from_millis(125);
+/// One of them is forgiven each time so much time went by.
+pub(super) const VAIN_FORGIVEN: Duration = Duration::from_secs(5);
 /// How often a group says that it is here.
 pub(super) const BEACON: Duration = Duration::from_secs(1);
 /// How soon after an install, for those who missed it.
@@ -148,5 +156,7 @@ pub(super) const JUDGE: Duration = Duration::from_secs(60);
 pub(super) const STRIKE: Duration = Duration::from_millis(500);
 /// Longest such time.
 pub(super) const STRIKE_MAX: Duration = Duration::from_secs(60);
+/// Longest time for which no run of a certificate is asked again because others of its runs did not answer.
+pub(super) const GHOST_MAX: Duration = Duration::from_secs(4);
 /// After so many joins a full setup heals the ring (tcrypto 4.2, rule 2).
 pub(super) const JOINS_PER_SETUP: u32 = 16;

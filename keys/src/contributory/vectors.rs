@@ -291,7 +291,7 @@ impl Story {
                             agreed[seat] = Some(*done);
                             None
                         }
-                        Step::Failed => panic!("seat {seat} failed"),
+                        Step::Show(_) | Step::Failed => panic!("seat {seat} failed"),
                     };
                     let Some(message) = message else { continue };
                     let what = match message {

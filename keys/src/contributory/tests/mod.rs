@@ -1,5 +1,6 @@
 //! A small network with virtual time, and the scenarios that run in it. Everything follows from the seed.
 
+mod attacks;
 mod formation;
 mod hostile;
 mod membership;
