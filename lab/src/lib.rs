@@ -3,6 +3,7 @@
 pub mod checkers;
 pub mod experiments;
 pub mod figures;
+pub mod hostile;
 pub mod misbehaviour;
 pub mod mocks;
 pub mod netns;

@@ -1,6 +1,9 @@
 //! `sealcast lab run`: experiments that re-make a paper's figures, each with data, plot and verdicts.
 
+mod discovery;
 mod fig8;
+mod hostile;
+pub(crate) mod lan;
 mod throughput;
 
 use std::path::PathBuf;
@@ -35,6 +38,12 @@ pub struct Run {
     /// The seed of what is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How many, where the experiment counts: mutations of `hostile`
+    #[arg(long)]
+    count: Option<u64>,
+    /// Go on where the last run of the same seed stopped
+    #[arg(long)]
+    resume: bool,
     /// One JSON object per verdict
     #[arg(long)]
     json: bool,
@@ -47,6 +56,8 @@ pub struct Run {
 enum Name {
     LcmsecFig8,
     LcmsecThroughput,
+    LcmsecDiscovery,
+    Hostile,
 }
 
 /// One claim, and whether it was seen to hold.
@@ -64,6 +75,10 @@ pub(crate) struct Verdict {
 pub(crate) struct Lab {
     pub(crate) quick: bool,
     pub(crate) out: PathBuf,
+    pub(crate) seed: u64,
+    pub(crate) count: Option<u64>,
+    pub(crate) resume: bool,
+    pub(crate) json: bool,
     pub(crate) bar: ProgressBar,
 }
 
@@ -71,6 +86,10 @@ impl Name {
     fn about(self) -> &'static str {
         match self {
             Name::LcmsecFig8 => "LCMsec Fig. 8: echo round trip against message size; plain, sealed, liblcm from C",
+            Name::LcmsecDiscovery => "LCMsec Fig. 9: JOINs and responses against the number of members, two agreements",
+            Name::Hostile => {
+                "mutated datagrams of every kind, a quarter sealed by a hostile member: panics, growth, state"
+            }
             Name::LcmsecThroughput => {
                 "LCMsec Sec. VI: rising rate until messages are lost; 1 KB and 60 KB, 1 and 4 receivers"
             }
@@ -110,10 +129,20 @@ impl Run {
     /// If it cannot be run.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let bar = figures::progress(1, self.no_progress);
-        let lab = Lab { quick: self.quick, out: self.out.clone(), bar: bar.clone() };
+        let lab = Lab {
+            quick: self.quick,
+            out: self.out.clone(),
+            seed: self.seed,
+            count: self.count,
+            resume: self.resume,
+            json: self.json,
+            bar: bar.clone(),
+        };
         let verdicts = match self.experiment {
             Name::LcmsecFig8 => fig8::run(&lab)?,
             Name::LcmsecThroughput => throughput::run(&lab)?,
+            Name::LcmsecDiscovery => discovery::run(&lab)?,
+            Name::Hostile => hostile::run(&lab)?,
         };
         bar.finish_and_clear();
         for v in &verdicts {

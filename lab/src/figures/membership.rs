@@ -1,15 +1,20 @@
 //! Formation, eviction, and what a change of key costs, over real sockets and in the simulator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
+use crate::experiments::lan::{Lan, identities};
 use crate::figures::{Bench, Goal, Row, median};
 use crate::peers::identities::Identities;
 use crate::peers::side::{Path, Side, command};
 use crate::peers::{Field, Player};
+use crate::scenarios::Scenario;
+use crate::scenarios::script::Knobs;
+use crate::sim::dice::Chance;
 
 pub(super) const SOCKETS: &[&str] = &["formation-sockets", "formation-time"];
 
@@ -48,6 +53,96 @@ pub(super) fn sockets(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let time =
         row.part("worst", worst).measured(median(&took), format!("median of {runs} runs, real sockets on loopback"));
     Ok(vec![sockets, time])
+}
+
+pub(super) const SIMULATED: &[&str] = &["formation-converges"];
+
+/// Groups of all sizes on the simulator, at any jitter of their starts and any loss.
+pub(super) fn simulated(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let scenario = Scenario::find("formation").ok_or("the simulator has no scenario «formation»")?;
+    let sizes: &[usize] = bench.pick(&[2, 3, 4, 8, 16], &[2, 3, 4, 8, 16, 32, 64]);
+    let seeds = bench.pick(20, 1_000);
+    // Every seed has its jitter and loss, which together cover 0 to 2 s and 0 to 20 %.
+    let runs: Vec<(usize, u64)> = sizes.iter().flat_map(|n| (0..seeds).map(move |seed| (*n, seed))).collect();
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(BTreeMap::<usize, Vec<u64>>::new());
+    let play = || {
+        while let Some(&(members, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let loss = Chance((seed % 5) as u32 * 50_000);
+            let jitter = Duration::from_millis(seed / 5 % 5 * 500);
+            if !scenario.play(&Knobs { members, loss, jitter }, seed, 0).holds() {
+                failed.lock().expect("no holder panics").entry(members).or_default().push(seed);
+            }
+            bench.bar.tick();
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..std::thread::available_parallelism().map_or(1, usize::from)).for_each(|_| {
+            scope.spawn(play);
+        });
+    });
+    let failed = failed.into_inner().expect("no holder panicked");
+    let lost: usize = failed.values().map(Vec::len).sum();
+    let share = (runs.len() - lost) as f64 / runs.len() as f64;
+    let what = "groups that form on the simulator, any N, jitter, loss";
+    let row = Row::new("lan", "formation-converges", what, "share", Goal::AtLeast(1.0));
+    let how = format!(
+        "{seeds} seeds each for N = {sizes:?}, jitter 0-2 s and loss 0-20 % by seed; not formed: {failed:?}; \
+         again: sealcast lab sim formation --nodes N --seed S"
+    );
+    Ok(vec![row.part("runs", runs.len() as f64).measured(share, how)])
+}
+
+pub(super) const MESSAGES: &[&str] =
+    &["formation-joins", "formation-responses", "formation-response-bytes", "formation-one-joins"];
+
+/// How many messages an agreement takes.
+pub(super) fn messages(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let runs = bench.pick(5, 50);
+    let spread = Duration::from_millis(100);
+    let (mut joins, mut responses, mut bytes) = (Vec::new(), 0.0_f64, 0.0_f64);
+    for n in [2, 4, 8, 16, 32, 64] {
+        let who = identities(n, 1, 1)?;
+        for seed in 0..runs {
+            let counted = Lan::new(seed).join(&who, spread)?;
+            if n == 64 {
+                joins.push(counted.joins as f64 / 64.0);
+            }
+            responses = responses.max(counted.responses as f64 / counted.agreements.max(1) as f64);
+            bytes = bytes.max(counted.response_bytes / n as f64);
+            bench.bar.tick();
+        }
+    }
+    let how = format!("{runs} seeds each for N = 2 to 64, starts within 100 ms, no loss, virtual time");
+    let what = "JOINs a member until the key, N = 64 (N + o(N))";
+    let joins = Row::new("lan", "formation-joins", what, "messages", Goal::AtMost(1.1)).measured(median(&joins), &how);
+    let what = "responses per agreement, the most at any N";
+    let row = Row::new("lan", "formation-responses", what, "messages", Goal::AtMost(3.0));
+    let responses = row.measured(responses, &how);
+    let what = "bytes of a response, per member, the most at any N";
+    let size = Row::new("lan", "formation-response-bytes", what, "bytes", Goal::AtMost(64.0)).measured(bytes, &how);
+
+    let (mut one, mut cards) = (Vec::new(), Vec::new());
+    for n in [8, 63] {
+        let who = identities(n + 1, 1, 1)?;
+        let (mut messages, mut given) = (Vec::new(), Vec::new());
+        for seed in 0..bench.pick(3, 20) {
+            let mut lan = Lan::new(seed);
+            lan.join(&who[..n], spread)?;
+            lan.rest(Duration::from_millis(1));
+            let counted = lan.join(&who[n..], Duration::ZERO)?;
+            messages.push((counted.messages - counted.cards) as f64);
+            given.push(counted.cards as f64);
+        }
+        one.push(median(&messages));
+        cards.push(median(&given));
+    }
+    let what = "messages when one joins 63 / 8, certificates apart";
+    let row = Row::new("lan", "formation-one-joins", what, "ratio", Goal::AtMost(1.25));
+    let row = row.part("joins 8", one[0]).part("joins 63", one[1]);
+    let row = row.part("certificates' messages, 8", cards[0]).part("63", cards[1]);
+    let row = row.measured(one[1] / one[0], "medians, no loss, virtual time");
+    Ok(vec![joins, responses, size, row])
 }
 
 pub(super) const EVICTION: &[&str] = &["eviction-time"];
@@ -141,7 +236,7 @@ fn lost_at(bench: &Bench, change: Change) -> Result<(u64, u64), Failure> {
         member.tell("take")?;
         loop {
             let line = member.hear()?;
-            changed |= numbers(&line, "view").is_some();
+            changed |= line.starts_with("view");
             if let Some(n) = numbers(&line, "got") {
                 got += n[0];
                 break;

@@ -3,6 +3,7 @@
 //! Compared sides run in the same minute, block by block in turn (A B A B …), and a row is the median
 //! of its blocks: test machines are shared and noisy, so ratios within one run say more than numbers.
 
+mod hostile;
 mod latency;
 mod membership;
 mod row;
@@ -61,7 +62,7 @@ impl Figures {
         let mut rows = Vec::new();
         for unit in units {
             bar.set_message(unit.about);
-            let measured = (unit.measure)(&bench)?;
+            let measured = (unit.measure)(&bench).unwrap_or_else(|why| unit.failed(&why));
             for row in measured.into_iter().filter(|row| wanted(&row.id)) {
                 if self.json {
                     println!("{}", serde_json::to_string(&row)?);
@@ -112,13 +113,24 @@ struct Unit {
     measure: fn(&Bench) -> Result<Vec<Row>, Failure>,
 }
 
+impl Unit {
+    /// Its rows, when it could not be measured: they do not hold.
+    fn failed(&self, why: &Failure) -> Vec<Row> {
+        let row = |id: &&str| Row::new("lan", id, self.about, "", Goal::Report).absent(Holds::No, why.to_string());
+        self.rows.iter().map(row).collect()
+    }
+}
+
 const UNITS: &[Unit] = &[
+    Unit { rows: membership::SIMULATED, about: "formation, simulated", measure: membership::simulated },
+    Unit { rows: membership::MESSAGES, about: "messages of formation", measure: membership::messages },
     Unit { rows: membership::SOCKETS, about: "formation of groups", measure: membership::sockets },
     Unit { rows: latency::ROWS, about: "round trips", measure: latency::measure },
     Unit { rows: throughput::ROWS, about: "throughput without loss", measure: throughput::measure },
     Unit { rows: throughput::CPU_ROWS, about: "processor time of a sender", measure: throughput::cpu },
     Unit { rows: membership::EVICTION, about: "eviction", measure: membership::eviction },
     Unit { rows: membership::LOSS, about: "losses at a change of key", measure: membership::loss },
+    Unit { rows: hostile::ROWS, about: "hostile datagrams", measure: hostile::measure },
 ];
 
 /// A progress bar on stderr, if that is a terminal.

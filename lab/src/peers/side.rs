@@ -1,9 +1,9 @@
 //! Who is measured against whom: plain, sealed, signed, and the original LCM.
 
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::Failure;
 use crate::peers::Player;
@@ -49,20 +49,19 @@ impl Side {
 /// The network that sides meet on: hands out addresses, so that no two contests hear each other.
 #[derive(Debug)]
 pub struct Field {
-    next: Cell<u8>,
+    next: AtomicU8,
 }
 
 impl Default for Field {
     fn default() -> Field {
-        Field { next: Cell::new(1) }
+        Field { next: AtomicU8::new(0) }
     }
 }
 
 impl Field {
     /// An address of its own for one contest.
     pub fn address(&self) -> String {
-        let n = self.next.get();
-        self.next.set(n.wrapping_add(1).max(1));
+        let n = 1 + self.next.fetch_add(1, Ordering::Relaxed) % 250;
         format!("239.255.77.{n}:{}", 7700 + u16::from(n))
     }
 
