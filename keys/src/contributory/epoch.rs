@@ -303,4 +303,57 @@ mod tests {
             !b.vouched(Slot(9), b"I sent up to 17", &proof) && !b.vouched(Slot(0), b"I sent up to 17", &proof[..63])
         );
     }
+
+    /// LCMsec shared ciphers and buffers between the threads that publish and receive: nonces repeated, and
+    /// payloads went out in clear.
+    #[test]
+    fn w7_many_threads_seal_and_open_at_once_and_no_counter_repeats() {
+        let (a, b) = (keys(0), keys(1));
+        let sealed = std::sync::Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mine: Vec<Vec<u8>> = (0..500).map(|_| datagram(&a, 1, b"the very same text")).collect();
+                    let echo = datagram(&b, 1, b"echo");
+                    assert!(a.open(&mut echo.clone()).is_ok());
+                    sealed.lock().unwrap().extend(mine);
+                });
+            }
+        });
+        let sealed = sealed.into_inner().unwrap();
+        let counters: std::collections::BTreeSet<&[u8]> = sealed.iter().map(|d| &d[20..28]).collect();
+        assert_eq!(counters.len(), 2000);
+        // Each once, though every datagram comes to two threads.
+        let opened = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for d in &sealed {
+                        match b.open(&mut d.clone()) {
+                            Ok((_, _, text)) => {
+                                assert_eq!(text, b"the very same text");
+                                opened.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(why) => assert_eq!(why, Dropped::Replay),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(opened.into_inner(), 2000);
+    }
+
+    /// LCMsec indexed an array by a number of the datagram's.
+    #[test]
+    fn w17_slots_and_domains_that_nobody_has_reach_no_memory() {
+        let b = keys(1);
+        let sealed = datagram(&keys(0), 1, b"hello");
+        for (at, value) in [(16, [0xFF; 2]), (16, [0, 3]), (16, [0x80, 0]), (2, [0xFF; 2]), (2, [0, 2]), (2, [0x80, 0])]
+        {
+            let mut forged = sealed.clone();
+            forged[at..at + 2].copy_from_slice(&value);
+            assert!(b.open(&mut forged).is_err());
+        }
+        assert!(b.open(&mut sealed.clone()).is_ok());
+    }
 }

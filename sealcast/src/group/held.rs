@@ -10,6 +10,8 @@ use sealcast_wire::{Address, Header, Monotonic, limits};
 pub(super) struct Held {
     datagrams: VecDeque<Waiting>,
     bytes: usize,
+    /// Of these, what is of epochs that are not known: anybody can make such datagrams up.
+    unknown: (usize, usize),
 }
 
 /// A sealed datagram as it came.
@@ -18,25 +20,39 @@ pub(super) struct Waiting {
     pub(super) from: Address,
     pub(super) header: Header,
     pub(super) bytes: Vec<u8>,
+    unknown: bool,
 }
 
 impl Held {
-    /// Keeps a copy; `false` if the queue is full.
-    pub(super) fn push(&mut self, now: Monotonic, from: Address, header: Header, datagram: &[u8]) -> bool {
-        let full =
-            self.datagrams.len() >= limits::HELD_DATAGRAMS_MAX || self.bytes + datagram.len() > limits::HELD_BYTES_MAX;
-        if !full {
-            self.bytes += datagram.len();
-            self.datagrams.push_back(Waiting { since: now, from, header, bytes: datagram.to_vec() });
+    /// Keeps a copy; `false` if the queue is full. Datagrams of `unknown` epochs take half of it at most, so that
+    /// what outsiders make up leaves room for what waits for its sender's word.
+    pub(super) fn push(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        header: Header,
+        datagram: &[u8],
+        unknown: bool,
+    ) -> bool {
+        let over = |(datagrams, bytes): (usize, usize), share: usize| {
+            datagrams >= limits::HELD_DATAGRAMS_MAX / share || bytes + datagram.len() > limits::HELD_BYTES_MAX / share
+        };
+        if over((self.datagrams.len(), self.bytes), 1) || unknown && over(self.unknown, 2) {
+            return false;
         }
-        !full
+        self.datagrams.push_back(Waiting { since: now, from, header, bytes: datagram.to_vec(), unknown });
+        self.bytes += datagram.len();
+        if unknown {
+            self.unknown = (self.unknown.0 + 1, self.unknown.1 + datagram.len());
+        }
+        true
     }
 
     /// Takes out those that `wanted` says, in the order in which they came.
     pub(super) fn take(&mut self, mut wanted: impl FnMut(&Header) -> bool) -> Vec<Waiting> {
         let (out, kept): (Vec<_>, Vec<_>) = self.datagrams.drain(..).partition(|w| wanted(&w.header));
         self.datagrams = kept.into();
-        self.bytes = self.datagrams.iter().map(|w| w.bytes.len()).sum();
+        out.iter().for_each(|w: &Waiting| self.let_go(w));
         out
     }
 
@@ -45,10 +61,17 @@ impl Held {
         let mut n = 0;
         while self.datagrams.front().is_some_and(|w| now.since(w.since) >= after) {
             let gone = self.datagrams.pop_front().expect("just seen");
-            self.bytes -= gone.bytes.len();
+            self.let_go(&gone);
             n += 1;
         }
         n
+    }
+
+    fn let_go(&mut self, gone: &Waiting) {
+        self.bytes -= gone.bytes.len();
+        if gone.unknown {
+            self.unknown = (self.unknown.0 - 1, self.unknown.1 - gone.bytes.len());
+        }
     }
 
     /// When the oldest came.
@@ -67,16 +90,29 @@ mod tests {
         let header = Header { domain: Domain(1), epoch: EpochId::default(), slot: Slot(0), flags: 0, counter: 0 };
         let mut held = Held::default();
         for i in 0..limits::HELD_DATAGRAMS_MAX {
-            assert!(held.push(Monotonic(i as u64), Address::Node(1), header, &[0; 60]));
+            assert!(held.push(Monotonic(i as u64), Address::Node(1), header, &[0; 60], false));
         }
-        assert!(!held.push(Monotonic(0), Address::Node(1), header, &[0; 60]));
+        assert!(!held.push(Monotonic(0), Address::Node(1), header, &[0; 60], false));
         assert_eq!(held.expire(Monotonic(99), Duration::from_micros(50)), 50);
         assert_eq!(held.take(|_| true).len(), limits::HELD_DATAGRAMS_MAX - 50);
         assert_eq!((held.bytes, held.oldest()), (0, None));
 
         let mut held = Held::default();
         let big = vec![0; limits::HELD_BYTES_MAX / 2 + 1];
-        assert!(held.push(Monotonic(0), Address::Node(1), header, &big));
-        assert!(!held.push(Monotonic(0), Address::Node(1), header, &big));
+        assert!(held.push(Monotonic(0), Address::Node(1), header, &big, false));
+        assert!(!held.push(Monotonic(0), Address::Node(1), header, &big, false));
+    }
+
+    #[test]
+    fn rule_g8_what_anybody_can_make_up_leaves_room_for_the_rest() {
+        let header = Header { domain: Domain(1), epoch: EpochId::default(), slot: Slot(0), flags: 0, counter: 0 };
+        let mut held = Held::default();
+        let push = |held: &mut Held, unknown| held.push(Monotonic(0), Address::Node(1), header, &[0; 60], unknown);
+        let made_up = (0..limits::HELD_DATAGRAMS_MAX).filter(|_| push(&mut held, true)).count();
+        assert_eq!(made_up, limits::HELD_DATAGRAMS_MAX / 2);
+        assert!(push(&mut held, false));
+        held.expire(Monotonic(99), Duration::from_micros(50));
+        assert_eq!((held.bytes, held.unknown), (0, (0, 0)));
+        assert!(push(&mut held, true));
     }
 }

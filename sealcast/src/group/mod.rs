@@ -265,7 +265,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     fn hold(&mut self, now: Now, from: Address, header: Header, datagram: &[u8]) -> std::result::Result<(), Dropped> {
-        if self.held.push(now.monotonic, from, header, datagram) { Ok(()) } else { Err(Dropped::Queue) }
+        let unknown = self.ring.of(header.epoch).is_none();
+        if self.held.push(now.monotonic, from, header, datagram, unknown) { Ok(()) } else { Err(Dropped::Queue) }
     }
 
     /// Takes in again what was held, as far as `wanted` says.

@@ -99,7 +99,11 @@ impl Ring {
     }
 
     /// A change that excludes somebody begins: nothing of the current epoch is opened unvouched.
+    ///
+    /// Keys agreed but not installed are forgotten: whoever must go may have been in that agreement. Should it be
+    /// installed after all, the key comes once more.
     pub(super) fn suspend(&mut self) {
+        self.entries.retain(|e| e.phase != Phase::Keyed);
         for entry in &mut self.entries {
             match entry.phase {
                 Phase::Current => entry.phase = Phase::Suspended,
@@ -137,15 +141,14 @@ impl Ring {
     }
 
     /// Takes a vouch of the member that sits at `by` in `new` for what it sealed before; the slot that it
-    /// had there.
+    /// had there, if that is something new: what is held is judged once for each part.
     pub(super) fn vouch(&mut self, part: Part, new: &View, by: Slot) -> Option<Slot> {
         let member: MemberId = new.member(by)?.id;
         let at = self.position(part.old)?;
         let entry = &mut self.entries[at];
         let slot = entry.epoch.view.members.iter().position(|m| m.id == member)?;
         let slot = Slot(u16::try_from(slot).expect("a roster is bounded by limits::MEMBERS_MAX"));
-        entry.vouched.entry(slot).or_default().add(part);
-        Some(slot)
+        entry.vouched.entry(slot).or_default().add(part).then_some(slot)
     }
 
     /// Erases the keys whose time is over; their epochs.
@@ -208,3 +211,67 @@ impl Ring {
 }
 
 const _: () = assert!(limits::EPOCHS_HELD > 1);
+
+#[cfg(test)]
+mod tests {
+    use sealcast_wire::{Access, CertHash, Change, Domain, Incarnation, Member};
+
+    use super::*;
+
+    struct Anything;
+
+    impl Access for Anything {
+        fn domain(&self, _: &str) -> Option<Domain> {
+            Some(Domain(1))
+        }
+        fn may_publish(&self, _: Slot, _: &str) -> bool {
+            true
+        }
+        fn may_subscribe(&self, _: Slot, _: &str) -> bool {
+            true
+        }
+        fn must_sign(&self, _: &str) -> bool {
+            false
+        }
+    }
+
+    fn epoch(counter: u32, members: u8) -> Arc<Epoch> {
+        let member = |n| Member {
+            id: MemberId { cert: CertHash([n; 32]), incarnation: Incarnation([n; 16]) },
+            name: format!("m{n}").into(),
+        };
+        let id = EpochId { counter, hash: u64::from(counter) };
+        let members = (0..members).map(member).collect();
+        let view = View { epoch: id, members, me: Slot(0), change: Change::Joined };
+        Arc::new(Epoch { view: Arc::new(view), protect: None, access: Arc::new(Anything) })
+    }
+
+    fn header(epoch: &Epoch) -> Header {
+        Header { domain: Domain(1), epoch: epoch.view.epoch, slot: Slot(2), flags: 0, counter: 0 }
+    }
+
+    /// Who is evicted while a key that it helped to make waits to be installed must not be heard under it.
+    #[test]
+    fn rule_a5_a_key_agreed_with_the_evicted_opens_nothing() {
+        let (now, first, second) = (Monotonic(0), epoch(1, 2), epoch(2, 3));
+        let mut ring = Ring::default();
+        ring.install(now, first.clone(), false);
+        ring.keyed(second.clone());
+        assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)), "the next key opens before it seals");
+        ring.suspend();
+        assert!(matches!(ring.way(&header(&second), &[]), Way::Unknown));
+        assert!(matches!(ring.way(&header(&first), &[]), Way::Wait));
+    }
+
+    #[test]
+    fn rule_a5_no_more_than_a_few_epochs_are_held_and_the_current_one_always() {
+        let mut ring = Ring::default();
+        ring.install(Monotonic(0), epoch(1, 2), false);
+        // An insider who never confirms makes key after key that is not installed.
+        for counter in 2..20 {
+            ring.keyed(epoch(counter, 2));
+            assert!(ring.entries.len() <= limits::EPOCHS_HELD);
+            assert_eq!(ring.current().map(|e| e.view.epoch.counter), Some(1));
+        }
+    }
+}

@@ -87,14 +87,16 @@ pub(super) fn read(message: &[u8], by: Slot, protect: &dyn Protect) -> Result<Pa
 }
 
 impl Word {
-    /// Adds a part; what does not go with the first one is not taken.
-    pub(super) fn add(&mut self, part: Part) {
+    /// Adds a part, if it is new; what does not go with the first one is not taken.
+    pub(super) fn add(&mut self, part: Part) -> bool {
         if self.heard.is_empty() {
             self.parts = part.parts;
         }
-        if part.parts == self.parts && self.heard.insert(part.part) {
+        let new = part.parts == self.parts && self.heard.insert(part.part);
+        if new {
             self.packets.extend(part.packets);
         }
+        new
     }
 
     /// Whether this datagram is vouched for; `None` while another part may name it.
@@ -144,13 +146,14 @@ mod tests {
         let packet = |counter| Packet::of(&datagram(counter, 1)).expect("sealed").1;
         let old = EpochId { counter: 3, hash: 5 };
         let mut word = Word::default();
-        word.add(Part { old, part: 1, parts: 2, packets: vec![packet(7)] });
+        assert!(word.add(Part { old, part: 1, parts: 2, packets: vec![packet(7)] }));
         assert_eq!(word.covers(&datagram(7, 1)), Some(true));
         assert_eq!(word.covers(&datagram(7, 2)), None, "the other part is still to come");
-        word.add(Part { old, part: 0, parts: 2, packets: vec![packet(6)] });
+        assert!(word.add(Part { old, part: 0, parts: 2, packets: vec![packet(6)] }));
         assert_eq!(word.covers(&datagram(7, 2)), Some(false), "same header and counter, other bytes");
         assert_eq!(word.covers(&datagram(8, 1)), Some(false));
-        word.add(Part { old, part: 0, parts: 2, packets: vec![packet(8)] });
+        let again = word.add(Part { old, part: 0, parts: 2, packets: vec![packet(8)] });
+        assert!(!again, "what is held is not judged again for a word said again (G8)");
         assert_eq!(word.covers(&datagram(8, 1)), Some(false), "a word once given is not changed");
     }
 

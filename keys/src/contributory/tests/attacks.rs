@@ -522,3 +522,50 @@ fn a_revocation_list_too_long_for_a_message_brings_nobody_down() {
         while keys.poll().is_some() {}
     }
 }
+
+#[test]
+fn w11_who_holds_an_old_key_reads_nothing_of_the_next_and_the_next_nothing_of_the_old() {
+    let mut net = group(19, 4);
+    let old = net.nodes[3].epochs.last().unwrap().protect.clone();
+    let before = net.epoch_of(0);
+    net.command(0, Command::Rotate).unwrap();
+    let renewed = |net: &Net| net.epoch_of(0) != before && net.is_one();
+    assert!(net.run_until(5_000, renewed), "{}", net.describe());
+    let new = net.nodes[0].epochs.last().unwrap().protect.clone();
+    for (from, to) in [(&new, &old), (&old, &new)] {
+        let mut sealed = seal(from, Domain::GROUP, b"x");
+        assert!(open(to, &sealed).is_err());
+        // Nor with its header changed to the other's epoch.
+        sealed[4..16].copy_from_slice(&to.epoch().to_bytes());
+        assert_eq!(open(to, &sealed), Err(sealcast_wire::Dropped::Auth));
+    }
+}
+
+#[test]
+fn rule_g7_many_farewells_of_strangers_push_no_members_out_of_mind() {
+    let mut net = group(20, 4);
+    let short = net.nodes[3].keys.me.short;
+    let keys = &mut net.nodes[0].keys;
+    keys.removing.insert(short, sealcast_wire::Change::Left);
+    let leave = |net: &Net, i: u64| {
+        let me = net.nodes[2].keys.me.clone();
+        let mut card = me.card.clone();
+        card.incarnation.0[..8].copy_from_slice(&i.to_be_bytes());
+        card.signature = robot(2).key().sign(&card.signed(GROUP));
+        let author = card.short_id(GROUP);
+        let mut m = super::super::message::Leave { author, epoch: EpochId::default(), signature: [0; 64] };
+        let body = Message::Leave(m.clone()).body();
+        m.signature = robot(2).key().sign(&signed("sealcast/v1/leave", GROUP, &[], &body));
+        (Message::Give(vec![Object::Card(Box::new(card))]), Message::Leave(m))
+    };
+    for i in 0..600 {
+        let (card, leave) = leave(&net, i);
+        let (card, leave) = (veiled(&mut net, &card), veiled(&mut net, &leave));
+        net.deliver(0, &card);
+        net.deliver(0, &leave);
+        net.now += 60_000;
+    }
+    let removing = &net.nodes[0].keys.removing;
+    assert!(removing.len() <= 256 && removing.len() > 100, "{}", removing.len());
+    assert!(removing.contains_key(&short));
+}
