@@ -41,6 +41,11 @@ impl Failure {
         self
     }
 
+    /// Whether it is of this kind.
+    pub(crate) fn is(&self, code: Code) -> bool {
+        self.cause == Cause::Code(code)
+    }
+
     /// What happened.
     pub(crate) fn what(&self) -> &str {
         &self.what

@@ -15,21 +15,15 @@ use crate::interrupt;
 use crate::target::{self, Target};
 use crate::text::duration;
 
-/// Opens a session and waits for the first key, telling after a second what it waits for.
+/// Opens a session; the group may still be forming: see [`wait_for_key`].
 ///
 /// Commands sign, unless the URL says otherwise (A2).
-/// It waits as long as the URL says (`wait=`), and not beyond `patience`.
-pub(crate) fn open(env: &Env<'_>, target: &Target, patience: Option<Duration>) -> Result<Session, Failure> {
-    let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
-    if let Some(name) = target.identity(env)? {
-        let (_, hint) = id::check(env, &name)?;
-        if let Some(hint) = hint {
-            env.output.warn(hint);
-        }
-        opening = opening.identity(name.as_str());
-    }
-    if target.url.options.origin == OriginMode::Auto && target.url.keys != Scheme::Plain {
-        opening = opening.origin(OriginMode::Signed);
+pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
+    let name = target.identity(env)?;
+    if let Some(name) = &name
+        && let (_, Some(hint)) = id::check(env, name)?
+    {
+        env.output.warn(hint);
     }
     if target.url.keys == Scheme::Plain {
         env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
@@ -37,15 +31,47 @@ pub(crate) fn open(env: &Env<'_>, target: &Target, patience: Option<Duration>) -
     if target.url.options.origin == OriginMode::Mac {
         env.output.warn("origin=mac: any member of the group can send as any other");
     }
-    let session = opening.wait()?;
-    wait_for_key(env, target, &session, patience)?;
+    let signed = target.url.options.origin == OriginMode::Auto && target.url.keys != Scheme::Plain;
+    let session = first_to_end(env, || {
+        let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
+        if let Some(name) = &name {
+            opening = opening.identity(name.as_str());
+        }
+        if signed {
+            opening = opening.origin(OriginMode::Signed);
+        }
+        Ok(opening.wait()?)
+    })?;
     for warning in session.warnings() {
         env.output.detail(format!("{} ({})", warning.what, warning.hint));
     }
     Ok(session)
 }
 
-fn wait_for_key(env: &Env<'_>, target: &Target, session: &Session, patience: Option<Duration>) -> Result<(), Failure> {
+/// One process at a time runs with an identity; a `pub` that does is gone in a moment.
+fn first_to_end(env: &Env<'_>, open: impl Fn() -> Result<Session, Failure>) -> Result<Session, Failure> {
+    let start = Instant::now();
+    loop {
+        match open() {
+            Err(failure)
+                if failure.is(Code::Duplicate) && start.elapsed() < OTHER_ENDS_WITHIN && !interrupt::asked() =>
+            {
+                env.output.detail("waiting for another process of this identity to end");
+                std::thread::sleep(STEP);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Waits for the first key as long as the URL says (`wait=`), and not beyond `patience`; tells after a
+/// second what it waits for.
+pub(crate) fn wait_for_key(
+    env: &Env<'_>,
+    target: &Target,
+    session: &Session,
+    patience: Option<Duration>,
+) -> Result<(), Failure> {
     let (start, mut told) = (Instant::now(), false);
     let patience = target.url.options.wait.min(patience.unwrap_or(Duration::MAX));
     let mut views = session.views();
@@ -140,5 +166,7 @@ pub(crate) fn same_place(info: &GroupInfo, target: &Target) -> bool {
     }
 }
 
+/// How long another process of the same identity may take to end.
+const OTHER_ENDS_WITHIN: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(50);
 const TELL_AFTER: Duration = Duration::from_secs(1);

@@ -49,6 +49,34 @@ fn the_first_session_of_the_manual() {
 }
 
 #[test]
+fn what_is_published_while_a_subscriber_starts_reaches_it() {
+    for _ in 0..3 {
+        let home = founder("start");
+        let mut sub = home.start(&["sub", "ward3/#", "-C", "1"]);
+        let ran = home.run(&["pub", "ward3/vitals", "{\"hr\":72}"]);
+        assert_eq!((ran.exit, ran.stderr.as_str()), (0, ""));
+        sub.line_with("{\"hr\":72}").unwrap();
+        assert_eq!(sub.end().0, 0);
+    }
+}
+
+#[test]
+fn several_pubs_of_one_identity_at_once_all_arrive() {
+    let home = founder("pubs");
+    let alice = invited(&home, "alice", &[]);
+    let mut sub = alice.start(&["sub", "ward3/#", "-v", "-C", "4"]);
+    sub.line_with("1 member").unwrap();
+    let mut all: Vec<Running> = (0..4).map(|i| home.start(&["pub", "ward3/x", &format!("body {i}")])).collect();
+    for one in &mut all {
+        let (exit, said) = one.end();
+        assert_eq!(exit, 0, "{said}");
+    }
+    let (exit, said) = sub.end();
+    assert_eq!(exit, 0);
+    assert!((0..4).all(|i| said.contains(&format!("body {i}"))), "{said}");
+}
+
+#[test]
 fn rule_a7_a_lone_pub_joins_and_leaves_and_says_so() {
     let home = founder("lone");
     let alone = home.run(&["pub", "ward3/x", "hello"]);

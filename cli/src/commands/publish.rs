@@ -2,11 +2,13 @@
 
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use sealcast::Session;
 use sealcast::code::Code;
-use sealcast::control::Client;
+use sealcast::control::{Client, GroupInfo};
+use sealcast::url::Scheme;
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::Dropped;
 use serde_json::json;
@@ -76,7 +78,7 @@ impl Pub {
         let mut sent = 0;
         match one {
             Some(body) => {
-                self.send(env, &mut road, &body)?;
+                self.send(env, &target, &mut road, &body)?;
                 sent += 1;
             }
             None => {
@@ -85,7 +87,7 @@ impl Pub {
                     if interrupt::asked() {
                         break;
                     }
-                    self.send(env, &mut road, &line)?;
+                    self.send(env, &target, &mut road, &line)?;
                     sent += 1;
                 }
             }
@@ -121,10 +123,7 @@ impl Pub {
     }
 
     fn road(&self, env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
-        let Some(mut client) = session::of_target(env, target)? else {
-            return Ok(Road::Own(session::open(env, target, None)?));
-        };
-        let info = client.show()?;
+        let Some((client, info)) = running(env, target)? else { return own(env, target) };
         if !same_place(&info, target) {
             let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
             return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
@@ -137,22 +136,52 @@ impl Pub {
         Ok(Road::Through(client))
     }
 
-    fn send(&self, env: &Env<'_>, road: &mut Road, body: &[u8]) -> Result<(), Failure> {
-        let (number, through) = match road {
-            Road::Through(client) => (client.publish(&self.topic, body)?, "session"),
-            Road::Own(session) => {
-                let publish = session.publish(&self.topic, body);
-                let publish = match (self.fifo, self.ordered, self.safe) {
-                    (true, _, _) => publish.fifo(),
-                    (_, true, _) => publish.ordered(),
-                    (_, _, true) => publish.safe(),
-                    _ => publish,
-                };
-                (publish.wait()?.number, "own")
+    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road, body: &[u8]) -> Result<(), Failure> {
+        let (number, through) = loop {
+            match road {
+                Road::Through(client) => match client.publish(&self.topic, body) {
+                    // It ended under our hands, as another one-shot pub does: then we go ourselves.
+                    Err(e) if e.code() == Code::Closed => *road = own(env, target)?,
+                    other => break (other?, "session"),
+                },
+                Road::Own(session) => break (self.publish(session, body)?, "own"),
             }
         };
         env.output.object(&json!({ "topic": self.topic, "bytes": body.len(), "number": number, "through": through }))
     }
+
+    fn publish(&self, session: &Session, body: &[u8]) -> Result<Option<u64>, Failure> {
+        let publish = session.publish(&self.topic, body);
+        let publish = match (self.fifo, self.ordered, self.safe) {
+            (true, _, _) => publish.fifo(),
+            (_, true, _) => publish.ordered(),
+            (_, _, true) => publish.safe(),
+            _ => publish,
+        };
+        Ok(publish.wait()?.number)
+    }
+}
+
+/// The session of this identity, if one runs; one that was started a moment ago is waited for.
+fn running(env: &Env<'_>, target: &Target) -> Result<Option<(Client, GroupInfo)>, Failure> {
+    let start = Instant::now();
+    loop {
+        if let Some(mut client) = session::of_target(env, target)?
+            && let Ok(info) = client.show()
+        {
+            return Ok(Some((client, info)));
+        }
+        if target.url.keys == Scheme::Plain || start.elapsed() > JUST_STARTED {
+            return Ok(None);
+        }
+        std::thread::sleep(JUST_STARTED / 10);
+    }
+}
+
+fn own(env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
+    let session = session::open(env, target)?;
+    session::wait_for_key(env, target, &session, None)?;
+    Ok(Road::Own(session))
 }
 
 /// Leaves, and says what the command did to the group by coming and going.
@@ -179,5 +208,7 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) {
     }
 }
 
+/// «sub & pub» starts two programs at once: this long the first may take to be there.
+const JUST_STARTED: Duration = Duration::from_millis(150);
 /// One more than a message may have, so that too long ones are noticed.
 const BODY_BYTES_MAX: u64 = sealcast_wire::limits::MESSAGE_BYTES_MAX as u64 + 1;

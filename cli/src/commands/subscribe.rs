@@ -66,8 +66,10 @@ impl Sub {
         if !self.regex {
             check_rights(env, &target, &patterns)?;
         }
-        let session = session::open(env, &target, self.wait)?;
+        let session = session::open(env, &target)?;
+        // Before there is a key: what comes first must not be missed.
         let mut subscriptions = self.subscribe(&session)?;
+        session::wait_for_key(env, &target, &session, self.wait)?;
         let mut ended = self.print(env, &session, &mut subscriptions);
         if session.info().excluded == Some(Exclusion::Left) {
             env.output.say(format!("left {}, as «sealcast group leave» asked", session.info().group));
