@@ -88,6 +88,40 @@ pub const BATCH_SEGMENTS_MAX: usize = 64;
 
 /// Default time of silence after which a member is suspected.
 pub const DETECT: Duration = Duration::from_secs(3);
+/// Proposals wanted at once.
+pub const WANTED_PROPOSALS_MAX: usize = 4;
+/// Cards wanted at once.
+pub const WANTED_CARDS_MAX: usize = 128;
+/// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.
+pub const RUNS_PER_CERTIFICATE_MAX: usize = 4;
+/// Messages kept until they can be verified: two attempts of a full group.
+pub const EARLY_MESSAGES_MAX: usize = 384;
+/// Instances remembered as judged.
+pub const JUDGED_INSTANCES_MAX: usize = 256;
+/// Former epochs remembered.
+pub const FORMER_EPOCHS_MAX: usize = 16;
+/// People remembered as wanting, removed or struck.
+pub const REMEMBERED_PEOPLE_MAX: usize = 256;
+/// People remembered: a full group, its joiners and its former members, several times over.
+pub const KNOWN_PEOPLE_MAX: usize = 4 * MEMBERS_MAX;
+/// Bytes of datagrams kept: at 1,000 messages of 1 KB a second, one second of them.
+pub const RECENT_BYTES_MAX: usize = 1 << 20;
+/// Topics whose route is remembered per epoch; beyond them the certificates are asked again.
+pub const ROUTES_MAX: usize = 4096;
+/// Proved misbehaviours remembered.
+pub const MISBEHAVED_MAX: usize = 64;
+/// Verdicts remembered per epoch; beyond them the certificates are asked again.
+pub const VERDICTS_MAX: usize = 8192;
+/// Topics of our own that are remembered.
+pub const OWN_TOPICS_MAX: usize = 1024;
+/// Datagrams that wait for a session; more are lost, as on a network.
+pub const MEMORY_INBOX_DATAGRAMS_MAX: usize = 16_384;
+/// Events kept for a reader; the oldest give way.
+pub const VIEW_EVENTS_MAX: usize = 1024;
+/// Lines of the log that are kept.
+pub const LOG_ENTRIES_MAX: usize = 1000;
+/// Clients served at once; more are turned away.
+pub const CONTROL_CLIENTS_MAX: usize = 32;
 
 const _: () = assert!(STATEMENT_BYTES_MAX + 2048 <= OPEN_BYTES_MAX);
 /// Bytes of one datagram of the in-process ways: what UDP over IPv4 carries, less an orderer's frame.

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand_core::Rng;
-use sealcast_wire::{Change, Dropped, EpochId, Member, Now, Slot, View};
+use sealcast_wire::{Change, Dropped, EpochId, Member, Now, Slot, View, limits};
 
 use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
 use super::message::{InstanceId, Kind, Message, ShortId, Status};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
-use super::{Contributory, HISTORY_MAX, Installed, Lacks, Phase, REMEMBERED_MAX, Strike, Wanting};
+use super::{Contributory, Installed, Lacks, Phase, Strike, Wanting};
 use crate::{CommandError, Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 impl Contributory {
@@ -34,7 +34,7 @@ impl Contributory {
                 self.want_card(now, seat);
             }
             // Whoever is named wants in; should this attempt fail, it is in the next one too.
-            if seat != self.me.short && !self.is_in_view(&seat) && self.wanting.len() < REMEMBERED_MAX {
+            if seat != self.me.short && !self.is_in_view(&seat) && self.wanting.len() < limits::REMEMBERED_PEOPLE_MAX {
                 let at = now.monotonic;
                 let none = EpochId::default();
                 let new = Wanting { since: at, last: at, epoch: none, size: 0, towards: none };
@@ -217,7 +217,7 @@ impl Contributory {
         let since = agreed.people.iter().map(|p| known(p).unwrap_or(agreed.epoch.counter)).collect();
         if let Some(previous) = &previous {
             self.history.push_back(previous.agreed.epoch);
-            if self.history.len() > HISTORY_MAX {
+            if self.history.len() > limits::FORMER_EPOCHS_MAX {
                 self.history.pop_front();
             }
         }
@@ -289,7 +289,7 @@ impl Contributory {
         let more = vain.count.saturating_sub(timing::VAIN_FREE);
         let wait = if more == 0 { std::time::Duration::ZERO } else { timing::VAIN * (1 << more.min(8)) };
         vain.until = at + wait;
-        if self.vain.len() > REMEMBERED_MAX {
+        if self.vain.len() > limits::REMEMBERED_PEOPLE_MAX {
             let least = self.vain.iter().min_by_key(|(_, v)| (v.count, v.until)).map(|(s, _)| *s);
             least.map(|s| self.vain.remove(&s));
         }

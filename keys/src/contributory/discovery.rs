@@ -12,14 +12,14 @@ use std::time::Duration;
 use rand_core::Rng;
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::MEMBERS_MAX;
-use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now};
+use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now, limits};
 
 use super::compartments::Table;
 use super::message::{Beacon, Join, Kind, Message, Propose, ShortId, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, jitter, rank_wait};
-use super::{Contributory, Lacks, Merging, Phase, REMEMBERED_MAX, Strike, Wanting};
+use super::{Contributory, Lacks, Merging, Phase, Strike, Wanting};
 use crate::{Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 /// What the next epoch should be.
@@ -155,7 +155,7 @@ impl Contributory {
             }
         }
         self.forget_runs(person.id.cert, &short);
-        if self.wanting.len() < REMEMBERED_MAX || self.wanting.contains_key(&short) {
+        if self.wanting.len() < limits::REMEMBERED_PEOPLE_MAX || self.wanting.contains_key(&short) {
             let (since, last) = (now.monotonic, now.monotonic);
             let new = Wanting { since, last, epoch: m.epoch, size: m.size, towards: m.towards };
             let known = self.wanting.entry(short).or_insert(new);
@@ -171,7 +171,7 @@ impl Contributory {
         let of_cert = |s: &&ShortId| *s != but && self.people.get(s).is_some_and(|p| p.id.cert == cert);
         let mut runs: Vec<ShortId> = self.wanting.keys().filter(of_cert).copied().collect();
         runs.sort_by_key(|s| self.wanting.get(s).map(|w| w.since));
-        for short in runs.iter().rev().skip(RUNS_MAX - 1) {
+        for short in runs.iter().rev().skip(limits::RUNS_PER_CERTIFICATE_MAX - 1) {
             self.wanting.remove(short);
         }
     }
@@ -503,7 +503,7 @@ impl Contributory {
     pub(super) fn remember_judged(&mut self, proposal: &Proposal) {
         if !self.judged.contains(&proposal.id()) {
             self.judged.push_back(proposal.id());
-            if self.judged.len() > super::JUDGED_MAX {
+            if self.judged.len() > limits::JUDGED_INSTANCES_MAX {
                 self.judged.pop_front();
             }
         }
@@ -663,7 +663,7 @@ impl Contributory {
         strike.count += if why == Misbehaviour::Silent { 1 } else { 3 };
         strike.until = now.monotonic + wait.min(timing::STRIKE_MAX);
         let until = strike.until;
-        while self.strikes.len() > REMEMBERED_MAX {
+        while self.strikes.len() > limits::REMEMBERED_PEOPLE_MAX {
             self.strikes.pop_first();
         }
         if why == Misbehaviour::Silent && !self.is_in_view(&short) && !self.is_grouped() {
@@ -679,7 +679,7 @@ impl Contributory {
             ghost.until = now.monotonic + (timing::STRIKE * (1 << ghost.count.min(7))).min(timing::GHOST_MAX);
             ghost.count += 1;
             self.timers.sooner(Timer::Judge, ghost.until);
-            if self.ghosts.len() > REMEMBERED_MAX {
+            if self.ghosts.len() > limits::REMEMBERED_PEOPLE_MAX {
                 let first = self.ghosts.iter().min_by_key(|(_, g)| g.until).map(|(cert, _)| *cert);
                 first.map(|cert| self.ghosts.remove(&cert));
             }
@@ -731,8 +731,6 @@ const BEACON_LABEL: &str = "sealcast/v1/beacon";
 /// Parts of a group whose epoch numbers differ by more do not merge: whoever may lie about a number, and every
 /// holder of a certificate may, brings the group so much nearer to the last one at a time, and no further.
 const COUNTER_REACH: u32 = 1 << 16;
-/// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.
-const RUNS_MAX: usize = 4;
 /// How long an agreement of others is given before we propose over it.
 const AGREEMENT_WAIT: Duration = Duration::from_millis(250);
 /// How long we let others agree, one proposal after the other.

@@ -3,14 +3,14 @@
 use sealcast_crypto::hpke;
 use sealcast_crypto::identity::statement::{Eviction, Kind, OnStale};
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{CertHash, Change, Domain, Dropped, Now};
+use sealcast_wire::{CertHash, Change, Domain, Dropped, Now, limits};
 
 use rand_core::Rng;
 
 use super::message::{Fetch, InstanceId, Leave, Message, Object, SenderKey, ShortId, State, Summary, signed};
 use super::statements::NotLearnt;
 use super::timing::{self, Timer, jitter};
-use super::{Contributory, Lacks, Phase, REMEMBERED_MAX, WantedCard};
+use super::{Contributory, Lacks, Phase, WantedCard};
 use crate::{CommandError, Exclusion, HandleError, Notice, Output};
 
 impl Contributory {
@@ -20,12 +20,12 @@ impl Contributory {
             return;
         }
         let named = |s: &ShortId| self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(s).is_some());
-        if self.wanted_cards.len() >= WANTED_MAX && named(&short) {
+        if self.wanted_cards.len() >= limits::WANTED_CARDS_MAX && named(&short) {
             // Names of nobody, which anybody may mention, do not keep those of an attempt out.
             let other = self.wanted_cards.keys().find(|s| !named(s)).copied();
             other.map(|s| self.wanted_cards.remove(&s));
         }
-        if self.wanted_cards.len() < WANTED_MAX {
+        if self.wanted_cards.len() < limits::WANTED_CARDS_MAX {
             let next = now.monotonic + jitter(&mut self.rng, FETCH_BLUR);
             self.wanted_cards.entry(short).or_insert(WantedCard { tries: 0, next });
             self.timers.sooner(Timer::Fetch, next);
@@ -37,12 +37,12 @@ impl Contributory {
         if self.wanted_proposals.contains_key(&id) {
             return;
         }
-        if self.wanted_proposals.len() >= WANTED_PROPOSALS_MAX {
+        if self.wanted_proposals.len() >= limits::WANTED_PROPOSALS_MAX {
             // What nobody has given, perhaps since there is none, makes room.
             let most = self.wanted_proposals.iter().max_by_key(|(_, tries)| **tries).filter(|(_, tries)| **tries > 1);
             most.map(|(id, _)| *id).map(|id| self.wanted_proposals.remove(&id));
         }
-        if self.wanted_proposals.len() < WANTED_PROPOSALS_MAX {
+        if self.wanted_proposals.len() < limits::WANTED_PROPOSALS_MAX {
             self.wanted_proposals.insert(id, 0);
             let wait = FETCH_BLUR + jitter(&mut self.rng, FETCH_BLUR * 2);
             self.timers.sooner(Timer::Fetch, now.monotonic + wait);
@@ -292,7 +292,7 @@ impl Contributory {
         if !self.verifier.signature(&person.cert.key, &digest, &m.signature) {
             return Err(Dropped::Auth.into());
         }
-        if self.removing.len() >= REMEMBERED_MAX {
+        if self.removing.len() >= limits::REMEMBERED_PEOPLE_MAX {
             // Runs that were never in a view are soon forgotten anyway; members are not.
             let stranger = self.removing.keys().find(|s| !self.is_in_view(s)).copied();
             stranger.map(|s| self.removing.remove(&s));
@@ -386,10 +386,6 @@ fn sender_key_info(group: &str, epoch: &[u8; 12], domain: Domain) -> Vec<u8> {
 
 const LEAVE_LABEL: &str = "sealcast/v1/leave";
 const SENDER_KEY_LABEL: &str = "sealcast/v1/sender-key";
-/// Proposals wanted at once.
-const WANTED_PROPOSALS_MAX: usize = 4;
-/// Cards wanted at once.
-const WANTED_MAX: usize = 128;
 /// How often the same thing is asked for.
 const FETCH_TRIES: u32 = 8;
 /// Those who lack the same ask at different times, so that one asks for all.

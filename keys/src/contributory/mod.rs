@@ -65,7 +65,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::veil::{Veil, VeilError};
 use sealcast_wire::{
     Agreement, CertHash, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source,
-    To, Utc,
+    To, Utc, limits,
 };
 
 pub use inspect::{CompartmentStatus, Counters, MemberStatus, Status, Tally};
@@ -379,7 +379,7 @@ impl Contributory {
 
     /// Keeps a message until what it lacks is here.
     fn keep(&mut self, lacks: Lacks, veiled: &[u8]) {
-        if self.early.len() >= EARLY_MAX {
+        if self.early.len() >= limits::EARLY_MESSAGES_MAX {
             self.early.pop_front();
             self.drops.count(Dropped::Queue);
         }
@@ -556,12 +556,3 @@ impl Contributory {
         self.take(now, message, veiled)
     }
 }
-
-/// Messages kept until they can be verified: two attempts of a full group.
-const EARLY_MAX: usize = 384;
-/// Instances remembered as judged.
-const JUDGED_MAX: usize = 256;
-/// Former epochs remembered.
-const HISTORY_MAX: usize = 16;
-/// People remembered as wanting, removed or struck.
-const REMEMBERED_MAX: usize = 256;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sealcast_crypto::identity::anchor::{TrustAnchor, Verified};
 use sealcast_crypto::identity::rights::Rights;
 use sealcast_crypto::signature::{Algorithm, PublicKey};
-use sealcast_wire::limits::{MEMBERS_MAX, STRANGER_CHECKS_PER_SECOND};
-use sealcast_wire::{CertHash, Dropped, Member, MemberId, Monotonic, Now, Utc};
+use sealcast_wire::limits::STRANGER_CHECKS_PER_SECOND;
+use sealcast_wire::{CertHash, Dropped, Member, MemberId, Monotonic, Now, Utc, limits};
 
 use super::memo::Verifier;
 use super::message::{Card, ShortId};
@@ -109,11 +109,11 @@ impl People {
                 if !cert.rights.is_member(&self.group) {
                     return Err(Dropped::Policy);
                 }
-                if self.certificates.len() >= PEOPLE_MAX {
+                if self.certificates.len() >= limits::KNOWN_PEOPLE_MAX {
                     let held: BTreeSet<CertHash> = self.known.values().map(|k| k.person.id.cert).collect();
                     self.certificates.retain(|hash, _| held.contains(hash));
                 }
-                if self.certificates.len() < 2 * PEOPLE_MAX {
+                if self.certificates.len() < 2 * limits::KNOWN_PEOPLE_MAX {
                     self.certificates.insert(cert.hash, (cert.clone(), Budget::default()));
                 }
                 cert
@@ -140,12 +140,12 @@ impl People {
 
     /// Whether there are more than are worth remembering.
     pub(super) fn is_crowded(&self) -> bool {
-        self.known.len() > PEOPLE_MAX
+        self.known.len() > limits::KNOWN_PEOPLE_MAX
     }
 
     /// Forgets strangers over the limit, those longest unheard first; `needed` stay.
     pub(super) fn forget(&mut self, needed: impl Fn(&ShortId) -> bool) {
-        while self.known.len() > PEOPLE_MAX {
+        while self.known.len() > limits::KNOWN_PEOPLE_MAX {
             let oldest = self.known.iter().filter(|(short, _)| !needed(short)).min_by_key(|(_, k)| (k.heard, k.given));
             let Some(short) = oldest.map(|(short, _)| *short) else { return };
             self.known.remove(&short);
@@ -227,8 +227,6 @@ impl Budget {
     }
 }
 
-/// People remembered: a full group, its joiners and its former members, several times over.
-const PEOPLE_MAX: usize = 4 * MEMBERS_MAX;
 /// New runs of one known certificate that are looked at per second.
 const RUNS_PER_SECOND: u32 = 20;
 /// Between two JOINs of one person that are looked at.

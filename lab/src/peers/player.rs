@@ -45,7 +45,7 @@ impl Player {
     /// The process's next line.
     ///
     /// # Errors
-    /// If the process has ended, or says nothing for [`PATIENCE`].
+    /// If the process has ended, or says nothing for too long.
     pub fn hear(&self) -> io::Result<String> {
         self.hear_for(PATIENCE)?.ok_or_else(|| self.failed("says nothing"))
     }

@@ -80,7 +80,7 @@ fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, ended: &AtomicBoo
         if ended.load(Ordering::Relaxed) {
             return;
         }
-        if !is_same_user(&stream) || busy.load(Ordering::Relaxed) >= CLIENTS_MAX {
+        if !is_same_user(&stream) || busy.load(Ordering::Relaxed) >= limits::CONTROL_CLIENTS_MAX {
             continue;
         }
         let (handler, mine) = (handler.clone(), busy.clone());
@@ -139,7 +139,5 @@ fn body(request: &Request, reader: &mut impl Read) -> io::Result<Result<Vec<u8>>
     if body.len() < *bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(Ok(body)) }
 }
 
-/// Clients served at once; more are turned away.
-const CLIENTS_MAX: usize = 32;
 /// A client that says nothing for this long is let go.
 const CLIENT_SILENCE_MAX: Duration = Duration::from_secs(600);

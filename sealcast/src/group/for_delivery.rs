@@ -2,12 +2,12 @@
 
 use sealcast_delivery::{self as delivery, Delivered, Delivery};
 use sealcast_keys::{self as keys, HandleError, Keys};
-use sealcast_wire::{Dropped, Now, Source};
+use sealcast_wire::{Dropped, Now, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
-use super::{Group, MISBEHAVED_MAX, Output};
+use super::{Group, Output};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
@@ -80,7 +80,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Err(HandleError::Dropped(why)) => self.drops.count(why),
             Err(HandleError::Misbehaved(who, how)) => {
                 self.drops.count(Dropped::Auth);
-                if self.misbehaved.len() >= MISBEHAVED_MAX {
+                if self.misbehaved.len() >= limits::MISBEHAVED_MAX {
                     self.misbehaved.pop_front();
                 }
                 self.misbehaved.push_back((who, how));

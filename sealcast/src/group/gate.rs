@@ -211,16 +211,13 @@ impl Gate {
             OriginMode::Mac => false,
         };
         let route = Route { domain, signed: signed && epoch.protect.is_some() };
-        if self.routes.len() >= ROUTES_MAX {
+        if self.routes.len() >= limits::ROUTES_MAX {
             self.routes.clear();
         }
         self.routes.insert(topic.into(), route);
         Ok(route)
     }
 }
-
-/// Topics whose route is remembered per epoch; beyond them the certificates are asked again.
-const ROUTES_MAX: usize = 4096;
 
 /// Why a message was not published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

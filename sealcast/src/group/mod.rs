@@ -436,6 +436,3 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Proved misbehaviours remembered.
-const MISBEHAVED_MAX: usize = 64;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sealcast_wire::{Access, Domain, Dropped, Slot};
+use sealcast_wire::{Access, Domain, Dropped, Slot, limits};
 
 /// Judges the messages of one epoch; remembers its verdicts, since certificates do not change within it.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Policy {
             may_publish: access.may_publish(from, topic),
             must_sign: access.must_sign(topic),
         };
-        if self.remembered >= VERDICTS_MAX {
+        if self.remembered >= limits::VERDICTS_MAX {
             self.verdicts.clear();
             self.remembered = 0;
         }
@@ -62,9 +62,6 @@ impl Policy {
         verdict
     }
 }
-
-/// Verdicts remembered per epoch; beyond them the certificates are asked again.
-const VERDICTS_MAX: usize = 8192;
 
 #[cfg(test)]
 mod tests {

@@ -27,7 +27,8 @@ impl Recent {
     }
 
     fn push(&mut self, now: Monotonic, datagram: &[u8]) {
-        while self.sent.len() >= limits::VOUCHED_PACKETS || self.bytes.len() + datagram.len() > RECENT_BYTES_MAX {
+        while self.sent.len() >= limits::VOUCHED_PACKETS || self.bytes.len() + datagram.len() > limits::RECENT_BYTES_MAX
+        {
             let Some((_, oldest)) = self.sent.pop_front() else { return };
             self.bytes.drain(..oldest);
         }
@@ -50,8 +51,6 @@ impl Recent {
     }
 }
 
-/// Bytes of datagrams kept: at 1,000 messages of 1 KB a second, one second of them.
-const RECENT_BYTES_MAX: usize = 1 << 20;
 /// A datagram older than this has arrived or is lost.
 const UNDER_WAY: Duration = Duration::from_secs(2);
 

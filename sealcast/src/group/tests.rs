@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sealcast_delivery::SendError;
 use sealcast_keys::{HandleError, Outcome, Token};
-use sealcast_wire::{Access, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect};
+use sealcast_wire::{Access, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, limits};
 
 use super::*;
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sealcast_delivery::{Batch, Delivery};
-use sealcast_wire::{Address, Now};
+use sealcast_wire::{Address, Now, limits};
 
 use super::Shared;
 use super::memory::Door;
@@ -231,7 +231,7 @@ impl Driver {
         let readers = match self.routes.get(topic) {
             Some(readers) => readers.clone(),
             None => {
-                if self.routes.len() >= ROUTES_MAX {
+                if self.routes.len() >= limits::ROUTES_MAX {
                     self.routes.clear();
                 }
                 let readers: Readers = shared.queues_for(topic).into();
@@ -275,7 +275,5 @@ pub(super) const SOCKET: mio::Token = mio::Token(0);
 pub(super) const WAKER: mio::Token = mio::Token(1);
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;
-/// Topics whose subscriptions are remembered.
-const ROUTES_MAX: usize = 4096;
 /// How often tasks that wait for a deadline are woken to look at the clock.
 const TASK_TICK: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use sealcast_delivery::Batch;
 use sealcast_delivery::memory::Orderer;
-use sealcast_wire::Address;
+use sealcast_wire::{Address, limits};
 
 use super::Shared;
 use crate::group::lock;
@@ -90,7 +90,7 @@ impl State {
     fn put(&mut self, from: Address, to: Option<Address>, datagram: &[u8]) {
         for (node, inbox) in &mut self.inboxes {
             let meant = to.is_none_or(|to| to == Address::Node(*node));
-            if meant && inbox.len() < INBOX_MAX {
+            if meant && inbox.len() < limits::MEMORY_INBOX_DATAGRAMS_MAX {
                 inbox.push((from, datagram.to_vec()));
             }
         }
@@ -107,5 +107,3 @@ impl Drop for Door {
 
 /// The orderer's address in every place.
 pub(super) const ORDERER: Address = Address::Node(0);
-/// Datagrams that wait for a session; more are lost, as on a network.
-const INBOX_MAX: usize = 16_384;

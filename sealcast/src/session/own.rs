@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 
 use crate::group::lock;
 use crate::io::udp::Ear;
+use sealcast_wire::limits;
 
 /// See the module.
 #[derive(Default)]
@@ -39,7 +40,7 @@ impl Own {
             let _ear = lock(&self.ear);
             let mut topics = BTreeSet::clone(&self.topics.load());
             topics.insert(topic.into());
-            self.many.store(topics.len() > OWN_TOPICS_MAX, Ordering::Relaxed);
+            self.many.store(topics.len() > limits::OWN_TOPICS_MAX, Ordering::Relaxed);
             self.topics.store(topics.into());
         }
         self.adjust(wanted);
@@ -53,6 +54,3 @@ impl Own {
         ear.hear_own(hear);
     }
 }
-
-/// Topics of our own that are remembered.
-const OWN_TOPICS_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use sealcast_crypto::identity::Identity;
 use sealcast_keys::{Command, Exclusion, Notice};
-use sealcast_wire::{Guarantee, Monotonic, Now, View};
+use sealcast_wire::{Guarantee, Monotonic, Now, View, limits};
 
 use super::changed::Changed;
 use super::driver::Road;
@@ -193,7 +193,7 @@ impl Shared {
     }
 
     pub(super) fn note(&self, seen: &mut Seen, now: Now, event: LogEvent) {
-        if seen.log.len() >= LOG_ENTRIES_MAX {
+        if seen.log.len() >= limits::LOG_ENTRIES_MAX {
             seen.log.pop_front();
         }
         seen.log.push_back(LogEntry { at_micros: self.clock.wall_micros(now.monotonic), event });
@@ -205,6 +205,3 @@ impl Shared {
         queues.iter().for_each(|q| q.close(Error::system("the group's socket", error)));
     }
 }
-
-/// Lines of the log that are kept.
-const LOG_ENTRIES_MAX: usize = 1000;

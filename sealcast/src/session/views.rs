@@ -10,6 +10,7 @@ use futures_core::Stream;
 
 use super::Shared;
 use crate::group::{ViewEvent, lock};
+use sealcast_wire::limits;
 
 /// Views from now on, the current one first. Dropping it ends it.
 pub struct Views {
@@ -34,7 +35,7 @@ impl ViewQueue {
     pub(super) fn push(&self, event: ViewEvent) {
         let waker = {
             let mut state = lock(&self.state);
-            if state.events.len() >= EVENTS_MAX {
+            if state.events.len() >= limits::VIEW_EVENTS_MAX {
                 state.events.pop_front();
             }
             state.events.push_back(event);
@@ -104,6 +105,4 @@ impl Drop for Views {
     }
 }
 
-/// Events kept for a reader; the oldest give way.
-const EVENTS_MAX: usize = 1024;
 const FOR_EVER: Duration = Duration::from_secs(3600);

@@ -2,7 +2,7 @@
 
 use super::super::message::{Join, Kind, Propose, R1};
 use super::*;
-use sealcast_wire::{Change, Dropped};
+use sealcast_wire::{Change, Dropped, limits};
 
 fn group(seed: u64, n: usize) -> Net {
     let mut net = Net::robots(seed, n, 0);
@@ -46,7 +46,7 @@ fn w4_w14_garbage_of_any_kind_changes_nothing() {
     }
     net.run(5_000);
     assert_undisturbed(&net, &[0, 1, 2, 3], epoch);
-    assert!(net.nodes[0].keys.early.len() <= super::super::EARLY_MAX);
+    assert!(net.nodes[0].keys.early.len() <= limits::EARLY_MESSAGES_MAX);
     assert!(states.iter().filter(|running| **running).count() == 0, "no attempt was begun");
 }
 
