@@ -96,7 +96,7 @@ impl Line {
             };
             match sent {
                 Ok(number) => {
-                    self.see_off(now, pending, patient);
+                    self.see_off(now, message.body.len(), pending, patient);
                     return Ok(Some(number));
                 }
                 // The sender knows already that the epoch is over; the gate will in a moment.
@@ -107,12 +107,12 @@ impl Line {
         }
     }
 
-    /// Sends a message now if it is alone or much has gathered, else leaves it to the flusher.
-    fn see_off(&self, now: Monotonic, pending: usize, patient: bool) {
+    /// Sends a message now if it is alone, large, or much has gathered, else leaves it to the flusher.
+    fn see_off(&self, now: Monotonic, len: usize, pending: usize, patient: bool) {
         let pause = now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed));
         let answer = self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed);
         let alone = self.linger.is_zero() && (answer || pause >= ALONE_MICROS);
-        if alone || !self.batch {
+        if alone || len >= LARGE || !self.batch {
             match self.transmit.try_lock() {
                 Ok(turn) => return self.drain(&turn),
                 Err(TryLockError::Poisoned(turn)) => return self.drain(&turn.into_inner()),
@@ -195,5 +195,8 @@ impl Line {
 /// A message that comes this long after the last sending ended is alone: more than the time between
 /// messages of a stream that is worth gathering.
 const ALONE_MICROS: u64 = 5;
+/// A message of this size fills a segmented send by itself: gathering more would gain nothing, and its
+/// bytes are in this core's cache.
+const LARGE: usize = 24 << 10;
 /// With this much gathered, a patient publisher sends it itself rather than go on filling.
 const GATHERED_MAX: usize = 256 << 10;
