@@ -16,7 +16,7 @@ use sealcast_wire::{Address, EpochId, Monotonic, Now, Source, Utc};
 use crate::Failure;
 
 /// What the members of a group sent until they had a key.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
     /// JOINs sent.
     pub(crate) joins: u64,
@@ -28,6 +28,8 @@ pub(crate) struct Counted {
     pub(crate) messages: u64,
     /// Those of them that ask for certificates and give them.
     pub(crate) cards: u64,
+    /// All of them, by kind.
+    pub(crate) kinds: Vec<(&'static str, u64)>,
     /// Epochs that were agreed on the way.
     pub(crate) agreements: u64,
     /// From the last start to the last member's key.
@@ -121,6 +123,7 @@ impl Lan {
             response_bytes: if response > 0 { bytes as f64 / response as f64 } else { 0.0 },
             messages: all(&after) - all(&before),
             cards: cards(&after) - cards(&before),
+            kinds: after.iter().zip(before.iter()).map(|((kind, a), (_, b))| (kind, a.sent - b.sent)).collect(),
             agreements: (self.epochs.len() - epochs) as u64,
             took: keyed.since(last),
         })

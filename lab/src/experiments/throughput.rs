@@ -30,7 +30,7 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     }
     let label = |side: Side, path: Path| match (side, path) {
         (Side::Liblcm, _) => "liblcm".to_string(),
-        (_, Path::OnePacket) => format!("{}, one packet each", side.name()),
+        (_, Path::OnePacket | Path::OneEach) => format!("{}, one packet each", side.name()),
         (_, Path::Segmented) => format!("{}, segmented", side.name()),
     };
     let blocks = lab.pick(1, 3);

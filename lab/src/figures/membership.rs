@@ -122,7 +122,7 @@ pub(super) fn messages(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let what = "bytes of a response, per member, the most at any N";
     let size = Row::new("lan", "formation-response-bytes", what, "bytes", Goal::AtMost(64.0)).measured(bytes, &how);
 
-    let (mut one, mut cards) = (Vec::new(), Vec::new());
+    let (mut one, mut cards, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     for n in [8, 63] {
         let who = identities(n + 1, 1, 1)?;
         let (mut messages, mut given) = (Vec::new(), Vec::new());
@@ -133,6 +133,7 @@ pub(super) fn messages(bench: &Bench) -> Result<Vec<Row>, Failure> {
             let counted = lan.join(&who[n..], Duration::ZERO)?;
             messages.push((counted.messages - counted.cards) as f64);
             given.push(counted.cards as f64);
+            kinds = counted.kinds;
         }
         one.push(median(&messages));
         cards.push(median(&given));
@@ -141,7 +142,9 @@ pub(super) fn messages(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let row = Row::new("lan", "formation-one-joins", what, "ratio", Goal::AtMost(1.25));
     let row = row.part("joins 8", one[0]).part("joins 63", one[1]);
     let row = row.part("certificates' messages, 8", cards[0]).part("63", cards[1]);
-    let row = row.measured(one[1] / one[0], "medians, no loss, virtual time");
+    let kinds: Vec<String> = kinds.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
+    let how = format!("medians, no loss, virtual time; the last of them: {}", kinds.join(", "));
+    let row = row.measured(one[1] / one[0], how);
     Ok(vec![joins, responses, size, row])
 }
 

@@ -35,7 +35,8 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
             ways.extend([(Side::Plain, Path::OnePacket, 1), (Side::Sealed, Path::OnePacket, 1)]);
             ways.push((Side::Plain, Path::Segmented, 1));
             if size == SMALL {
-                ways.extend([(Side::Signed, Path::OnePacket, 1), (Side::Signed, Path::Segmented, 1)]);
+                ways.extend([Side::Signed, Side::Sealed].map(|side| (side, Path::OneEach, 1)));
+                ways.push((Side::Signed, Path::Segmented, 1));
             }
         }
         ways.push((Side::Sealed, Path::Segmented, receivers));
@@ -131,8 +132,8 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
             "tp-signed-one-1k",
             "signed / mac, one packet each, 1 KB",
             0.75,
-            (Side::Signed, one, 1, SMALL),
-            (Side::Sealed, one, 1, SMALL),
+            (Side::Signed, Path::OneEach, 1, SMALL),
+            (Side::Sealed, Path::OneEach, 1, SMALL),
         ),
         (
             "tp-signed-gso-1k",

@@ -41,6 +41,7 @@ impl Specimen {
         let mut bytes = self.datagram.clone();
         mutation.apply(&mut bytes, &other.datagram, rng);
         self.unlike(&mut bytes, &self.datagram, rng);
+        other.unlike(&mut bytes, &other.datagram, rng);
         bytes
     }
 
@@ -77,6 +78,7 @@ impl Specimen {
                 let mut message = message.clone();
                 mutation.apply(&mut message, other.inside(), rng);
                 self.unlike(&mut message, self.inside(), rng);
+                other.unlike(&mut message, other.inside(), rng);
                 let mut nonce = [0; 12];
                 rng.fill_bytes(&mut nonce);
                 [&[MAGIC, KIND_OPEN][..], &people.veil.seal(nonce, &message)].concat()

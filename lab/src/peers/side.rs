@@ -29,6 +29,9 @@ pub enum Side {
 pub enum Path {
     /// `batch=off&gso=off`: one message, one datagram (or its fragments), one system call each.
     OnePacket,
+    /// `gso=off&segment=1472`: one message of 1 KB a datagram, one system call each, while signatures
+    /// are made for many at once.
+    OneEach,
     /// `batch=on&gso=on`: messages in quick succession share datagrams and system calls.
     Segmented,
 }
@@ -67,21 +70,20 @@ impl Field {
 
     /// The URL of a side at an address.
     pub fn url(&self, side: Side, path: Path, address: &str) -> String {
-        let batch = match path {
-            Path::OnePacket => "off",
-            Path::Segmented => "on",
+        let path = match path {
+            Path::OnePacket => "batch=off&gso=off",
+            Path::OneEach => "gso=off&segment=1472",
+            Path::Segmented => "batch=on&gso=on",
         };
         let common = format!("udpm://{address}?ttl=0&recv_buf_size={RECEIVE_BUFFER}");
         match side {
             Side::Liblcm => common,
-            Side::Plain => format!("{common}&keys=plain&batch={batch}&gso={batch}"),
-            Side::Sealed => format!("{common}&keys=contributory&group=lab&origin=mac&batch={batch}&gso={batch}"),
+            Side::Plain => format!("{common}&keys=plain&{path}"),
+            Side::Sealed => format!("{common}&keys=contributory&group=lab&origin=mac&{path}"),
             Side::ChaCha => {
-                format!(
-                    "{common}&keys=contributory&group=lab&origin=mac&suite=chacha20-poly1305&batch={batch}&gso={batch}"
-                )
+                format!("{common}&keys=contributory&group=lab&origin=mac&suite=chacha20-poly1305&{path}")
             }
-            Side::Signed => format!("{common}&keys=contributory&group=lab&origin=signed&batch={batch}&gso={batch}"),
+            Side::Signed => format!("{common}&keys=contributory&group=lab&origin=signed&{path}"),
         }
     }
 
