@@ -26,7 +26,8 @@ impl Contributory {
         self.timers.stop(Timer::Propose);
         self.retry = false;
         let (seats, proposer) = (content.seats.clone(), *proposal.proposer());
-        if self.attempt.replace(Attempt::new(proposal, me, now.monotonic)).is_some() {
+        let before = self.attempt.replace(Attempt::new(proposal, me, now.monotonic));
+        if before.is_some_and(|a| *a.proposal.proposer() == proposer) {
             self.charge(now, proposer);
         }
         for seat in seats {
@@ -275,11 +276,11 @@ impl Contributory {
         }
     }
 
-    /// An attempt that somebody else proposed came to nothing, or took the place of one that ran, or changed
-    /// nobody's place soon after the last: with more of these in a short time than mishaps explain, we do
-    /// not follow its proposals for a while. Who could propose without end would keep everybody out.
+    /// An attempt that somebody else proposed came to nothing, or took the place of its own last one, or changed
+    /// nobody's place soon after the last: with more of these in a short time than mishaps explain, a group
+    /// does not follow its proposals for a while. Who could propose without end would keep everybody out.
     fn charge(&mut self, now: Now, proposer: ShortId) {
-        if proposer == self.me.short {
+        if proposer == self.me.short || !self.is_grouped() {
             return;
         }
         let at = now.monotonic;
@@ -295,9 +296,18 @@ impl Contributory {
         }
     }
 
+    /// Whether a proposer could expect an answer of this one: a member of ours, or a newcomer that answered
+    /// as far as we know.
+    fn could_expect(&self, now: Now, short: &ShortId) -> bool {
+        let over = |s: Option<&Strike>| s.is_none_or(|s| s.until <= now.monotonic);
+        let known = self.people.get(short);
+        known.is_some_and(|p| over(self.strikes.get(short)) && over(self.ghosts.get(&p.id.cert)))
+    }
+
     /// Whether this proposer's attempts came to nothing too often.
     pub(super) fn proposes_in_vain(&self, now: Now, proposer: &ShortId) -> bool {
-        self.vain.get(proposer).is_some_and(|v| v.count > timing::VAIN_FREE && v.until > now.monotonic)
+        let vain = self.vain.get(proposer).filter(|_| self.is_grouped());
+        vain.is_some_and(|v| v.count > timing::VAIN_FREE && v.until > now.monotonic)
     }
 
     fn installed_slot(&self) -> u16 {
@@ -310,7 +320,11 @@ impl Contributory {
         for (seat, why) in &attempt.culprits {
             self.strike(now, attempt.proposal.content.seats[*seat], *why);
         }
-        self.charge(now, *attempt.proposal.proposer());
+        let proposer = *attempt.proposal.proposer();
+        let others = attempt.culprits.iter().any(|(seat, _)| attempt.proposal.content.seats[*seat] != proposer);
+        if !attempt.excused && !others {
+            self.charge(now, proposer);
+        }
         let base = self.is_grouped() && attempt.proposal.content.base == Some(self.epoch().hash);
         let same = |i: &Installed| {
             attempt.proposal.content.seats.iter().all(|s| i.agreed.people.iter().any(|p| p.short == *s))
@@ -519,6 +533,7 @@ impl Contributory {
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
             attempt.stage = Stage::Failed;
+            attempt.excused = silent.iter().any(|s| self.could_expect(now, s));
             for short in silent {
                 self.strike(now, short, Misbehaviour::Silent);
             }

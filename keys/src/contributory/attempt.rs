@@ -47,6 +47,8 @@ pub(super) struct Attempt {
     held: [Vec<Option<Held>>; 3],
     /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
     spoken: Vec<Monotonic>,
+    /// It failed for a reason that its proposer could not foresee.
+    pub(super) excused: bool,
     /// Since when members contradict each other about what was said: somebody lies, or said two things.
     doubt: Option<Monotonic>,
     /// Seats that were proved to misbehave.
@@ -184,6 +186,7 @@ impl Attempt {
             stage: Stage::Gathering,
             held: [empty(), empty(), empty()],
             spoken: vec![now; n],
+            excused: false,
             doubt: None,
             culprits: Vec::new(),
         }

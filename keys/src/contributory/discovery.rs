@@ -547,10 +547,14 @@ impl Contributory {
             self.want_card(now, m.author);
             return Ok(());
         };
+        if !self.people.may_beacon(&m.author, m.epoch, now.monotonic) {
+            return Err(Dropped::Stale.into());
+        }
         let body = Message::Beacon(m.clone()).body();
         if !self.verifier.signature(&person.key, &signed(BEACON_LABEL, &self.group, &[], &body), &m.signature) {
             return Err(Dropped::Auth.into());
         }
+        self.people.beaconed(&m.author, m.epoch, now.monotonic);
         self.people.hear(&m.author, now.monotonic);
         self.compare(now, m.summary);
         if self.statements.excludes(&person.cert) {
@@ -641,7 +645,10 @@ impl Contributory {
         let vain = self.merging.map_or(0, |m| m.vain);
         let merging = match self.merging.filter(|_| already) {
             Some(m) => Merging { until: (now.monotonic + MERGE_WAIT).min(m.since + MERGE_WAIT * 2), ..m },
-            None if self.merging.is_some_and(|m| now.monotonic < m.until + MERGE_WAIT * (1 << vain.min(5))) => {
+            // One alone has nothing to go on with meanwhile.
+            None if self.is_grouped()
+                && self.merging.is_some_and(|m| now.monotonic < m.until + MERGE_WAIT * (1 << vain.min(5))) =>
+            {
                 return self.answer_with_beacon(now);
             }
             None => Merging { since: now.monotonic, until: now.monotonic + MERGE_WAIT, vain: vain + 1 },

@@ -79,6 +79,12 @@ impl EpochKeys {
         }
     }
 
+    /// Whether that key is here.
+    pub(super) fn knows(&self, slot: Slot, domain: Domain) -> bool {
+        let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(usize::from(slot.0)));
+        place.is_some_and(|p| p.get().is_some())
+    }
+
     /// The key with which a slot seals in a domain that we read; who writes without reading announced it.
     fn receiving(&self, domain: Domain, slot: Slot) -> Option<&Receiving> {
         let place = self.receiving.get(usize::from(domain.0))?.get(usize::from(slot.0))?;

@@ -346,6 +346,9 @@ impl Contributory {
             return Err(Dropped::Policy.into());
         }
         let Some((_, pair)) = agreed.pairs.iter().find(|(d, _)| *d == domain) else { return Ok(()) };
+        if agreed.keys.knows(sealcast_wire::Slot(slot as u16), domain) {
+            return Err(Dropped::Stale.into());
+        }
         let body = Message::SenderKey(m.clone()).body();
         let digest = signed(SENDER_KEY_LABEL, &self.group, &[], &body);
         if !self.verifier.signature(&agreed.people[slot].key, &digest, &m.signature) {

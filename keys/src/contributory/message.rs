@@ -375,6 +375,21 @@ impl Message {
         }
     }
 
+    /// Who is said to have signed it, where the message names a member.
+    pub(super) fn author(&self) -> Option<ShortId> {
+        match self {
+            Message::Join(_) | Message::Fetch(_) | Message::Give(_) | Message::State(_) => None,
+            Message::Propose(m) => m.seats.first().copied(),
+            Message::R1(m) => Some(m.author),
+            Message::R2(m) => Some(m.author),
+            Message::Kc(m) => Some(m.author),
+            Message::Status(m) => Some(m.author),
+            Message::Beacon(m) => Some(m.author),
+            Message::Leave(m) => Some(m.author),
+            Message::SenderKey(m) => Some(m.author),
+        }
+    }
+
     /// All bytes that go under the veil.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.body();

@@ -191,6 +191,8 @@ pub struct Contributory {
     token: u64,
     counters: Counters,
     drops: Drops,
+    /// Since when, and how many, signatures in somebody's name were false.
+    forged: BTreeMap<ShortId, (Monotonic, u32)>,
     /// Answers to lists of statements.
     stating: Budget,
     stale_told: bool,
@@ -335,6 +337,7 @@ impl Contributory {
             token: 0,
             counters: Counters::default(),
             drops: Drops::default(),
+            forged: BTreeMap::new(),
             stating: Budget::default(),
             stale_told: false,
             last_told: None,
@@ -409,6 +412,25 @@ impl Contributory {
 
     /// One message, whose bytes are well-formed and come from somebody who knows the veil.
     fn take(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
+        // Whoever knows the veil can sign falsely in anybody's name: so often it costs us a check (G8).
+        let author = message.author();
+        let since = |at: Monotonic| now.monotonic.since(at) < Duration::from_secs(1);
+        let forged = author.and_then(|a| self.forged.get(&a)).filter(|(at, _)| since(*at));
+        if forged.is_some_and(|(_, n)| *n >= FALSE_SIGNATURES_PER_SECOND) {
+            return Err(Dropped::Rate.into());
+        }
+        let result = self.dispatch(now, message, veiled);
+        if let (Some(author), Err(HandleError::Dropped(Dropped::Auth))) = (author, &result) {
+            if self.forged.len() > limits::REMEMBERED_PEOPLE_MAX {
+                self.forged.retain(|_, (at, _)| since(*at));
+            }
+            let entry = self.forged.entry(author).or_insert((now.monotonic, 0));
+            *entry = if since(entry.0) { (entry.0, entry.1 + 1) } else { (now.monotonic, 1) };
+        }
+        result
+    }
+
+    fn dispatch(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
         match message {
             Message::Join(m) => self.on_join(now, &m),
             Message::Propose(m) => self.on_propose(now, m, veiled),
@@ -556,3 +578,7 @@ impl Contributory {
         self.take(now, message, veiled)
     }
 }
+
+/// False signatures in one member's name that are checked per second. Its own messages go unheard for the
+/// rest of that second, so there are many: 60 ms of a core at most.
+const FALSE_SIGNATURES_PER_SECOND: u32 = 1000;

@@ -8,7 +8,7 @@ use sealcast_crypto::identity::anchor::{TrustAnchor, Verified};
 use sealcast_crypto::identity::rights::Rights;
 use sealcast_crypto::signature::{Algorithm, PublicKey};
 use sealcast_wire::limits::STRANGER_CHECKS_PER_SECOND;
-use sealcast_wire::{CertHash, Dropped, Member, MemberId, Monotonic, Now, Utc, limits};
+use sealcast_wire::{CertHash, Dropped, EpochId, Member, MemberId, Monotonic, Now, Utc, limits};
 
 use super::memo::Verifier;
 use super::message::{Card, ShortId};
@@ -50,6 +50,8 @@ struct Known {
     given: Option<Monotonic>,
     /// When this person's JOIN was last looked at.
     joined: Option<Monotonic>,
+    /// The epoch and time of this person's last beacon.
+    beacon: Option<(EpochId, Monotonic)>,
 }
 
 impl People {
@@ -134,7 +136,8 @@ impl People {
 
     /// Takes in somebody without checks: ourselves.
     pub(super) fn insert(&mut self, person: Arc<Person>, now: Monotonic) {
-        let known = Known { person: person.clone(), heard: None, asked: None, given: Some(now), joined: None };
+        let known =
+            Known { person: person.clone(), heard: None, asked: None, given: Some(now), joined: None, beacon: None };
         self.known.insert(person.short, known);
     }
 
@@ -171,6 +174,19 @@ impl People {
             known.joined = Some(now);
         }
         may
+    }
+
+    /// Whether another beacon of this person for this epoch is worth a look: sent again, it says nothing new.
+    pub(super) fn may_beacon(&self, short: &ShortId, epoch: EpochId, now: Monotonic) -> bool {
+        let last = self.known.get(short).and_then(|k| k.beacon);
+        last.is_none_or(|(of, at)| of != epoch || now.since(at) >= BEACON_SPACING)
+    }
+
+    /// A beacon of this person was verified.
+    pub(super) fn beaconed(&mut self, short: &ShortId, epoch: EpochId, now: Monotonic) {
+        if let Some(known) = self.known.get_mut(short) {
+            known.beacon = Some((epoch, now));
+        }
     }
 
     /// Somebody asks for a card: whether it is time to give it again, and how long ago the first of the
@@ -231,6 +247,8 @@ impl Budget {
 const RUNS_PER_SECOND: u32 = 20;
 /// Between two JOINs of one person that are looked at.
 const JOIN_SPACING: Duration = Duration::from_millis(15);
+/// Between two beacons of one person for one epoch that are looked at.
+const BEACON_SPACING: Duration = Duration::from_millis(20);
 /// Between two times that one member gives one card.
 const CARD_SPACING: Duration = Duration::from_millis(80);
 
