@@ -81,7 +81,7 @@ impl Field {
             Side::Plain => format!("{common}&keys=plain&{path}"),
             Side::Sealed => format!("{common}&keys=contributory&group=lab&origin=mac&{path}"),
             Side::ChaCha => {
-                format!("{common}&keys=contributory&group=lab&origin=mac&suite=chacha20-poly1305&{path}")
+                format!("{common}&keys=contributory&group=lab&origin=mac&suite=chacha20poly1305&{path}")
             }
             Side::Signed => format!("{common}&keys=contributory&group=lab&origin=signed&{path}"),
         }
