@@ -1,0 +1,246 @@
+//! The invariants of ARCHITECTURE.md, held against the code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+
+fn metadata() -> Metadata {
+    MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .exec()
+        .expect("cargo metadata runs in the workspace")
+}
+
+/// The packages that end up in what users build on Linux: reachable without development dependencies.
+fn linked() -> Vec<Package> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .other_options(["--filter-platform".to_string(), "x86_64-unknown-linux-gnu".to_string()])
+        .exec()
+        .expect("cargo metadata runs in the workspace");
+    let resolve = metadata.resolve.as_ref().expect("metadata resolves dependencies");
+    let mut todo = metadata.workspace_members.clone();
+    let mut seen = BTreeSet::new();
+    while let Some(id) = todo.pop() {
+        if seen.insert(id.clone()) {
+            let node = resolve.nodes.iter().find(|n| n.id == id).expect("every member of the graph is a node");
+            let normal = node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind != DependencyKind::Development));
+            todo.extend(normal.map(|d| d.pkg.clone()));
+        }
+    }
+    metadata.packages.into_iter().filter(|p| seen.contains(&p.id)).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("lab lies in the workspace").to_path_buf()
+}
+
+/// Direct normal dependencies of each workspace crate.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
+    metadata
+        .workspace_packages()
+        .into_iter()
+        .map(|p| {
+            let names = p.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal).map(|d| d.name.clone());
+            (p.name.to_string(), names.collect())
+        })
+        .collect()
+}
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    fn walk(dir: &Path, into: &mut Vec<(PathBuf, String)>) {
+        for entry in fs::read_dir(dir).expect("a source folder is readable") {
+            let path = entry.expect("a source folder is readable").path();
+            if path.is_dir() {
+                walk(&path, into);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).expect("sources are UTF-8");
+                into.push((path, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let at = root().join(folder);
+    assert!(at.is_dir(), "no folder {folder}");
+    walk(&at, &mut found);
+    found
+}
+
+/// The lines of a file above its tests, without comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .take_while(|(_, l)| !l.starts_with("#[cfg(test)]"))
+        .filter(|(_, l)| !l.trim_start().starts_with("//"))
+        .map(|(n, l)| (n + 1, l))
+}
+
+fn assert_absent(folder: &str, words: &[&str], exempt: &[&str]) {
+    let mut found = Vec::new();
+    for (path, text) in sources(folder) {
+        let shown = path.strip_prefix(root()).expect("under the root").display().to_string();
+        let tests = shown.ends_with("/tests.rs") || shown.contains("/tests/") || shown.contains("/vectors");
+        if tests || exempt.iter().any(|e| shown.starts_with(e)) {
+            continue;
+        }
+        for (n, line) in code(&text) {
+            found.extend(words.iter().filter(|w| line.contains(**w)).map(|w| format!("{shown}:{n}: {w}")));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn invariant_1_keys_and_delivery_do_not_import_each_other() {
+    let dependencies = dependencies();
+    assert!(!dependencies["sealcast-keys"].contains("sealcast-delivery"));
+    assert!(!dependencies["sealcast-delivery"].contains("sealcast-keys"));
+    for leaf in ["sealcast-wire", "sealcast-crypto"] {
+        let above = ["sealcast-keys", "sealcast-delivery", "sealcast"];
+        assert!(above.iter().all(|a| !dependencies[leaf].contains(*a)), "{leaf} imports something above it");
+    }
+    assert!(!dependencies["sealcast-wire"].contains("sealcast-crypto"), "wire holds no mathematics");
+}
+
+const IMPURE: &[&str] = &[
+    "std::net::UdpSocket",
+    "std::net::Tcp",
+    "std::fs",
+    "std::thread",
+    "Instant::now",
+    "SystemTime::now",
+    "getrandom",
+    "OsRng",
+    "thread_rng",
+    "SystemRandom::new",
+];
+
+#[test]
+fn invariant_2_pure_crates_hold_no_sockets_files_threads_clocks_or_global_randomness() {
+    for pure in ["wire/src", "keys/src", "delivery/src"] {
+        assert_absent(pure, IMPURE, &[]);
+    }
+    // aws-lc-rs's signing calls ask for a generator where the algorithm is randomised (ECDSA); that is the one exception.
+    assert_absent("crypto/src", IMPURE, &["crypto/src/signature.rs"]);
+    assert_absent("sealcast/src/group", IMPURE, &[]);
+}
+
+#[test]
+fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("sealcast-wire", &["thiserror"][..]),
+        (
+            "sealcast-keys",
+            &["sealcast-wire", "sealcast-crypto", "rand_core", "rand_chacha", "thiserror", "zeroize"][..],
+        ),
+        ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
+    ]);
+    let dependencies = dependencies();
+    for (name, allowed) in allowed {
+        let extra: Vec<_> = dependencies[name].iter().filter(|d| !allowed.contains(&d.as_str())).collect();
+        assert!(extra.is_empty(), "{name} imports {extra:?}");
+    }
+}
+
+#[test]
+fn invariant_3_delivery_never_sees_a_key() {
+    assert_absent(
+        "delivery/src",
+        &["crypto::aead", "crypto::secret", "crypto::kdf", "crypto::dutta_barua", "crypto::veil"],
+        &["delivery/src/testing.rs"],
+    );
+}
+
+#[test]
+fn invariant_4_no_hash_map_whose_order_can_reach_an_output() {
+    for pure in ["wire/src", "crypto/src", "keys/src", "sealcast/src/group"] {
+        assert_absent(pure, &["HashMap", "HashSet"], &[]);
+    }
+}
+
+/// What a format fixes (LCM's thresholds, the room for a proof, the parts of a vouch) is no limit of ours.
+const OF_A_FORMAT: &[&str] =
+    &["SEGMENT_MAX", "CHANNEL_BYTES_MAX", "SHORT_BYTES_MAX", "PROOF_BYTES_MAX", "OBJECT_BYTES_MAX", "PARTS_MAX"];
+
+#[test]
+fn invariant_5_every_limit_lies_in_wire_limits() {
+    let mut found = Vec::new();
+    for folder in ["keys/src", "delivery/src", "sealcast/src/group"] {
+        for (path, text) in sources(folder) {
+            for (n, line) in code(&text) {
+                let name = line.split("const ").nth(1).and_then(|l| l.split_once(": usize")).map(|(name, _)| name);
+                if name.is_some_and(|name| name.ends_with("_MAX") && !OF_A_FORMAT.contains(&name)) {
+                    found.push(format!("{}:{n}: {}", path.display(), line.trim()));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "limits belong in wire::limits:\n{}", found.join("\n"));
+}
+
+#[test]
+fn invariant_6_nothing_imports_lab() {
+    for (name, dependencies) in dependencies() {
+        assert!(!dependencies.contains("sealcast-lab"), "{name} imports lab");
+    }
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace manifest is readable");
+    let section = manifest.split("[workspace.dependencies]").nth(1).expect("the manifest lists dependencies");
+    let section = section.split("\n[").next().expect("split yields at least one part");
+    let silent: Vec<_> = section
+        .lines()
+        .filter(|l| {
+            l.contains('=') && !l.starts_with("sealcast") && !l.trim_start().starts_with('#') && !l.contains(" # ")
+        })
+        .collect();
+    assert!(silent.is_empty(), "no reason given:\n{}", silent.join("\n"));
+}
+
+#[test]
+fn licences_of_all_dependencies_are_allowed() {
+    let deny = fs::read_to_string(root().join("deny.toml")).expect("deny.toml is readable");
+    let list = deny.split("allow = [").nth(1).and_then(|s| s.split(']').next()).expect("deny.toml lists licences");
+    let allowed: BTreeSet<&str> = list.split('"').skip(1).step_by(2).collect();
+    let banned: BTreeSet<&str> = deny.split("name = \"").skip(1).filter_map(|s| s.split('"').next()).collect();
+    let mut wrong = Vec::new();
+    for package in linked() {
+        if banned.contains(package.name.as_str()) {
+            wrong.push(format!("{} is banned", package.name));
+        }
+        let Some(license) = &package.license else {
+            wrong.push(format!("{} names no licence", package.name));
+            continue;
+        };
+        // Of alternatives one must be allowed, of conjuncts all.
+        let expression = license.replace('/', " OR ").replace(['(', ')'], "");
+        let fine = expression.split(" AND ").all(|c| c.split(" OR ").any(|l| allowed.contains(l.trim())));
+        if !fine {
+            wrong.push(format!("{}: {license}", package.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_of_this_stage_has_a_test_with_its_id() {
+    let mut text = String::new();
+    for folder in ["wire", "crypto", "keys", "delivery", "sealcast", "cli", "lab"] {
+        for (_, source) in sources(folder) {
+            text.push_str(&source);
+        }
+    }
+    let rules = (1..=11).map(|n| format!("rule_g{n}_")).chain((1..=14).map(|n| format!("rule_a{n}_")));
+    let weaknesses = (1..=17).map(|n| format!("w{n}_"));
+    let names: Vec<&str> = text.split("fn ").skip(1).filter_map(|s| s.split('(').next()).collect();
+    let missing: Vec<_> = rules
+        .chain(weaknesses)
+        .filter(|id| !names.iter().any(|n| n.starts_with(id) || n.contains(&format!("_{id}"))))
+        .collect();
+    assert!(missing.is_empty(), "no test is named for {}", missing.join(", "));
+}
