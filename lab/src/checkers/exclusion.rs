@@ -20,6 +20,8 @@ pub struct Exclusions {
 #[derive(Default)]
 struct Standing {
     view: Option<Arc<View>>,
+    /// The epochs of this and former views.
+    installed: BTreeSet<EpochId>,
     /// Who was a member once and is, or is about to be, none.
     gone: BTreeSet<usize>,
     /// Whom a change under way would shut out.
@@ -62,6 +64,7 @@ impl Checker for Exclusions {
                         out.retain(|n| !members.contains(n));
                     }
                 }
+                standing.installed.insert(view.epoch);
                 standing.view = Some(view.clone());
                 self.rosters.insert(view.epoch, members);
             }
@@ -82,7 +85,7 @@ impl Checker for Exclusions {
                 if let (Some(author), Some(view)) = (heard, &standing.view)
                     && !cast.nodes_of(view).contains(&author)
                     // A key that is agreed opens before its view is installed.
-                    && epoch.is_none_or(|e| e.counter <= view.epoch.counter)
+                    && epoch.is_none_or(|e| standing.installed.contains(&e))
                 {
                     return Err(format!(
                         "node {node} heard node {author} under {epoch:?}, no member of {:?}",

@@ -14,6 +14,7 @@ use crate::peers::side::{Path, Side, command};
 use crate::peers::{Field, Player};
 use crate::scenarios::Scenario;
 use crate::scenarios::script::Knobs;
+use crate::scenarios::stage::Keep;
 use crate::sim::dice::Chance;
 
 pub(super) const SOCKETS: &[&str] = &["formation-sockets", "formation-time"];
@@ -70,7 +71,7 @@ pub(super) fn simulated(bench: &Bench) -> Result<Vec<Row>, Failure> {
         while let Some(&(members, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let loss = Chance((seed % 5) as u32 * 50_000);
             let jitter = Duration::from_millis(seed / 5 % 5 * 500);
-            if !scenario.play(&Knobs { members, loss, jitter }, seed, 0).holds() {
+            if !scenario.play(&Knobs { members, loss, jitter }, seed, Keep::default()).holds() {
                 failed.lock().expect("no holder panics").entry(members).or_default().push(seed);
             }
             bench.bar.tick();

@@ -19,6 +19,7 @@ use crate::sim::{Effect, Node, Reach};
 /// See the module.
 pub(super) struct Insider {
     robot: Robot,
+    member: usize,
     keys: Vec<Arc<Epoch>>,
     out: bool,
     next: Option<Monotonic>,
@@ -27,8 +28,8 @@ pub(super) struct Insider {
 }
 
 impl Insider {
-    pub(super) fn new(robot: Robot) -> Insider {
-        Insider { robot, keys: Vec::new(), out: false, next: None, sent: 0, effects: VecDeque::new() }
+    pub(super) fn new(robot: Robot, member: usize) -> Insider {
+        Insider { robot, member, keys: Vec::new(), out: false, next: None, sent: 0, effects: VecDeque::new() }
     }
 
     fn drain(&mut self, now: Now) {
@@ -50,7 +51,9 @@ impl Insider {
         let Some(epoch) = self.keys.iter().rev().nth(back) else { return };
         let Some(protect) = &epoch.protect else { return };
         self.sent += 1;
-        let body = Body { author: u32::MAX, life: 0, number: self.sent }.bytes(100);
+        // Told as published: whoever does not know of the eviction yet may take it.
+        let body = Body { author: self.member as u32, life: 1, number: FORGED + self.sent }.bytes(100);
+        self.effects.push_back(Effect::Tell(Told::Published(TOPIC.into(), body.clone())));
         let what = What::Data { topic: TOPIC, domain: Domain(1), signed: false, sent_micros: None, body: &body };
         let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
         let mut way = Multicast::new(multicast::Config::default());
@@ -127,3 +130,5 @@ impl Node for Insider {
 }
 
 const EVERY: Duration = Duration::from_millis(7);
+/// Tells its forgeries from what its application publishes.
+const FORGED: u64 = 1 << 40;

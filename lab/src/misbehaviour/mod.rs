@@ -49,7 +49,7 @@ pub fn outsider(kind: Misbehaviour, seed: [u8; 32]) -> Birth<Player> {
 }
 
 /// Somebody inside; `None` if that misbehaviour needs no membership.
-pub fn insider(kind: Misbehaviour, seed: [u8; 32], make: Make) -> Option<Birth<Player>> {
+pub fn insider(member: usize, kind: Misbehaviour, seed: [u8; 32], make: Make) -> Option<Birth<Player>> {
     let dice = Dice::new(u64::from_be_bytes(seed[..8].try_into().expect("a seed has 32 bytes")), 1);
     match kind {
         Misbehaviour::FlooderInside => {
@@ -58,7 +58,9 @@ pub fn insider(kind: Misbehaviour, seed: [u8; 32], make: Make) -> Option<Birth<P
         Misbehaviour::Equivocator => {
             Some(Box::new(move |now, _| Box::new(equivocator::Equivocator::new(make(now, seed), make(now, seed)))))
         }
-        Misbehaviour::EvictedInsider => Some(Box::new(move |now, _| Box::new(evicted::Insider::new(make(now, seed))))),
+        Misbehaviour::EvictedInsider => {
+            Some(Box::new(move |now, _| Box::new(evicted::Insider::new(make(now, seed), member))))
+        }
         Misbehaviour::Replayer | Misbehaviour::Forger | Misbehaviour::Flooder => None,
     }
 }

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::script::Knobs;
-use super::stage::Report;
+use super::stage::{Keep, Report};
 use super::{ALL, Scenario};
 use crate::sim::dice::Chance;
 
@@ -45,6 +45,9 @@ pub struct Arguments {
     /// With --seed: show so many of the last lines of the trace.
     #[arg(long, default_value_t = 0)]
     trace: usize,
+    /// With --seed: tell what members saw and noticed.
+    #[arg(long)]
+    story: bool,
     /// One object per scenario on stdout.
     #[arg(long)]
     json: bool,
@@ -111,7 +114,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> bool {
     let begin = Instant::now();
-    let report = scenario.play(knobs, seed, arguments.trace);
+    let keep = Keep { lines: arguments.trace, story: arguments.story };
+    let report = scenario.play(knobs, seed, keep);
     if arguments.json {
         print_json(&summary(scenario, knobs, &[(seed, report.clone())], begin.elapsed()));
         return report.holds();
@@ -119,6 +123,9 @@ fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> 
     println!("{}: {}", scenario.name, scenario.story);
     for step in &scenario.script(knobs, seed).steps {
         println!("  {step:?}");
+    }
+    for line in &report.story {
+        println!("{line}");
     }
     for line in &report.lines {
         println!("{line}");
@@ -158,7 +165,7 @@ fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> bool {
                     if seed >= seeds.end {
                         return;
                     }
-                    let report = scenario.play(knobs, seed, 0);
+                    let report = scenario.play(knobs, seed, Keep::default());
                     if let Some(violation) = report.violations.first() {
                         bar.suspend(|| {
                             eprintln!("FAILED  {}", violation);

@@ -57,7 +57,12 @@ impl Company for Robots {
 
     fn imposter(&self, member: usize, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
         let memo = self.memo.clone();
-        misbehaviour::insider(kind, seed, Box::new(move |now, seed| robot(member, seed, &memo, now, &Records::new())))
+        misbehaviour::insider(
+            member,
+            kind,
+            seed,
+            Box::new(move |now, seed| robot(member, seed, &memo, now, &Records::new())),
+        )
     }
 
     fn secrets(&self) -> Vec<Vec<u8>> {

@@ -8,7 +8,7 @@ use sealcast_keys::Command;
 use super::script::{Knobs, Script, Step};
 use crate::misbehaviour::Misbehaviour;
 use crate::network::Network;
-use crate::sim::dice::Dice;
+use crate::sim::dice::{Chance, Dice};
 
 /// The network of a story: rough, or without loss a quiet one.
 fn network(knobs: &Knobs) -> Network {
@@ -35,6 +35,18 @@ pub(super) fn formation(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.lossless = knobs.loss.0 == 0;
     all_publish(&mut script, 0..knobs.members, 20, SECOND / 2);
     script.wait(SECOND / 2);
+    script
+}
+
+/// What the figure «formation converges» counts. `members`, `jitter` and `loss` are upper bounds; a seed's
+/// number of members is one of the figure's.
+pub(super) fn formation_wide(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let sizes: Vec<usize> = [2, 3, 4, 8, 16, 32, 64].into_iter().filter(|n| *n <= knobs.members).collect();
+    let members = sizes.get(dice.index(sizes.len().max(1))).copied().unwrap_or(knobs.members);
+    let jitter = dice.between(Duration::ZERO, 4 * knobs.jitter);
+    let loss = Chance(dice.below(4 * u64::from(knobs.loss.0) + 1) as u32);
+    let mut script = Script::new(members, network(&Knobs { members, loss, jitter }));
+    script.start_all(0..members, jitter, dice).converge(0..members, PATIENCE);
     script
 }
 

@@ -15,7 +15,7 @@ use crate::sim::dice::{Chance, Dice};
 use company::Company;
 use contributory::Robots;
 use script::{Knobs, Script};
-use stage::Report;
+use stage::{Keep, Report};
 
 /// A story by name.
 pub struct Scenario {
@@ -35,8 +35,8 @@ impl Scenario {
         (self.write)(knobs, &mut Dice::new(seed, STREAM_SCRIPT))
     }
 
-    /// Plays it; `keep` lines of the trace are kept.
-    pub fn play(&self, knobs: &Knobs, seed: u64, keep: usize) -> Report {
+    /// Plays it.
+    pub fn play(&self, knobs: &Knobs, seed: u64, keep: Keep) -> Report {
         let _again = Again { scenario: self, knobs, seed };
         stage::play(&*(self.company)(knobs), &self.script(knobs, seed), seed, keep)
     }
@@ -65,6 +65,12 @@ impl Drop for Again<'_> {
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
     robots("formation", 8, "members start within the jitter and form one group", lan::formation),
+    robots(
+        "formation-wide",
+        64,
+        "2 to 64 members, jitter to 2 s, loss to 20 %: all drawn from the seed",
+        lan::formation_wide,
+    ),
     robots("one-by-one", 6, "members join a group one after the other", lan::one_by_one),
     robots("leave", 6, "a member leaves, the others agree on a key without it", lan::leave),
     robots("evict", 6, "a member is evicted by a signed statement, and never comes back", lan::evict),
@@ -84,7 +90,7 @@ pub static ALL: &[Scenario] = &[
         "a member says everything many times over, and garbage under the veil",
         lan::flooder_inside,
     ),
-    robots("equivocator", 6, "a member tells half of the others another story", lan::equivocator),
+    robots("equivocator", 5, "a member tells half of the others another story", lan::equivocator),
     robots(
         "evicted-insider",
         5,

@@ -42,6 +42,8 @@ pub struct Report {
     pub trace: u64,
     /// The last lines of the trace, if asked for.
     pub lines: Vec<Line>,
+    /// What members told, as lines to read, if asked for.
+    pub story: Vec<String>,
 }
 
 impl Report {
@@ -51,10 +53,20 @@ impl Report {
     }
 }
 
-/// Plays a script; `keep` lines of its trace are kept.
-pub fn play(company: &dyn Company, script: &Script, seed: u64, keep: usize) -> Report {
+/// How much of a run is kept to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// The last lines of the trace.
+    pub lines: usize,
+    /// What members tell: views, exclusions, notices.
+    pub story: bool,
+}
+
+/// Plays a script.
+pub fn play(company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> Report {
     let mut stage = Stage::new(company, script, seed, keep);
     for step in &script.steps {
+        stage.watch.tell(stage.sim.now(), || format!("── {step:?}"));
         stage.step(step);
         if !stage.watch.panel.violations().is_empty() {
             break; // the first fault tells the story; what follows from it only hides it
@@ -90,10 +102,10 @@ struct Traffic {
 }
 
 impl<'a> Stage<'a> {
-    fn new(company: &'a dyn Company, script: &Script, seed: u64, keep: usize) -> Stage<'a> {
+    fn new(company: &'a dyn Company, script: &Script, seed: u64, keep: Keep) -> Stage<'a> {
         let members = script.members;
         let mut sim = Sim::new(seed, script.network.clone());
-        sim.trace = Trace::new(keep);
+        sim.trace = Trace::new(keep.lines);
         let cast = Cast::new((0..members).map(|m| company.cert(m)));
         let (loss, tally) = Loss::new();
         let mut checkers: Vec<Box<dyn Checker>> = vec![
@@ -123,6 +135,7 @@ impl<'a> Stage<'a> {
             bytes: 0,
             installed: 0,
             delivered: 0,
+            story: keep.story.then(Vec::new),
         };
         let mut stage = Stage {
             company,
@@ -313,6 +326,7 @@ impl<'a> Stage<'a> {
             delivered: self.watch.delivered,
             trace: self.sim.trace.hash(),
             lines: self.sim.trace.lines().copied().collect(),
+            story: self.watch.story.unwrap_or_default(),
         }
     }
 }
@@ -331,9 +345,17 @@ struct Watch {
     bytes: u64,
     installed: u64,
     delivered: u64,
+    story: Option<Vec<String>>,
 }
 
 impl Watch {
+    /// Adds a line to the story, if one is kept.
+    fn tell(&mut self, at: Monotonic, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{:>12.3} ms  {}", at.micros() as f64 / 1e3, line()));
+        }
+    }
+
     /// Whether all of these have one view of exactly these.
     fn agree(&self, members: &BTreeSet<usize>) -> bool {
         let mut epoch = None;
@@ -386,6 +408,20 @@ impl Observer<Player> for Watch {
     }
 
     fn told(&mut self, at: Monotonic, node: usize, told: Told) {
+        match &told {
+            Told::Prepared(view) => {
+                self.tell(at, || format!("node {node} prepares {:?} ({:?})", view.epoch.counter, view.change));
+            }
+            Told::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
+            Told::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
+            Told::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
+            Told::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
+            Told::Installed(epoch) => {
+                let (view, nodes) = (epoch.view.clone(), self.cast.nodes_of(&epoch.view));
+                self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
+            }
+            _ => {}
+        }
         let event = match told {
             Told::Prepared(view) => Event::Prepared(view),
             Told::Abandoned => Event::Abandoned,
