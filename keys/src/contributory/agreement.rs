@@ -257,6 +257,7 @@ impl Contributory {
         self.installed = Some(Installed { agreed, order, at, joins_since_setup: joins, ring_key, since });
         self.last = Some(attempt);
         self.prepared = false;
+        self.own_proposals.0 = 0;
         self.retry = false;
         self.rotate = false;
         self.replaced = false;

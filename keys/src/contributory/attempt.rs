@@ -49,8 +49,9 @@ pub(super) struct Attempt {
     spoken: Vec<Monotonic>,
     /// It failed for a reason that its proposer could not foresee.
     pub(super) excused: bool,
-    /// Since when members contradict each other about what was said: somebody lies, or said two things.
-    doubt: Option<Monotonic>,
+    /// Since when members contradict each other about what was said (somebody lies, or said two things), and
+    /// how often we showed what we hold.
+    doubt: Option<(Monotonic, u32)>,
     /// Seats that were proved to misbehave.
     pub(super) culprits: Vec<(usize, Misbehaviour)>,
 }
@@ -375,24 +376,27 @@ impl Attempt {
         }
     }
 
-    /// What an active member says of a round's messages is not what we hold. Who is of a minority shows what it
-    /// holds, for two things that one member said in one place prove who is to blame. If nobody shows that
-    /// in time, the others are wrong about what everybody else heard alike: they are left out.
+    /// What an active member says of a round's messages is not what we hold. All show what they hold, for two
+    /// things that one member said in one place prove who is to blame; who takes itself for the majority too,
+    /// since a member with two faces agrees with both sides. It is shown more than once: were it lost, the
+    /// honest would be left out. If nobody shows that in time, the others are wrong about what everybody
+    /// else heard alike: they are left out.
     fn contradiction(&mut self, now: Monotonic, round: usize, alike: Vec<usize>) -> Option<Step> {
         let formation = self.formation.as_ref()?;
         let active: Vec<usize> = formation.active().collect();
         let most = alike.len() * 2 > active.len();
         let mine = alike.iter().position(|slot| *slot == formation.slot_of_seat[self.me]);
-        let Some(since) = self.doubt else {
-            self.doubt = Some(now);
+        let (since, shown) = self.doubt.unwrap_or((now, 0));
+        if shown < SHOWN_TIMES && now.since(since) >= SHOWN_WITHIN / SHOWN_TIMES * shown {
+            self.doubt = Some((since, shown + 1));
             self.progress = now;
-            // Those who hold the same share the work.
-            let share = |(i, _): &(usize, &usize)| mine.is_some_and(|mine| i % alike.len() == mine);
-            let shown = active.iter().enumerate().filter(share).filter(|_| !most);
-            let seats = shown.map(|(_, slot)| formation.seat_of_slot[*slot]);
+            // Those who hold the same share the work, and each takes another part the next time.
+            let part = |i: usize| (i + shown as usize) % alike.len();
+            let share = |(i, _): &(usize, &usize)| mine.is_some_and(|mine| part(*i) == mine);
+            let seats = active.iter().enumerate().filter(share).map(|(_, slot)| formation.seat_of_slot[*slot]);
             let messages: Vec<Message> = seats.filter_map(|seat| self.message(round, seat).cloned()).collect();
             return (!messages.is_empty()).then_some(Step::Show(messages));
-        };
+        }
         if now.since(since) < SHOWN_WITHIN {
             return None;
         }
@@ -872,4 +876,6 @@ fn member_hash(id: &MemberId) -> [u8; 32] {
 const LABELS: [&str; 3] = ["sealcast/v1/r1", "sealcast/v1/r2", "sealcast/v1/kc"];
 const STATUS_LABEL: &str = "sealcast/v1/status";
 /// So long members who contradict others have time to show why.
-const SHOWN_WITHIN: Duration = Duration::from_millis(150);
+const SHOWN_WITHIN: Duration = Duration::from_millis(210);
+/// How often they show it.
+const SHOWN_TIMES: u32 = 3;

@@ -276,7 +276,15 @@ impl Contributory {
             ready.max(now.monotonic) + turn
         };
         let held = if wish.urgent && wish.removes { at } else { at.max(self.hold_until + turn) };
-        self.timers.set(Timer::Propose, held + blur);
+        // Proposals that came to nothing make room for those of others, whatever the reason for ours (G7).
+        let spaced = match self.own_proposals {
+            (0, _) => held,
+            (n, last) => {
+                let wait = timing::RTO * (1 << (n - 1).min(timing::PROPOSE_DOUBLINGS));
+                held.max(last + wait + jitter(&mut self.rng, wait))
+            }
+        };
+        self.timers.set(Timer::Propose, spaced + blur);
     }
 
     fn unplan(&mut self) {
@@ -310,6 +318,7 @@ impl Contributory {
     }
 
     fn propose_wish(&mut self, now: Now, wish: &Wish) {
+        self.own_proposals = (self.own_proposals.0.saturating_add(1), now.monotonic);
         let wanting = wish.joiners.iter().filter_map(|s| self.wanting.get(s));
         let known = wanting.map(|w| w.epoch.counter).max().unwrap_or(0).max(self.epoch().counter);
         let next = known.saturating_add(1);

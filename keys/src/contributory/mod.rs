@@ -159,6 +159,8 @@ pub struct Contributory {
     proposed: (u32, u8),
     /// Instances whose proposals we have judged, newest last.
     judged: VecDeque<InstanceId>,
+    /// How many proposals we made since the last install, and when the last one.
+    own_proposals: (u32, Monotonic),
     /// Members of the proposal that is scheduled.
     planned: Option<(BTreeSet<ShortId>, bool)>,
     /// Others agree without us: we do not propose until then.
@@ -317,6 +319,7 @@ impl Contributory {
             vain: BTreeMap::new(),
             proposed: (0, 0),
             judged: VecDeque::new(),
+            own_proposals: (0, Monotonic(0)),
             planned: None,
             hold_until: Monotonic(0),
             held_since: Monotonic(0),

@@ -118,6 +118,8 @@ pub(super) const RANK: Duration = Duration::from_millis(10);
 pub(super) const RANK_FAR: Duration = Duration::from_millis(4);
 /// First wait before asking again.
 pub(super) const RTO: Duration = Duration::from_millis(40);
+/// How often the space between two proposals of ours doubles, from [`RTO`], while none of them succeeds.
+pub(super) const PROPOSE_DOUBLINGS: u32 = 5;
 /// Longest wait before asking again.
 pub(super) const RTO_MAX: Duration = Duration::from_millis(100);
 /// Who says nothing for so long while we wait for it is left out.
