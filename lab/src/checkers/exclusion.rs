@@ -84,8 +84,8 @@ impl Checker for Exclusions {
                 let heard = member_of(origin).and_then(|m| cast.node(&m.cert));
                 if let (Some(author), Some(view)) = (heard, &standing.view)
                     && !cast.nodes_of(view).contains(&author)
-                    // A key that is agreed opens before its view is installed.
-                    && epoch.is_none_or(|e| standing.installed.contains(&e))
+                    // A key that is agreed opens before its view is installed; one that was passed over never again.
+                    && epoch.is_none_or(|e| standing.installed.contains(&e) || e.counter < view.epoch.counter)
                 {
                     return Err(format!(
                         "node {node} heard node {author} under {epoch:?}, no member of {:?}",

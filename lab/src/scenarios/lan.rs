@@ -43,8 +43,8 @@ pub(super) fn formation(knobs: &Knobs, dice: &mut Dice) -> Script {
 pub(super) fn formation_wide(knobs: &Knobs, dice: &mut Dice) -> Script {
     let sizes: Vec<usize> = [2, 3, 4, 8, 16, 32, 64].into_iter().filter(|n| *n <= knobs.members).collect();
     let members = sizes.get(dice.index(sizes.len().max(1))).copied().unwrap_or(knobs.members);
-    let jitter = dice.between(Duration::ZERO, 4 * knobs.jitter);
-    let loss = Chance(dice.below(4 * u64::from(knobs.loss.0) + 1) as u32);
+    let jitter = dice.between(Duration::ZERO, knobs.jitter);
+    let loss = Chance(dice.below(u64::from(knobs.loss.0) + 1) as u32);
     let mut script = Script::new(members, network(&Knobs { members, loss, jitter }));
     script.start_all(0..members, jitter, dice).converge(0..members, PATIENCE);
     script

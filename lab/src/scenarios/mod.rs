@@ -65,12 +65,13 @@ impl Drop for Again<'_> {
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
     robots("formation", 8, "members start within the jitter and form one group", lan::formation),
-    robots(
-        "formation-wide",
-        64,
-        "2 to 64 members, jitter to 2 s, loss to 20 %: all drawn from the seed",
-        lan::formation_wide,
-    ),
+    Scenario {
+        name: "formation-wide",
+        story: "2 to 64 members, jitter to 2 s, loss to 20 %: all drawn from the seed",
+        knobs: Knobs { members: 64, loss: Chance(200_000), jitter: Duration::from_secs(2) },
+        company: contributory,
+        write: lan::formation_wide,
+    },
     robots("one-by-one", 6, "members join a group one after the other", lan::one_by_one),
     robots("leave", 6, "a member leaves, the others agree on a key without it", lan::leave),
     robots("evict", 6, "a member is evicted by a signed statement, and never comes back", lan::evict),

@@ -131,7 +131,7 @@ impl Gate {
         }
     }
 
-    /// The epoch that publishers seal for now.
+    /// The epoch that publishers seal for; while they are paused, the one that they sealed for last.
     pub fn epoch(&self) -> Option<&Arc<Epoch>> {
         match &self.state {
             State::Open(epoch) | State::Paused(epoch) => Some(epoch),
