@@ -141,3 +141,14 @@ const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
 const _: () = assert!(REASSEMBLY_BYTES_PER_SENDER_MAX > MESSAGE_BYTES_MAX);
 const _: () = assert!(VOUCHED_PACKETS <= REPLAY_WINDOW_PACKETS);
 const _: () = assert!(ORIGIN_BATCH_MAX.is_power_of_two());
+
+/// Bytes of an access expression or a subscription, as text.
+pub const EXPRESSION_TEXT_BYTES_MAX: usize = 8 << 10;
+/// Bytes of an access expression or a subscription, as labels and operations carry it.
+pub const EXPRESSION_BYTES_MAX: usize = 8 << 10;
+/// Comparisons and connectives of one expression: every reader of a publication is judged by it.
+pub const EXPRESSION_NODES_MAX: usize = 256;
+/// How deep an expression's parts may lie within each other; bounds recursion on hostile input.
+pub const EXPRESSION_DEPTH_MAX: usize = 16;
+/// Values of one list, as in `role in [nurse, doctor]`.
+pub const EXPRESSION_LIST_MAX: usize = 64;
