@@ -96,7 +96,14 @@ impl Chart<'_> {
         macro_rules! draw {
             ($x:expr) => {{
                 let mut chart = on.build_cartesian_2d($x, 0f64..y1 * 1.08)?;
-                chart.configure_mesh().x_desc(self.x).y_desc(self.y).light_line_style(WHITE).draw()?;
+                chart
+                    .configure_mesh()
+                    .x_desc(self.x)
+                    .y_desc(self.y)
+                    .x_label_formatter(&|x| tick(*x))
+                    .y_label_formatter(&|y| tick(*y))
+                    .light_line_style(WHITE)
+                    .draw()?;
                 for (i, curve) in self.curves.iter().enumerate() {
                     let colour = Palette99::pick(i).to_rgba();
                     chart
@@ -105,11 +112,20 @@ impl Chart<'_> {
                         .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
                     chart.draw_series(curve.points.iter().map(|p| Circle::new(*p, 3, colour.filled())))?;
                 }
-                chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+                chart
+                    .configure_series_labels()
+                    .position(SeriesLabelPosition::UpperLeft)
+                    .background_style(WHITE.mix(0.8))
+                    .border_style(BLACK)
+                    .draw()?;
             }};
         }
+        // A logarithmic axis is marked where something was measured.
+        let mut measured: Vec<f64> = all().map(|p| p.0).collect();
+        measured.sort_by(f64::total_cmp);
+        measured.dedup();
         if self.log_x && x0 > 0.0 {
-            draw!((x0..x1).log_scale())
+            draw!((x0..x1).log_scale().with_key_points(measured))
         } else {
             draw!(x0..x1)
         }
@@ -121,6 +137,12 @@ impl Chart<'_> {
 fn span(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     (low.is_finite() && high.is_finite()).then_some((low, if high > low { high } else { low + 1.0 }))
+}
+
+/// A number beside an axis: whole ones without a point, thousands as `k`.
+fn tick(value: f64) -> String {
+    let (value, unit) = if value.abs() >= 10_000.0 { (value / 1_000.0, " k") } else { (value, "") };
+    format!("{}{unit}", (value * 100.0).round() / 100.0)
 }
 
 fn quoted(cell: &str) -> String {
@@ -136,6 +158,11 @@ mod tests {
         let mut t = Table::new(&["what", "n"]);
         t.push(&[&"plain, \"raw\"", &3]);
         assert_eq!(t.to_csv(), "what,n\n\"plain, \"\"raw\"\"\",3\n");
+    }
+
+    #[test]
+    fn a_tick_says_no_more_than_it_must() {
+        assert_eq!([2.0, 0.25, 10_000.0, 62_500.0].map(tick), ["2", "0.25", "10 k", "62.5 k"]);
     }
 
     #[test]

@@ -23,8 +23,9 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     let mut curves = Vec::new();
     let (mut most_responses, mut most_bytes, mut joins_at_64) = (0.0_f64, 0.0_f64, Vec::new());
     for compartments in [1, 2] {
-        let mut joins = Curve { label: format!("JOINs, {compartments} compartment(s)"), points: Vec::new() };
-        let mut responses = Curve { label: format!("responses, {compartments} compartment(s)"), points: Vec::new() };
+        let keys = if compartments == 1 { "1 compartment".to_string() } else { format!("{compartments} compartments") };
+        let mut joins = Curve { label: format!("JOINs, {keys}"), points: Vec::new() };
+        let mut responses = Curve { label: format!("responses, {keys}"), points: Vec::new() };
         for n in SIZES {
             let who = identities(n, compartments, lab.seed)?;
             let (mut j, mut r) = (Vec::new(), Vec::new());
