@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | [`expression`] | the text and bytes of conditions: `a = b and (c or not d)` | – |
 //! | [`access`] | conditions on attributes, which decide who may read | Chios III-A; E3 |
+//! | [`genesis`] | what a cluster begins with | E3, E11 |
+//! | [`operation`] | what clients ask, and the frames they sign | Chios III-A; S9–S11, E6, E10 |
 //!
 //! Everything here is pure: no sockets, files, threads, clocks or randomness.
 
@@ -11,3 +13,7 @@
 
 pub mod access;
 pub mod expression;
+#[cfg(test)]
+mod fixture;
+pub mod genesis;
+pub mod operation;

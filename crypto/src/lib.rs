@@ -11,6 +11,7 @@
 //! | [`aead`] | AES-256-GCM, ChaCha20-Poly1305 in place, counter nonces | RFC 5116, RFC 8439 |
 //! | [`veil`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
 //! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
+//! | [`ed25519`] | Ed25519 by one predicate, singly or in batches | RFC 8032 |
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
 //! | [`hpke`] | sealing to a public key | RFC 9180 |
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
@@ -20,6 +21,7 @@
 
 pub mod aead;
 pub mod dutta_barua;
+pub mod ed25519;
 pub mod hash;
 pub mod hpke;
 pub mod identity;

@@ -152,3 +152,40 @@ pub const EXPRESSION_NODES_MAX: usize = 256;
 pub const EXPRESSION_DEPTH_MAX: usize = 16;
 /// Values of one list, as in `role in [nurse, doctor]`.
 pub const EXPRESSION_LIST_MAX: usize = 64;
+/// Operations of one frame: what one signature of a client vouches for.
+pub const FRAME_OPERATIONS_MAX: usize = 256;
+/// Bytes of one frame; a block holds several.
+pub const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one publication's body or ciphertext; larger things are published as digests.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one operation: the body, its header and its rules.
+pub const OPERATION_BYTES_MAX: usize = BODY_BYTES_MAX + (64 << 10);
+/// Headers (`topic=value`) of one publication.
+pub const HEADERS_MAX: usize = 16;
+/// Bytes of a publication's associated data, or of an advertisement's text.
+pub const ASSOCIATED_BYTES_MAX: usize = 4 << 10;
+/// Bytes of a key of the brokers' key–value state.
+pub const VALUE_KEY_BYTES_MAX: usize = 255;
+/// Bytes of a value there.
+pub const VALUE_BYTES_MAX: usize = 4 << 10;
+/// Attributes that one registration brings.
+pub const CLAIMED_ATTRIBUTES_MAX: usize = 64;
+/// Attributes that one client holds, over all its registrations.
+pub const CLIENT_ATTRIBUTES_MAX: usize = 128;
+/// Standing subscriptions of one client: they are held in memory.
+pub const SUBSCRIPTIONS_PER_CLIENT_MAX: usize = 256;
+/// Standing subscriptions of all clients.
+pub const SUBSCRIPTIONS_MAX: usize = 1 << 20;
+/// Rules of one global policy.
+pub const RULES_MAX: usize = 256;
+/// Bytes of one global policy.
+pub const RULES_BYTES_MAX: usize = 256 << 10;
+/// Administrators of one cluster.
+pub const ADMINISTRATORS_MAX: usize = 64;
+/// Issuers of attributes that one cluster knows.
+pub const ISSUERS_MAX: usize = 256;
+/// Brokers of one cluster: the paper goes to 31.
+pub const BROKERS_MAX: usize = 64;
+
+const _: () = assert!(OPERATION_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(RULES_BYTES_MAX < OPERATION_BYTES_MAX);

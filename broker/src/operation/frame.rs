@@ -1,0 +1,198 @@
+//! Frames: one client's operations with consecutive numbers under one signature.
+//!
+//! ```text
+//! u8 1 ‖ client, 32 ‖ u64 first ‖ u16 count ‖ (u32 length ‖ operation) … ‖ signature, 64
+//! ```
+//! Signed is `T("sealcast/v1/frame"; cluster, client, u64 first, id₁, id₂ …)`, ids being those of
+//! [`OperationId`]: the cluster is bound and not sent, and each operation can be shown to somebody without
+//! the others. The same 32 bytes name the frame in a block's digest (E14).
+
+use sealcast_crypto::ed25519::{Key, Signed, false_ones};
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::signature::{OriginKey, SIGNATURE_LEN, Signature};
+use sealcast_wire::{Malformed, Reader, Writer, limits};
+
+use super::{Body, Client, Operation, OperationId, Publication, read_bytes, write_bytes};
+use crate::genesis::Cluster;
+
+/// One client's operations, parsed; the signature is not yet believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    client: Key,
+    first: u64,
+    operations: Vec<(OperationId, Operation)>,
+    signature: Signature,
+}
+
+/// A frame whose signature and ciphertexts are good: [`check`] alone makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked(Frame);
+
+/// A ciphertext with the label that it must be bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed<'a> {
+    /// [`Publication::label`].
+    pub label: [Vec<u8>; 8],
+    /// The key epoch that it names.
+    pub epoch: u32,
+    /// The bytes.
+    pub ciphertext: &'a [u8],
+}
+
+/// Why a frame makes the block that holds it invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Not of the form in the module's head.
+    #[error("the frame is malformed")]
+    Malformed,
+    /// The client's signature.
+    #[error("the frame's signature is wrong")]
+    Signature,
+    /// One of its ciphertexts (S11, S12: checked before it is ordered).
+    #[error("a ciphertext in the frame is not well-formed for its label")]
+    Ciphertext,
+}
+
+impl Frame {
+    /// A frame of these operations, numbered from `first`.
+    ///
+    /// # Panics
+    /// If there are none or too many of them, if one is over a limit, or if their numbers would pass 2⁶⁴.
+    pub fn sign(cluster: &Cluster, key: &OriginKey, first: u64, operations: Vec<Operation>) -> Frame {
+        assert!((1..=limits::FRAME_OPERATIONS_MAX).contains(&operations.len()), "a frame has operations and a limit");
+        assert!(first.checked_add(operations.len() as u64).is_some(), "numbers end at 2⁶⁴");
+        let named = |operation: Operation| {
+            let bytes = operation.to_bytes();
+            assert!(Operation::from_bytes(&bytes).as_ref() == Ok(&operation), "an operation within the limits");
+            (OperationId::of(&bytes), operation)
+        };
+        let operations: Vec<_> = operations.into_iter().map(named).collect();
+        let client = Key::new(&key.public_bytes()).expect("a key of ours is good");
+        let mut frame = Frame { client, first, operations, signature: [0; SIGNATURE_LEN] };
+        frame.signature = key.sign(&frame.digest(cluster));
+        frame
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u8(VERSION).raw(self.client.as_bytes()).u64(self.first);
+        w.u16(u16::try_from(self.operations.len()).expect("a frame has a limit"));
+        self.operations.iter().for_each(|(_, operation)| write_bytes(&mut w, &operation.to_bytes()));
+        w.raw(&self.signature);
+        w.finish()
+    }
+
+    /// Reads what [`Frame::to_bytes`] wrote and nothing else. Costs one point decoding and a hash.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Frame, Malformed> {
+        let mut r = Reader::new(bytes);
+        if bytes.len() > limits::FRAME_BYTES_MAX || r.u8()? != VERSION {
+            return Err(Malformed);
+        }
+        let client: [u8; 32] = r.array()?;
+        let (first, count) = (r.u64()?, r.count16(5, limits::FRAME_OPERATIONS_MAX)?);
+        if count == 0 || first.checked_add(count as u64).is_none() {
+            return Err(Malformed);
+        }
+        let mut operations = Vec::with_capacity(count);
+        for _ in 0..count {
+            let bytes = read_bytes(&mut r, limits::OPERATION_BYTES_MAX)?;
+            operations.push((OperationId::of(bytes), Operation::from_bytes(bytes)?));
+        }
+        let signature = r.array()?;
+        r.end()?;
+        let client = Key::new(&client).map_err(|_| Malformed)?;
+        Ok(Frame { client, first, operations, signature })
+    }
+
+    /// Who says so.
+    pub fn client(&self) -> Client {
+        Client(*self.client.as_bytes())
+    }
+
+    /// The number of its first operation.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number after its last operation.
+    pub fn end(&self) -> u64 {
+        self.first + self.operations.len() as u64
+    }
+
+    /// Its operations with their numbers.
+    pub fn operations(&self) -> impl Iterator<Item = (u64, &OperationId, &Operation)> {
+        (self.first..).zip(&self.operations).map(|(number, (id, operation))| (number, id, operation))
+    }
+
+    /// What is signed, and the frame's name in a block.
+    pub fn digest(&self, cluster: &Cluster) -> [u8; 32] {
+        let mut transcript = Transcript::new("sealcast/v1/frame").add(&cluster.0).add(self.client.as_bytes());
+        transcript.absorb(&self.first.to_be_bytes());
+        self.operations.iter().for_each(|(id, _)| transcript.absorb(&id.0));
+        transcript.finish()
+    }
+
+    /// Its ciphertexts.
+    fn sealed(&self) -> impl Iterator<Item = Sealed<'_>> {
+        let client = self.client();
+        self.operations().filter_map(move |(number, _, operation)| match operation {
+            Operation::Publish(publication) => match &**publication {
+                Publication { body: Body::Sealed(ciphertext), epoch, .. } => {
+                    Some(Sealed { label: publication.label(&client, number), epoch: *epoch, ciphertext })
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+}
+
+impl Checked {
+    /// The frame.
+    pub fn frame(&self) -> &Frame {
+        &self.0
+    }
+}
+
+/// Judges frames as blocks are judged: all signatures in one batch, then all ciphertexts in one call of
+/// `ciphertexts`, which says of each whether it is well-formed for its label. Whether a frame is good does not
+/// depend on the others beside it (E10).
+pub fn check(
+    cluster: &Cluster,
+    frames: Vec<Frame>,
+    ciphertexts: impl FnOnce(&[Sealed<'_>]) -> Vec<bool>,
+) -> Vec<Result<Checked, FrameError>> {
+    let digests: Vec<[u8; 32]> = frames.iter().map(|f| f.digest(cluster)).collect();
+    let claims: Vec<Signed<'_>> = frames
+        .iter()
+        .zip(&digests)
+        .map(|(f, digest)| Signed { key: &f.client, message: digest, signature: &f.signature })
+        .collect();
+    let mut wrong: Vec<Option<FrameError>> = vec![None; frames.len()];
+    false_ones(&claims).into_iter().for_each(|i| wrong[i] = Some(FrameError::Signature));
+    let (mut sealed, mut of_frame) = (Vec::new(), Vec::new());
+    for (i, frame) in frames.iter().enumerate().filter(|(i, _)| wrong[*i].is_none()) {
+        sealed.extend(frame.sealed());
+        of_frame.resize(sealed.len(), i);
+    }
+    if !sealed.is_empty() {
+        let good = ciphertexts(&sealed);
+        assert_eq!(good.len(), sealed.len(), "a verdict for each ciphertext");
+        let bad = of_frame.iter().zip(good).filter(|(_, good)| !good);
+        bad.for_each(|(&i, _)| wrong[i] = Some(FrameError::Ciphertext));
+    }
+    drop(sealed);
+    frames.into_iter().zip(wrong).map(|(frame, wrong)| wrong.map_or(Ok(Checked(frame)), Err)).collect()
+}
+
+impl From<Malformed> for FrameError {
+    fn from(_: Malformed) -> FrameError {
+        FrameError::Malformed
+    }
+}
+
+const VERSION: u8 = 1;

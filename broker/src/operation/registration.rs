@@ -1,0 +1,234 @@
+//! Registrations: who a client is, in an issuer's words.
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::identity::{Attribute, Certificate, CertificateError};
+use sealcast_crypto::signature::{Algorithm, SIGNATURE_LEN, Signature, SigningKey};
+use sealcast_wire::{CertHash, Malformed, Reader, Utc, Writer, limits};
+
+use super::Client;
+use crate::genesis::{Cluster, Genesis, Issuer};
+
+/// What `reg` orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Whether the client wants advertisements before it has a subscription.
+    pub intent: bool,
+    /// Who vouches for it.
+    pub proof: Proof,
+}
+
+/// Who vouches for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// An issuer's certificate (DER). Where its key is not the client's own (it may be of P-256), that key's
+    /// signature over `T("sealcast/v1/client key"; cluster, client, certificate's hash)` names the client's.
+    Certificate {
+        /// Of which issuer.
+        issuer: String,
+        /// The certificate.
+        der: Vec<u8>,
+        /// The certificate's key on the client's.
+        binding: Option<Signature>,
+    },
+    /// Attributes that an issuer signed for the client's key.
+    Claim(Claim),
+}
+
+/// An issuer's word on a client, without X.509.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Who says so.
+    pub issuer: String,
+    /// Unique within the issuer; what a revocation names.
+    pub serial: Vec<u8>,
+    /// The first second of its time.
+    pub not_before: Utc,
+    /// The last second of its time.
+    pub not_after: Utc,
+    /// Keys and values; the issuer is the one above. Strictly ascending.
+    pub attributes: Vec<(String, String)>,
+    /// The issuer's, over `T("sealcast/v1/claim"; client, all of the above)`.
+    pub signature: Signature,
+}
+
+/// What an issuer's word says, verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// Who says so.
+    pub issuer: String,
+    /// Unique within the issuer.
+    pub serial: Vec<u8>,
+    /// The last second of its time.
+    pub not_after: Utc,
+    /// What is said. Attributes in another issuer's name do not count (E3).
+    pub attributes: Vec<Attribute>,
+}
+
+/// Why a registration is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProofError {
+    /// Genesis does not name the issuer, or not for this kind of proof.
+    #[error("the cluster does not know this issuer")]
+    Issuer,
+    /// The certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The claim's signature, or the certificate's key on the client's.
+    #[error("the signature is wrong")]
+    Signature,
+    /// The block's time is not within the claim's.
+    #[error("the claim is not valid at the time of the block")]
+    Time,
+    /// The attributes.
+    #[error("the claim has attributes that are none, or not in order")]
+    Attributes,
+}
+
+impl Registration {
+    /// What the issuer says, if it says so at this time, which is a block's (E10).
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn verify(
+        &self,
+        genesis: &Genesis,
+        cluster: &Cluster,
+        client: &Client,
+        at: Utc,
+    ) -> Result<Credential, ProofError> {
+        match &self.proof {
+            Proof::Certificate { issuer, der, binding } => {
+                let Some(Issuer::Authority { anchor, .. }) = genesis.issuers.get(issuer) else {
+                    return Err(ProofError::Issuer);
+                };
+                let certificate = Certificate::parse(der)?;
+                let verified = anchor.verify(&certificate, Some(at), Utc(i64::MIN))?;
+                let own = verified.key.algorithm() == Algorithm::Ed25519 && verified.key.point() == client.0;
+                match binding {
+                    None if own => {}
+                    Some(signature) if !own => {
+                        let message = binding_digest(cluster, client, &verified.hash);
+                        verified.key.verify(&message, signature).map_err(|_| ProofError::Signature)?;
+                    }
+                    _ => return Err(ProofError::Signature),
+                }
+                let mut attributes = verified.attributes.clone();
+                attributes.retain(|a| a.issuer == *issuer);
+                attributes.truncate(limits::CLAIMED_ATTRIBUTES_MAX);
+                let serial = verified.serial.as_bytes().to_vec();
+                Ok(Credential { issuer: issuer.clone(), serial, not_after: verified.not_after, attributes })
+            }
+            Proof::Claim(claim) => claim.verify(genesis, client, at),
+        }
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer) {
+        w.u8(u8::from(self.intent));
+        match &self.proof {
+            Proof::Certificate { issuer, der, binding } => {
+                w.u8(1).bytes16(issuer.as_bytes()).bytes16(der).u8(u8::from(binding.is_some()));
+                binding.iter().for_each(|signature| {
+                    w.raw(signature);
+                });
+            }
+            Proof::Claim(claim) => {
+                claim.encode_unsigned(w.u8(2));
+                w.raw(&claim.signature);
+            }
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Registration, Malformed> {
+        let intent = flag(r)?;
+        let proof = match r.u8()? {
+            1 => {
+                let issuer = text(r)?;
+                let der = r.bytes16(limits::CERTIFICATE_BYTES_MAX)?.to_vec();
+                let binding = if flag(r)? { Some(r.array()?) } else { None };
+                Proof::Certificate { issuer, der, binding }
+            }
+            2 => Proof::Claim(Claim::decode(r)?),
+            _ => return Err(Malformed),
+        };
+        Ok(Registration { intent, proof })
+    }
+}
+
+impl Claim {
+    /// An issuer's word, signed. Attributes are put in order.
+    pub fn sign(
+        issuer: &str,
+        serial: &[u8],
+        validity: (Utc, Utc),
+        attributes: &[(&str, &str)],
+        client: &Client,
+        key: &SigningKey,
+    ) -> Claim {
+        let mut attributes: Vec<_> = attributes.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+        attributes.sort();
+        attributes.dedup();
+        let (not_before, not_after) = validity;
+        let (issuer, serial) = (issuer.to_owned(), serial.to_vec());
+        let mut claim = Claim { issuer, serial, not_before, not_after, attributes, signature: [0; SIGNATURE_LEN] };
+        claim.signature = key.sign(&claim.digest(client));
+        claim
+    }
+
+    fn verify(&self, genesis: &Genesis, client: &Client, at: Utc) -> Result<Credential, ProofError> {
+        let Some(Issuer::Key(key)) = genesis.issuers.get(&self.issuer) else { return Err(ProofError::Issuer) };
+        if at < self.not_before || at > self.not_after {
+            return Err(ProofError::Time);
+        }
+        let attributes: Result<Vec<_>, _> =
+            self.attributes.iter().map(|(k, v)| Attribute::new(&self.issuer, k, v)).collect();
+        let attributes = attributes.map_err(|_| ProofError::Attributes)?;
+        key.verify(&self.digest(client), &self.signature).map_err(|_| ProofError::Signature)?;
+        let (issuer, serial) = (self.issuer.clone(), self.serial.clone());
+        Ok(Credential { issuer, serial, not_after: self.not_after, attributes })
+    }
+
+    fn digest(&self, client: &Client) -> [u8; 32] {
+        let mut w = Writer::new();
+        self.encode_unsigned(&mut w);
+        Transcript::new("sealcast/v1/claim").add(&client.0).add(w.as_slice()).finish()
+    }
+
+    fn encode_unsigned(&self, w: &mut Writer) {
+        w.bytes16(self.issuer.as_bytes()).bytes16(&self.serial);
+        w.raw(&self.not_before.0.to_be_bytes()).raw(&self.not_after.0.to_be_bytes());
+        w.u16(u16::try_from(self.attributes.len()).expect("attributes have a limit"));
+        for (key, value) in &self.attributes {
+            w.bytes16(key.as_bytes()).bytes16(value.as_bytes());
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Claim, Malformed> {
+        let issuer = text(r)?;
+        let serial = r.bytes16(limits::ATTRIBUTE_BYTES_MAX)?.to_vec();
+        let (not_before, not_after) = (Utc(i64::from_be_bytes(r.array()?)), Utc(i64::from_be_bytes(r.array()?)));
+        let count = r.count16(4, limits::CLAIMED_ATTRIBUTES_MAX)?;
+        let attributes: Vec<_> = (0..count).map(|_| Ok((text(r)?, text(r)?))).collect::<Result<_, Malformed>>()?;
+        if !attributes.is_sorted_by(|a, b| a < b) {
+            return Err(Malformed);
+        }
+        Ok(Claim { issuer, serial, not_before, not_after, attributes, signature: r.array()? })
+    }
+}
+
+/// What a certificate's key signs to name the client's key.
+pub fn binding_digest(cluster: &Cluster, client: &Client, certificate: &CertHash) -> [u8; 32] {
+    Transcript::new("sealcast/v1/client key").add(&cluster.0).add(&client.0).add(&certificate.0).finish()
+}
+
+fn flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
+    match r.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
+}
+
+fn text(r: &mut Reader<'_>) -> Result<String, Malformed> {
+    let bytes = r.bytes16(limits::ATTRIBUTE_BYTES_MAX)?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+}

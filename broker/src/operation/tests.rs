@@ -1,0 +1,279 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use sealcast_crypto::signature::{Algorithm, SigningKey};
+use sealcast_wire::Utc;
+
+use super::*;
+use crate::access::Access;
+use crate::fixture::{DAY, NOW, World, client, header, origin_key, publication, publish, subscribe};
+use crate::genesis::{Cluster, Genesis};
+
+fn samples(world: &mut World) -> Vec<Operation> {
+    let rules = "read market/# if exchange:desk = fx\npublish \"a topic/+\" if hospitalA:role in [a, \"b c\"]";
+    let cas = |expected| Execute::CompareAndSet { key: b"k".to_vec(), expected, value: b"new".to_vec() };
+    let mut all = vec![
+        world.claim(1, &[("desk", "fx"), ("clearance", "3")]),
+        world.certificate(2, &[("hospitalA", "role", "nurse")]),
+        Operation::Advertise { scope: "market/#".parse().unwrap(), text: b"quotes".to_vec() },
+        subscribe("county = Orange and (price = 105 or \"a topic/+\" or market/#)"),
+        Operation::Unsubscribe(7),
+        Operation::Sync,
+        world.admin(1, Action::Policy(rules.parse().unwrap())),
+        world.admin(2, Action::RevokeClient(client(1))),
+        world.admin(3, Action::RevokeCredential { issuer: "exchange".into(), serial: vec![1] }),
+        world.admin(4, Action::Epoch(2)),
+    ];
+    for (execute, body) in [
+        (Execute::Nothing, Body::Plain(vec![])),
+        (Execute::Put { key: b"k".to_vec(), value: b"v".to_vec() }, Body::Sealed(b"ciphertext".to_vec())),
+        (Execute::Increment { key: b"k".to_vec(), by: -3 }, Body::Digest { size: 9, hash: [7; 32] }),
+        (cas(None), Body::Plain(b"x".to_vec())),
+        (cas(Some(b"old".to_vec())), Body::Plain(b"x".to_vec())),
+    ] {
+        all.push(publish(Publication {
+            associated: b"ad".to_vec(),
+            access: Some("exchange:desk = fx".parse().unwrap()),
+            execute,
+            policy: 3,
+            epoch: 1,
+            body,
+            ..publication(&["market/eurusd", "price=105"], b"")
+        }));
+    }
+    all
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    for operation in samples(&mut World::new()) {
+        let bytes = operation.to_bytes();
+        assert_eq!(Operation::from_bytes(&bytes).as_ref(), Ok(&operation));
+        for n in 0..bytes.len() {
+            assert!(Operation::from_bytes(&bytes[..n]).is_err(), "{operation:?} cut at {n}");
+        }
+        assert!(Operation::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
+    }
+}
+
+#[test]
+fn every_changed_byte_is_refused_or_another_operation() {
+    for operation in samples(&mut World::new()) {
+        let bytes = operation.to_bytes();
+        for at in 0..bytes.len() {
+            for change in [1, 2, 0x80] {
+                let mut other = bytes.clone();
+                other[at] ^= change;
+                if let Ok(read) = Operation::from_bytes(&other) {
+                    assert_eq!(read.to_bytes(), other, "one encoding");
+                    assert_ne!(read, operation);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn genesis_has_one_encoding_and_names_the_cluster() {
+    let world = World::new();
+    let bytes = world.genesis.to_bytes();
+    let read = Genesis::from_bytes(&bytes).unwrap();
+    assert_eq!((read.to_bytes(), read.cluster()), (bytes.clone(), world.cluster));
+    for n in 0..bytes.len() {
+        assert!(Genesis::from_bytes(&bytes[..n]).is_err());
+    }
+    let mut other = world.genesis.clone();
+    other.quorum = 1;
+    assert_ne!(other.cluster(), world.cluster);
+    other.quorum = 4;
+    assert!(Genesis::from_bytes(&other.to_bytes()).is_err(), "nobody could be four of three");
+}
+
+#[test]
+fn s9_the_label_tells_headers_rules_and_operation_apart() {
+    let base = Publication {
+        associated: b"ad".to_vec(),
+        access: Some("a:x = 1".parse::<Access>().unwrap()),
+        execute: Execute::Put { key: b"k".to_vec(), value: b"v".to_vec() },
+        ..publication(&["a", "b"], b"body")
+    };
+    let mut variants = vec![base.clone()];
+    variants.push(Publication { headers: vec![header("a")], ..base.clone() });
+    variants.push(Publication { headers: vec![header("b"), header("a")], ..base.clone() });
+    variants.push(Publication { headers: vec![header("a=b")], ..base.clone() });
+    variants.push(Publication { associated: b"".to_vec(), ..base.clone() });
+    variants.push(Publication { access: None, ..base.clone() });
+    variants.push(Publication { access: Some("a:x = 1 and b:y = 2".parse().unwrap()), ..base.clone() });
+    variants.push(Publication { execute: Execute::Nothing, ..base.clone() });
+    variants.push(Publication { epoch: 1, ..base.clone() });
+    variants.push(Publication { policy: 1, ..base.clone() });
+    let labels: BTreeSet<[Vec<u8>; 8]> = variants.iter().map(|v| v.label(&client(1), 5)).collect();
+    assert_eq!(labels.len(), variants.len());
+    assert_ne!(base.label(&client(1), 5), base.label(&client(2), 5));
+    assert_ne!(base.label(&client(1), 5), base.label(&client(1), 6));
+    let other_body = Publication { body: Body::Sealed(b"c".to_vec()), ..base.clone() };
+    assert_eq!(base.label(&client(1), 5), other_body.label(&client(1), 5), "the ciphertext is bound to it, not in it");
+}
+
+#[test]
+fn s10_the_executable_operation_is_bound_to_the_ciphertext() {
+    let with = |by| Publication { execute: Execute::Increment { key: b"k".to_vec(), by }, ..publication(&["a"], b"") };
+    assert_ne!(with(1).label(&client(1), 0)[3], with(2).label(&client(1), 0)[3]);
+}
+
+#[test]
+fn rule_g3_a_frame_binds_cluster_client_numbers_and_all_operations() {
+    let world = World::new();
+    let frame = Frame::sign(&world.cluster, &origin_key(1), 5, vec![Operation::Sync, Operation::Unsubscribe(1)]);
+    let good = |cluster: &Cluster, frame: &Frame| check(cluster, vec![frame.clone()], |_| vec![])[0].is_ok();
+    assert!(good(&world.cluster, &frame));
+    assert!(!good(&Cluster([1; 32]), &frame), "another cluster");
+    let bytes = frame.to_bytes();
+    assert_eq!(Frame::from_bytes(&bytes).as_ref(), Ok(&frame));
+    for at in 0..bytes.len() {
+        let mut other = bytes.clone();
+        other[at] ^= 1;
+        assert!(!Frame::from_bytes(&other).is_ok_and(|f| good(&world.cluster, &f)), "byte {at}");
+    }
+}
+
+#[test]
+fn rule_e10_a_frame_is_judged_alike_alone_and_in_any_company() {
+    let world = World::new();
+    let mut frames: Vec<Frame> =
+        (0..40).map(|i| Frame::sign(&world.cluster, &origin_key(i % 3), u64::from(i), vec![Operation::Sync])).collect();
+    let foreign = |i| Frame::sign(&Cluster([9; 32]), &origin_key(1), i, vec![Operation::Sync]);
+    for at in [3, 4, 39] {
+        frames[at] = foreign(at as u64);
+    }
+    let judged = check(&world.cluster, frames.clone(), |_| vec![]);
+    for (i, (together, frame)) in judged.iter().zip(&frames).enumerate() {
+        let alone = check(&world.cluster, vec![frame.clone()], |_| vec![]).remove(0);
+        assert_eq!(*together, alone);
+        assert_eq!(together.is_err(), [3, 4, 39].contains(&i));
+    }
+}
+
+#[test]
+fn s11_s12_a_ciphertext_is_checked_with_its_label_before_it_is_ordered() {
+    let world = World::new();
+    let sealed = |n: u8| Publication { body: Body::Sealed(vec![n]), epoch: 4, ..publication(&["a"], b"") };
+    let frame = |first, n: u8| {
+        let operations = vec![publish(publication(&["a"], b"plain")), publish(sealed(n))];
+        Frame::sign(&world.cluster, &origin_key(1), first, operations)
+    };
+    let judged = check(&world.cluster, vec![frame(0, 1), frame(2, 2)], |asked| {
+        assert_eq!(asked[1].label, sealed(2).label(&client(1), 3), "the label of client and number");
+        assert_eq!((asked.len(), asked[1].epoch, asked[1].ciphertext), (2, 4, &[2][..]));
+        asked.iter().map(|s| s.ciphertext == [2]).collect()
+    });
+    assert_eq!(judged[0], Err(FrameError::Ciphertext));
+    assert!(judged[1].is_ok());
+}
+
+#[test]
+fn rule_e3_administrators_sign_m_of_k() {
+    let world = World::new();
+    let action = || Action::RevokeClient(client(1));
+    let mut admin = Admin::new(1, action());
+    let verify = |admin: &Admin| admin.verify(&world.genesis, &world.cluster);
+    assert!(!admin.sign(&world.genesis, &world.cluster, &origin_key(1)), "a client is none");
+    assert!(admin.sign(&world.genesis, &world.cluster, &world.administrators[2]));
+    assert!(admin.sign(&world.genesis, &world.cluster, &world.administrators[2]));
+    assert_eq!(verify(&admin), Err(AdminError::Signatures), "one signed twice");
+    assert!(admin.sign(&world.genesis, &world.cluster, &world.administrators[0]));
+    assert_eq!(verify(&admin), Ok(()));
+    assert_eq!(
+        Admin { number: 2, ..admin.clone() }.verify(&world.genesis, &world.cluster),
+        Err(AdminError::Signatures)
+    );
+    let other = Admin { action: Action::RevokeClient(client(2)), ..admin.clone() };
+    assert_eq!(verify(&other), Err(AdminError::Signatures));
+    assert_eq!(admin.verify(&world.genesis, &Cluster([0; 32])), Err(AdminError::Signatures));
+    let forged = Admin { signatures: vec![admin.signatures[0], admin.signatures[0]], ..admin.clone() };
+    let bytes = Operation::Administer(forged).to_bytes();
+    assert!(Operation::from_bytes(&bytes).is_err(), "the same one twice has no encoding");
+}
+
+#[test]
+fn rule_e3_an_issuer_speaks_for_itself_only() {
+    let mut world = World::new();
+    let verify = |world: &World, operation: &Operation, client: &Client, at: Utc| match operation {
+        Operation::Register(r) => r.verify(&world.genesis, &world.cluster, client, at),
+        _ => panic!("no registration"),
+    };
+    let registration =
+        world.certificate(1, &[("hospitalA", "role", "nurse"), ("exchange", "desk", "fx"), ("hospitalB", "role", "x")]);
+    let credential = verify(&world, &registration, &client(1), NOW).unwrap();
+    assert_eq!(credential.attributes.len(), 1, "only its own namespace");
+    assert_eq!(credential.attributes[0].issuer, "hospitalA");
+    assert_eq!(verify(&world, &registration, &client(2), NOW), Err(ProofError::Signature), "another's certificate");
+    assert!(matches!(
+        verify(&world, &registration, &client(1), Utc(NOW.0 + 91 * DAY)),
+        Err(ProofError::Certificate(_))
+    ));
+
+    let claim = world.claim(1, &[("desk", "fx")]);
+    assert_eq!(verify(&world, &claim, &client(1), NOW).unwrap().attributes[0].value, "fx");
+    assert_eq!(verify(&world, &claim, &client(2), NOW), Err(ProofError::Signature), "for another client");
+    assert_eq!(verify(&world, &claim, &client(1), Utc(NOW.0 + 31 * DAY)), Err(ProofError::Time));
+    let forger = SigningKey::from_seed(Algorithm::P256, &sealcast_crypto::secret::Secret::from_bytes([3; 32])).unwrap();
+    let forged = |issuer| {
+        let claim = Claim::sign(issuer, &[1], (NOW, NOW), &[("desk", "fx")], &client(1), &forger);
+        Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) })
+    };
+    assert_eq!(verify(&world, &forged("exchange"), &client(1), NOW), Err(ProofError::Signature));
+    assert_eq!(
+        verify(&world, &forged("hospitalA"), &client(1), NOW),
+        Err(ProofError::Issuer),
+        "it issues certificates"
+    );
+    assert_eq!(verify(&world, &forged("nobody"), &client(1), NOW), Err(ProofError::Issuer));
+}
+
+#[test]
+fn interests_are_anchored_where_they_are_narrow() {
+    let anchors = |text: &str| {
+        let interest: Interest = text.parse().unwrap();
+        interest.anchors().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(anchors("market/# and price = 105"), ["price"]);
+    assert_eq!(anchors("a or b = 1 or (c/+ and d)"), ["a", "b", "d"]);
+    let interest: Interest = "county = Orange and (price = 105 or price = 106)".parse().unwrap();
+    let matches = |headers: &[&str]| interest.matches(&headers.iter().map(|h| header(h)).collect::<Vec<_>>());
+    assert!(matches(&["price=106", "county=Orange"]));
+    assert!(!matches(&["price=106"]));
+    assert!(!matches(&["price=107", "county=Orange"]));
+    assert!("not a".parse::<Interest>().is_err(), "a topic called not, beside another");
+}
+
+#[test]
+fn policies_read_back_and_errors_have_their_line() {
+    let text = "read market/# if exchange:desk = fx\npublish \"a topic\" if h:role in [a, b] or h:n > 3\n";
+    let policy: Policy = format!("# for people\n\n{text}").parse().unwrap();
+    assert_eq!(policy.to_string(), text);
+    assert_eq!(Policy::from_bytes(&policy.to_bytes()).as_ref(), Ok(&policy));
+    let error = "read a if h:x = 1\n\nread a/#/b if h:x = 1".parse::<Policy>().unwrap_err();
+    assert_eq!((error.place.line, error.place.column), (3, 6));
+    let error = "read a if h:x = 1\nwrite a if h:x = 1".parse::<Policy>().unwrap_err();
+    assert_eq!(error.to_string(), "2:1: expected `read` or `publish`, found `write`");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_harm(kind in 0_u8..9, bytes in prop::collection::vec(0_u8..8, 0..80)) {
+        let bytes = [&[kind], &bytes[..]].concat();
+        if let Ok(operation) = Operation::from_bytes(&bytes) {
+            prop_assert_eq!(operation.to_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_no_frame(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut bytes = bytes;
+        if let Some(version) = bytes.first_mut() { *version = 1; }
+        if let Ok(frame) = Frame::from_bytes(&bytes) {
+            prop_assert_eq!(frame.to_bytes(), bytes);
+        }
+    }
+}
