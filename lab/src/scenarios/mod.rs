@@ -7,6 +7,7 @@ mod lan;
 mod mocks;
 pub mod script;
 pub mod stage;
+mod watch;
 
 use std::time::Duration;
 

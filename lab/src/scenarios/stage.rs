@@ -5,19 +5,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealcast_keys::Command;
-use sealcast_wire::{Guarantee, Monotonic, View};
+use sealcast_wire::{Guarantee, Monotonic};
 
 use super::company::{Company, Player, TOPIC};
 use super::script::{Script, Step};
+use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
     Agreement, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, OneOrder, Panel, Secrecy, Violation,
 };
 use crate::misbehaviour::Misbehaviour;
+use crate::sim::Sim;
 use crate::sim::dice::Dice;
-use crate::sim::member::{Ask, Told};
+use crate::sim::member::Ask;
 use crate::sim::trace::{Line, Trace};
-use crate::sim::{Observer, Reach, Sim};
 
 /// What a run showed.
 #[derive(Clone, Debug)]
@@ -122,21 +123,7 @@ impl<'a> Stage<'a> {
         if script.lossless {
             checkers.push(Box::new(loss));
         }
-        let watch = Watch {
-            panel: Panel::new(cast.clone(), checkers),
-            cast,
-            members,
-            views: vec![None; members],
-            out: vec![false; members],
-            never: Vec::new(),
-            deaf: Vec::new(),
-            changed: false,
-            datagrams: 0,
-            bytes: 0,
-            installed: 0,
-            delivered: 0,
-            story: keep.story.then(Vec::new),
-        };
+        let watch = Watch::new(Panel::new(cast.clone(), checkers), cast, members, keep.story);
         let mut stage = Stage {
             company,
             members,
@@ -328,143 +315,6 @@ impl<'a> Stage<'a> {
             lines: self.sim.trace.lines().copied().collect(),
             story: self.watch.story.unwrap_or_default(),
         }
-    }
-}
-
-/// What the stage sees of the run.
-struct Watch {
-    panel: Panel,
-    cast: Cast,
-    members: usize,
-    views: Vec<Option<Arc<View>>>,
-    out: Vec<bool>,
-    never: Vec<(BTreeSet<usize>, usize)>,
-    deaf: Vec<usize>,
-    changed: bool,
-    datagrams: u64,
-    bytes: u64,
-    installed: u64,
-    delivered: u64,
-    story: Option<Vec<String>>,
-}
-
-impl Watch {
-    /// Adds a line to the story, if one is kept.
-    fn tell(&mut self, at: Monotonic, line: impl FnOnce() -> String) {
-        if let Some(story) = &mut self.story {
-            story.push(format!("{:>12.3} ms  {}", at.micros() as f64 / 1e3, line()));
-        }
-    }
-
-    /// Whether all of these have one view of exactly these.
-    fn agree(&self, members: &BTreeSet<usize>) -> bool {
-        let mut epoch = None;
-        members.iter().all(|&m| {
-            let Some(view) = &self.views[m] else { return false };
-            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
-            nodes == *members && *epoch.get_or_insert(view.epoch) == view.epoch
-        })
-    }
-
-    /// Whether all of these have one view in which they all are.
-    fn together(&self, members: &BTreeSet<usize>) -> bool {
-        let mut epoch = None;
-        members.iter().all(|&m| {
-            let Some(view) = &self.views[m] else { return false };
-            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
-            nodes.is_superset(members) && *epoch.get_or_insert(view.epoch) == view.epoch
-        })
-    }
-
-    /// Who sees what, for a report.
-    fn standing(&self) -> String {
-        let mut by_view: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (member, view) in self.views.iter().enumerate() {
-            let sees = match view {
-                _ if self.out[member] => "out".to_owned(),
-                Some(v) => format!("{:?} of {:?}", v.epoch, self.cast.nodes_of(v)),
-                None => "nothing".to_owned(),
-            };
-            by_view.entry(sees).or_default().push(member);
-        }
-        by_view.iter().map(|(sees, who)| format!("{who:?} see {sees}")).collect::<Vec<_>>().join("; ")
-    }
-
-    fn stopped(&mut self, at: Monotonic, member: usize) {
-        self.views[member] = None;
-        self.changed = true;
-        self.panel.event(at, member, &Event::Stopped);
-    }
-}
-
-impl Observer<Player> for Watch {
-    fn sent(&mut self, at: Monotonic, from: usize, _to: Reach, datagram: &[u8]) {
-        self.datagrams += 1;
-        self.bytes += datagram.len() as u64;
-        // Who misbehaves may send what it likes.
-        if from < self.members {
-            self.panel.sent(at, from, datagram);
-        }
-    }
-
-    fn told(&mut self, at: Monotonic, node: usize, told: Told) {
-        match &told {
-            Told::Prepared(view) => {
-                self.tell(at, || format!("node {node} prepares {:?} ({:?})", view.epoch.counter, view.change));
-            }
-            Told::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
-            Told::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
-            Told::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
-            Told::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
-            Told::Installed(epoch) => {
-                let (view, nodes) = (epoch.view.clone(), self.cast.nodes_of(&epoch.view));
-                self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
-            }
-            _ => {}
-        }
-        let event = match told {
-            Told::Prepared(view) => Event::Prepared(view),
-            Told::Abandoned => Event::Abandoned,
-            Told::Installed(epoch) => {
-                self.installed += 1;
-                self.changed = true;
-                if let Some(seat) = self.views.get_mut(node) {
-                    *seat = Some(epoch.view.clone());
-                }
-                let nodes = self.cast.nodes_of(&epoch.view);
-                if let Some((_, whom)) =
-                    self.never.iter().find(|(who, whom)| who.contains(&node) && nodes.contains(whom))
-                {
-                    self.panel.report(at, "never", format!("node {node} has {whom} in {:?}", epoch.view.epoch));
-                }
-                Event::Installed(epoch.view.clone(), Some(epoch))
-            }
-            Told::Excluded(_) => {
-                self.changed = true;
-                if node < self.members {
-                    self.views[node] = None;
-                    self.out[node] = true;
-                }
-                Event::Excluded
-            }
-            Told::Delivered(message) => {
-                self.delivered += 1;
-                if self.deaf.contains(&node) {
-                    self.panel.report(at, "deaf", format!("node {node} reads a message"));
-                }
-                Event::Delivered {
-                    sequence: message.sequence(),
-                    topic: message.topic().into(),
-                    body: message.payload().into(),
-                    origin: message.origin(),
-                    epoch: message.epoch(),
-                }
-            }
-            Told::Read(body, epoch) => Event::Read(body, epoch),
-            Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
-            Told::Keyed(_) | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
-        };
-        self.panel.event(at, node, &event);
     }
 }
 

@@ -1,0 +1,167 @@
+//! What the stage sees of a run: it hands every event to the checkers and knows who is in which view.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sealcast_wire::{Monotonic, View};
+
+use super::company::Player;
+use crate::checkers::{Cast, Event, Panel};
+use crate::sim::member::Told;
+use crate::sim::{Observer, Reach};
+
+/// See the module.
+pub(super) struct Watch {
+    pub(super) panel: Panel,
+    pub(super) cast: Cast,
+    pub(super) members: usize,
+    pub(super) views: Vec<Option<Arc<View>>>,
+    pub(super) out: Vec<bool>,
+    pub(super) never: Vec<(BTreeSet<usize>, usize)>,
+    pub(super) deaf: Vec<usize>,
+    pub(super) changed: bool,
+    pub(super) datagrams: u64,
+    pub(super) bytes: u64,
+    pub(super) installed: u64,
+    pub(super) delivered: u64,
+    pub(super) story: Option<Vec<String>>,
+}
+
+impl Watch {
+    /// Nothing seen yet; the first `members` nodes are members.
+    pub(super) fn new(panel: Panel, cast: Cast, members: usize, story: bool) -> Watch {
+        Watch {
+            panel,
+            cast,
+            members,
+            views: vec![None; members],
+            out: vec![false; members],
+            never: Vec::new(),
+            deaf: Vec::new(),
+            changed: false,
+            datagrams: 0,
+            bytes: 0,
+            installed: 0,
+            delivered: 0,
+            story: story.then(Vec::new),
+        }
+    }
+
+    /// Adds a line to the story, if one is kept.
+    pub(super) fn tell(&mut self, at: Monotonic, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("{:>12.3} ms  {}", at.micros() as f64 / 1e3, line()));
+        }
+    }
+
+    /// Whether all of these have one view of exactly these.
+    pub(super) fn agree(&self, members: &BTreeSet<usize>) -> bool {
+        let mut epoch = None;
+        members.iter().all(|&m| {
+            let Some(view) = &self.views[m] else { return false };
+            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            nodes == *members && *epoch.get_or_insert(view.epoch) == view.epoch
+        })
+    }
+
+    /// Whether all of these have one view in which they all are.
+    pub(super) fn together(&self, members: &BTreeSet<usize>) -> bool {
+        let mut epoch = None;
+        members.iter().all(|&m| {
+            let Some(view) = &self.views[m] else { return false };
+            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            nodes.is_superset(members) && *epoch.get_or_insert(view.epoch) == view.epoch
+        })
+    }
+
+    /// Who sees what, for a report.
+    pub(super) fn standing(&self) -> String {
+        let mut by_view: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (member, view) in self.views.iter().enumerate() {
+            let sees = match view {
+                _ if self.out[member] => "out".to_owned(),
+                Some(v) => format!("{:?} of {:?}", v.epoch, self.cast.nodes_of(v)),
+                None => "nothing".to_owned(),
+            };
+            by_view.entry(sees).or_default().push(member);
+        }
+        by_view.iter().map(|(sees, who)| format!("{who:?} see {sees}")).collect::<Vec<_>>().join("; ")
+    }
+
+    pub(super) fn stopped(&mut self, at: Monotonic, member: usize) {
+        self.views[member] = None;
+        self.changed = true;
+        self.panel.event(at, member, &Event::Stopped);
+    }
+}
+
+impl Observer<Player> for Watch {
+    fn sent(&mut self, at: Monotonic, from: usize, _to: Reach, datagram: &[u8]) {
+        self.datagrams += 1;
+        self.bytes += datagram.len() as u64;
+        // Who misbehaves may send what it likes.
+        if from < self.members {
+            self.panel.sent(at, from, datagram);
+        }
+    }
+
+    fn told(&mut self, at: Monotonic, node: usize, told: Told) {
+        match &told {
+            Told::Prepared(view) => {
+                self.tell(at, || format!("node {node} prepares {:?} ({:?})", view.epoch.counter, view.change));
+            }
+            Told::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
+            Told::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
+            Told::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
+            Told::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
+            Told::Installed(epoch) => {
+                let (view, nodes) = (epoch.view.clone(), self.cast.nodes_of(&epoch.view));
+                self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
+            }
+            _ => {}
+        }
+        let event = match told {
+            Told::Prepared(view) => Event::Prepared(view),
+            Told::Abandoned => Event::Abandoned,
+            Told::Installed(epoch) => {
+                self.installed += 1;
+                self.changed = true;
+                if let Some(seat) = self.views.get_mut(node) {
+                    *seat = Some(epoch.view.clone());
+                }
+                let nodes = self.cast.nodes_of(&epoch.view);
+                if let Some((_, whom)) =
+                    self.never.iter().find(|(who, whom)| who.contains(&node) && nodes.contains(whom))
+                {
+                    self.panel.report(at, "never", format!("node {node} has {whom} in {:?}", epoch.view.epoch));
+                }
+                Event::Installed(epoch.view.clone(), Some(epoch))
+            }
+            Told::Excluded(_) => {
+                self.changed = true;
+                if node < self.members {
+                    self.views[node] = None;
+                    self.out[node] = true;
+                }
+                Event::Excluded
+            }
+            Told::Delivered(message) => {
+                self.delivered += 1;
+                if self.deaf.contains(&node) {
+                    self.panel.report(at, "deaf", format!("node {node} reads a message"));
+                }
+                Event::Delivered {
+                    sequence: message.sequence(),
+                    topic: message.topic().into(),
+                    body: message.payload().into(),
+                    origin: message.origin(),
+                    epoch: message.epoch(),
+                }
+            }
+            Told::Read(body, epoch) => Event::Read(body, epoch),
+            Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
+            Told::Keyed(_) | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
+        };
+        self.panel.event(at, node, &event);
+    }
+}
