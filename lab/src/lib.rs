@@ -12,6 +12,7 @@ pub mod peers;
 pub mod plots;
 pub mod scenarios;
 pub mod sim;
+pub(crate) mod sockets;
 
 /// Why an experiment could not be run; a person reads it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -15,7 +15,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Play scenarios on the deterministic simulator.
+    /// Play scenarios on the deterministic simulator, or over real sockets.
     Sim(scenarios::command::Arguments),
     /// List what there is: experiments and figures, and scenarios with their stories.
     List(experiments::List),
@@ -30,7 +30,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Sim(arguments) => Ok(scenarios::command::run(&arguments)),
+        Command::Sim(arguments) => scenarios::command::run(&arguments),
         Command::List(list) => list.run(),
         Command::Run(run) => netns::enclosed(|| run.run()),
         Command::Figures(figures) => netns::enclosed(|| figures.run()),

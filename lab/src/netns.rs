@@ -3,8 +3,13 @@
 //! Everything works without root inside a user namespace (`unshare -Urn`); a machine that forbids
 //! those is told so, and what needs them is skipped with that reason.
 
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, ExitCode, Stdio};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Failure;
 
@@ -108,14 +113,21 @@ impl Bridge {
         let lines = BufReader::new(outer.stdout.take().expect("stdout is piped"));
         let mut bridge = Bridge { outer, lines, members: Vec::new() };
         bridge.line("bridge")?;
-        for i in 0..members {
-            let stdin = bridge.outer.stdin.as_mut().expect("stdin is piped");
-            writeln!(stdin, "{i}")?;
-            stdin.flush()?;
-            let pid = bridge.line("member")?;
-            bridge.members.push(pid.parse().map_err(|_| io::Error::other(format!("no process id: {pid}")))?);
+        for _ in 0..members {
+            bridge.add()?;
         }
         Ok(bridge)
+    }
+
+    /// One more member; its index.
+    pub fn add(&mut self) -> io::Result<usize> {
+        let i = self.members.len();
+        let stdin = self.outer.stdin.as_mut().expect("stdin is piped");
+        writeln!(stdin, "{i}")?;
+        stdin.flush()?;
+        let pid = self.line("member")?;
+        self.members.push(pid.parse().map_err(|_| io::Error::other(format!("no process id: {pid}")))?);
+        Ok(i)
     }
 
     /// How many members there are.
@@ -136,6 +148,51 @@ impl Bridge {
         inside(self.members[i], program)
     }
 
+    /// Does something as member `i`, on a thread that goes there. Sockets that it opens stay there.
+    ///
+    /// # Errors
+    /// Whoever is neither root nor in a user namespace of its own ([`enclosed`]) may not enter.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn enter<T: Send>(&self, i: usize, act: impl FnOnce() -> T + Send) -> io::Result<T> {
+        let there = File::open(format!("/proc/{}/ns/net", self.members[i]))?;
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
+                Ok(act())
+            });
+            thread.join().expect("what is done in a namespace does not panic")
+        })
+    }
+
+    /// A way from member `i` to member `to` alone, made anew: multicast out of the returned local address
+    /// keeps its destination, but travels in frames that are addressed to that member.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn aside(&mut self, i: usize, to: usize) -> io::Result<IpAddr> {
+        let (from, gateway, table) = (aside_address(i, to), address(to), ASIDE + to);
+        // A route «via» somebody is taken for multicast too, if it is longer than 224.0.0.0/4 (or as long).
+        let commands = format!(
+            "ip addr replace {from}/32 dev veth0 && ip rule add from {from} lookup {table} && \
+             ip route replace 224.0.0.0/4 via {gateway} dev veth0 table {table}"
+        );
+        let done = self.command(i, "sh").args(["-c", &commands]).stdin(Stdio::null()).output()?;
+        match done.status.success() {
+            true => Ok(from.into()),
+            false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+        }
+    }
+
+    /// The member that an address belongs to.
+    pub fn member_of(address: IpAddr) -> Option<usize> {
+        match address {
+            IpAddr::V4(ip) if ip.octets()[..2] == NETWORK => usize::from(ip.octets()[3]).checked_sub(FIRST),
+            _ => None,
+        }
+    }
+
     fn line(&mut self, tag: &str) -> io::Result<String> {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;
@@ -152,6 +209,24 @@ impl Drop for Bridge {
         let _ = self.outer.wait();
     }
 }
+
+/// Where a member is.
+fn address(i: usize) -> Ipv4Addr {
+    let last = u8::try_from(i + FIRST).expect("a bridge has fewer than 254 members");
+    Ipv4Addr::new(NETWORK[0], NETWORK[1], 0, last)
+}
+
+/// What it sends to another one alone comes from here.
+fn aside_address(i: usize, to: usize) -> Ipv4Addr {
+    let [a, b, _, last] = address(i).octets();
+    Ipv4Addr::new(a, b, u8::try_from(ASIDE + to).expect("asides are for small bridges"), last)
+}
+
+/// Addresses of a bridge, and the last byte of the first member's.
+const NETWORK: [u8; 2] = [10, 77];
+const FIRST: usize = 2;
+/// Third byte of the addresses of ways to member 0 alone, and the number of its routing table.
+const ASIDE: usize = 100;
 
 /// A command in the user and network namespaces of a running process.
 fn inside(process: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {

@@ -1,9 +1,9 @@
 //! A hundred seeds of every scenario; more by `sealcast-lab sim SCENARIO --seeds A..B`.
 
-use sealcast_lab::scenarios::Scenario;
 use sealcast_lab::scenarios::command::again;
 use sealcast_lab::scenarios::script::Knobs;
 use sealcast_lab::scenarios::stage::Keep;
+use sealcast_lab::scenarios::{Ground, Scenario};
 
 /// Plays the seeds of a scenario; a failure says how to see it again.
 fn hundred(name: &str) {
@@ -14,7 +14,7 @@ fn hundred(name: &str) {
         let report = scenario.play(&knobs, seed, Keep::default());
         if !report.holds() {
             let found: Vec<String> = report.violations.iter().take(5).map(ToString::to_string).collect();
-            panic!("{}\nagain: {}", found.join("\n"), again(scenario, &knobs, seed));
+            panic!("{}\nagain: {}", found.join("\n"), again(scenario, &knobs, seed, Ground::Simulator));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `sealcast-lab sim`: plays scenarios for one seed or many, and says how to see a failure again.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -13,7 +13,9 @@ use serde::Serialize;
 
 use super::script::Knobs;
 use super::stage::{Keep, Report};
-use super::{ALL, Scenario};
+use super::{ALL, Ground, Scenario};
+use crate::Failure;
+use crate::netns;
 use crate::sim::dice::Chance;
 
 /// What can be asked of `sim`.
@@ -24,9 +26,12 @@ pub struct Arguments {
     /// Play this seed, and show the run.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Play these seeds: A..B, without B.
-    #[arg(long, value_parser = range, default_value = "0..100")]
-    seeds: std::ops::Range<u64>,
+    /// Play these seeds: A..B, without B [default: 0..100; with --sockets 0..1].
+    #[arg(long, value_parser = range)]
+    seeds: Option<std::ops::Range<u64>>,
+    /// Over real sockets in real time, each node in a network namespace of its own.
+    #[arg(long)]
+    sockets: bool,
     /// Go on after the last seed that held, as noted by the run before.
     #[arg(long)]
     resume: bool,
@@ -60,13 +65,14 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Summary {
     scenario: &'static str,
+    ground: &'static str,
     nodes: usize,
     loss: f64,
     jitter_ms: u64,
     seeds: u64,
     held: u64,
     failed_seeds: Vec<u64>,
-    /// Until the first common view: median, 99th percentile and longest, milliseconds of simulated time.
+    /// Until the first common view: median, 99th percentile and longest, milliseconds of the run's time.
     converged_ms: Option<[f64; 3]>,
     views: u64,
     datagrams: u64,
@@ -89,15 +95,26 @@ pub fn list() {
 }
 
 /// Plays what is asked for; exit code 1 if something did not hold.
-pub fn run(arguments: &Arguments) -> ExitCode {
+///
+/// # Errors
+/// With `--sockets`: why there can be none here.
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.sockets {
+        netns::available()?;
+        return netns::enclosed(|| play(arguments));
+    }
+    play(arguments)
+}
+
+fn play(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let chosen: Vec<&'static Scenario> = match &arguments.scenario {
-        None => ALL.iter().collect(),
+        None => ALL.iter().filter(|s| !arguments.sockets || s.has_sockets()).collect(),
         Some(name) => match Scenario::find(name) {
             Some(scenario) => vec![scenario],
             None => {
                 eprintln!("sealcast-lab: error: there is no scenario {name}");
                 eprintln!("sealcast-lab: hint: sealcast-lab list");
-                return ExitCode::from(2);
+                return Ok(ExitCode::from(2));
             }
         },
     };
@@ -105,20 +122,21 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     for scenario in chosen {
         let knobs = arguments.knobs(scenario);
         held &= match arguments.seed {
-            Some(seed) => one(scenario, &knobs, seed, arguments),
-            None => many(scenario, &knobs, arguments),
+            Some(seed) => one(scenario, &knobs, seed, arguments)?,
+            None => many(scenario, &knobs, arguments)?,
         };
     }
-    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> bool {
+fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> io::Result<bool> {
     let begin = Instant::now();
     let keep = Keep { lines: arguments.trace, story: arguments.story };
-    let report = scenario.play(knobs, seed, keep);
+    let ground = arguments.ground();
+    let report = scenario.play_on(ground, knobs, seed, keep)?;
     if arguments.json {
-        print_json(&summary(scenario, knobs, &[(seed, report.clone())], begin.elapsed()));
-        return report.holds();
+        print_json(&summary(scenario, knobs, ground, &[(seed, report.clone())], begin.elapsed()));
+        return Ok(report.holds());
     }
     println!("{}: {}", scenario.name, scenario.story);
     for step in &scenario.script(knobs, seed).steps {
@@ -131,8 +149,9 @@ fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> 
         println!("{line}");
     }
     let waits: Vec<String> = report.converged.iter().map(|d| format!("{:.1}", millis(*d))).collect();
+    let time = if ground == Ground::Simulator { "s simulated" } else { "s over sockets" };
     println!(
-        "common views after {} ms · {} views · {} datagrams, {} B · {} messages delivered · {:.1} s simulated",
+        "common views after {} ms · {} views · {} datagrams, {} B · {} messages delivered · {:.1} {time}",
         waits.join(", "),
         report.views,
         report.datagrams,
@@ -140,70 +159,76 @@ fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> 
         report.delivered,
         report.lasted.as_secs_f64()
     );
-    println!("trace {:016x}", report.trace);
+    if ground == Ground::Simulator {
+        println!("trace {:016x}", report.trace);
+    }
     for violation in &report.violations {
         println!("FAILED  {violation}");
     }
-    report.holds()
+    Ok(report.holds())
 }
 
-fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> bool {
-    let note = Note::of(scenario, knobs);
-    let mut seeds = arguments.seeds.clone();
+fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> io::Result<bool> {
+    let ground = arguments.ground();
+    let note = Note::of(scenario, knobs, ground);
+    let default = if ground == Ground::Simulator { 0..100 } else { 0..1 };
+    let mut seeds = arguments.seeds.clone().unwrap_or(default);
     if arguments.resume {
         seeds.start = seeds.start.max(note.read().min(seeds.end));
     }
     let bar = bar(scenario, seeds.end - seeds.start, arguments);
     let begin = Instant::now();
     let (next, reports) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
-    let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    let report = scenario.play(knobs, seed, Keep::default());
-                    if let Some(violation) = report.violations.first() {
-                        bar.suspend(|| {
-                            eprintln!("FAILED  {}", violation);
-                            eprintln!("again:  {}", again(scenario, knobs, seed));
-                        });
-                    }
-                    let mut reports = reports.lock().expect("a panic in a run ends them all");
-                    reports.push((seed, report));
-                    bar.inc(1);
-                    if reports.len() % NOTE_EACH == 0 {
-                        note.write(held_up_to(seeds.start, &reports));
-                    }
+    let processors = || std::thread::available_parallelism().ok().map(Into::into);
+    // Real time is best kept by one run at a time.
+    let jobs = arguments.jobs.or_else(|| if arguments.sockets { Some(1) } else { processors() }).unwrap_or(1);
+    std::thread::scope(|scope| -> io::Result<()> {
+        let play = || -> io::Result<()> {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return Ok(());
                 }
-            });
-        }
-    });
+                let report = scenario.play_on(ground, knobs, seed, Keep::default())?;
+                if let Some(violation) = report.violations.first() {
+                    bar.suspend(|| {
+                        eprintln!("FAILED  {}", violation);
+                        eprintln!("again:  {}", again(scenario, knobs, seed, ground));
+                    });
+                }
+                let mut reports = reports.lock().expect("a panic in a run ends them all");
+                reports.push((seed, report));
+                bar.inc(1);
+                if reports.len() % NOTE_EACH == 0 {
+                    note.write(held_up_to(seeds.start, &reports));
+                }
+            }
+        };
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(play)).collect();
+        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
     bar.finish_and_clear();
     let mut reports = reports.into_inner().expect("all threads are done");
     reports.sort_by_key(|(seed, _)| *seed);
     note.write(held_up_to(seeds.start, &reports));
-    let summary = summary(scenario, knobs, &reports, begin.elapsed());
+    let summary = summary(scenario, knobs, ground, &reports, begin.elapsed());
     let held = summary.failed_seeds.is_empty();
     if arguments.json {
         print_json(&summary);
-        return held;
+        return Ok(held);
     }
     let waits = summary.converged_ms.map_or(String::new(), |[median, p99, max]| {
         format!(" · common view after {median:.0} ms (median), {p99:.0} ms (99 %), {max:.0} ms (longest)")
     });
     let lost = if summary.due > 0 { format!(" · lost {} of {}", summary.lost, summary.due) } else { String::new() };
     println!(
-        "{:<22} {}/{} seeds held{waits}{lost} · {:.0} s simulated in {:.1} s",
-        summary.scenario, summary.held, summary.seeds, summary.simulated_s, summary.took_s
+        "{:<22} {}/{} seeds held{waits}{lost} · {:.0} s {} in {:.1} s",
+        summary.scenario, summary.held, summary.seeds, summary.simulated_s, summary.ground, summary.took_s
     );
-    held
+    Ok(held)
 }
 
-fn summary(scenario: &Scenario, knobs: &Knobs, reports: &[(u64, Report)], took: Duration) -> Summary {
+fn summary(scenario: &Scenario, knobs: &Knobs, ground: Ground, reports: &[(u64, Report)], took: Duration) -> Summary {
     let mut waits: Vec<Duration> = reports.iter().filter_map(|(_, r)| r.converged.first().copied()).collect();
     waits.sort_unstable();
     let at = |percent: usize| millis(waits[(waits.len() - 1) * percent / 100]);
@@ -211,6 +236,7 @@ fn summary(scenario: &Scenario, knobs: &Knobs, reports: &[(u64, Report)], took: 
     let sum = |f: fn(&Report) -> u64| reports.iter().map(|(_, r)| f(r)).sum();
     Summary {
         scenario: scenario.name,
+        ground: if ground == Ground::Simulator { "simulated" } else { "over sockets" },
         nodes: knobs.members,
         loss: knobs.loss.fraction(),
         jitter_ms: knobs.jitter.as_millis() as u64,
@@ -225,14 +251,17 @@ fn summary(scenario: &Scenario, knobs: &Knobs, reports: &[(u64, Report)], took: 
         lost: sum(|r| r.tally.lost),
         simulated_s: reports.iter().map(|(_, r)| r.lasted.as_secs_f64()).sum(),
         took_s: took.as_secs_f64(),
-        again: failed.iter().take(AGAIN_MAX).map(|seed| again(scenario, knobs, *seed)).collect(),
+        again: failed.iter().take(AGAIN_MAX).map(|seed| again(scenario, knobs, *seed, ground)).collect(),
         failed_seeds: failed,
     }
 }
 
-/// The command that plays exactly this run.
-pub fn again(scenario: &Scenario, knobs: &Knobs, seed: u64) -> String {
+/// The command that plays exactly this run; over sockets one like it, since real time never repeats.
+pub fn again(scenario: &Scenario, knobs: &Knobs, seed: u64, ground: Ground) -> String {
     let mut command = format!("sealcast-lab sim {} --seed {seed}", scenario.name);
+    if ground == Ground::Sockets {
+        command += " --sockets";
+    }
     if knobs.members != scenario.knobs.members {
         command += &format!(" --nodes {}", knobs.members);
     }
@@ -246,6 +275,10 @@ pub fn again(scenario: &Scenario, knobs: &Knobs, seed: u64) -> String {
 }
 
 impl Arguments {
+    fn ground(&self) -> Ground {
+        if self.sockets { Ground::Sockets } else { Ground::Simulator }
+    }
+
     fn knobs(&self, scenario: &Scenario) -> Knobs {
         Knobs {
             members: self.nodes.unwrap_or(scenario.knobs.members),
@@ -259,11 +292,14 @@ impl Arguments {
 struct Note(Option<PathBuf>);
 
 impl Note {
-    fn of(scenario: &Scenario, knobs: &Knobs) -> Note {
+    fn of(scenario: &Scenario, knobs: &Knobs, ground: Ground) -> Note {
         let home = std::env::var_os("XDG_STATE_HOME")
             .map(PathBuf::from)
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
-        let file = format!("{}-{}-{}-{}", scenario.name, knobs.members, knobs.loss.0, knobs.jitter.as_millis());
+        let mut file = format!("{}-{}-{}-{}", scenario.name, knobs.members, knobs.loss.0, knobs.jitter.as_millis());
+        if ground == Ground::Sockets {
+            file += "-sockets";
+        }
         Note(home.map(|home| home.join("sealcast/lab").join(file)))
     }
 

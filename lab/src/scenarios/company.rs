@@ -49,6 +49,12 @@ pub trait Company {
         Command::Evict { cert: self.cert(whom), reason: "lost laptop".into() }
     }
 
+    /// The same company for members that share nothing but a network; `None` where its ways need more
+    /// than UDP multicast.
+    fn apart(&self) -> Option<Box<dyn Company>> {
+        None
+    }
+
     /// How strongly messages are published.
     fn guarantee(&self) -> Guarantee {
         Guarantee::BestEffort

@@ -25,13 +25,13 @@ pub type Robot = Member<Contributory, Multicast>;
 
 /// Robots of one authority.
 pub struct Robots {
-    memo: Arc<Memo>,
+    memo: Option<Arc<Memo>>,
 }
 
 impl Robots {
     /// A company; what one of its members verified, the others need not verify again.
     pub fn new() -> Robots {
-        Robots { memo: Arc::default() }
+        Robots { memo: Some(Arc::default()) }
     }
 }
 
@@ -48,7 +48,7 @@ impl Company for Robots {
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let memo = self.memo.clone();
-        Box::new(move |now, records| Box::new(robot(member, seed, &memo, now, records)))
+        Box::new(move |now, records| Box::new(robot(member, seed, memo.clone(), now, records)))
     }
 
     fn actor(&self, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
@@ -61,8 +61,12 @@ impl Company for Robots {
             member,
             kind,
             seed,
-            Box::new(move |now, seed| robot(member, seed, &memo, now, &Records::new())),
+            Box::new(move |now, seed| robot(member, seed, memo.clone(), now, &Records::new())),
         )
+    }
+
+    fn apart(&self) -> Option<Box<dyn Company>> {
+        Some(Box::new(Robots { memo: None }))
     }
 
     fn secrets(&self) -> Vec<Vec<u8>> {
@@ -71,9 +75,9 @@ impl Company for Robots {
 }
 
 /// One process of a robot.
-pub fn robot(member: usize, seed: [u8; 32], memo: &Arc<Memo>, now: Now, records: &Records) -> Robot {
+pub fn robot(member: usize, seed: [u8; 32], memo: Option<Arc<Memo>>, now: Now, records: &Records) -> Robot {
     let mut config = Config::new(GROUP, identity(member));
-    config.memo = Some(memo.clone());
+    config.memo = memo;
     let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
     let keys = Contributory::restore(config, seed, now, &records);
     Member::new(now, keys, Multicast::new(multicast::Config::default()), OriginMode::Auto)

@@ -1,5 +1,6 @@
 //! Scenarios: stories by name, played by a company on a stage.
 
+pub(crate) mod carrier;
 pub mod command;
 pub mod company;
 pub mod contributory;
@@ -7,8 +8,9 @@ mod lan;
 mod mocks;
 pub mod script;
 pub mod stage;
-mod watch;
+pub(crate) mod watch;
 
+use std::io;
 use std::time::Duration;
 
 use crate::mocks::company::{MlsCompany, ThresholdCompany};
@@ -36,10 +38,37 @@ impl Scenario {
         (self.write)(knobs, &mut Dice::new(seed, STREAM_SCRIPT))
     }
 
-    /// Plays it.
+    /// Plays it on the simulator.
     pub fn play(&self, knobs: &Knobs, seed: u64, keep: Keep) -> Report {
-        let _again = Again { scenario: self, knobs, seed };
+        let _again = Again { scenario: self, knobs, seed, ground: Ground::Simulator };
         stage::play(&*(self.company)(knobs), &self.script(knobs, seed), seed, keep)
+    }
+
+    /// Plays it over real sockets; this process must be inside a namespace of [`crate::netns`], or root.
+    ///
+    /// # Errors
+    /// If no network of namespaces can be made here, or the story's ways need more than UDP multicast.
+    pub fn play_over_sockets(&self, knobs: &Knobs, seed: u64, keep: Keep) -> io::Result<Report> {
+        let _again = Again { scenario: self, knobs, seed, ground: Ground::Sockets };
+        let company = (self.company)(knobs).apart();
+        let company = company.ok_or_else(|| io::Error::other(format!("{} has no way over UDP", self.name)))?;
+        stage::play_over_sockets(&*company, &self.script(knobs, seed), seed, keep)
+    }
+
+    /// Plays it there.
+    ///
+    /// # Errors
+    /// Over sockets, as [`Scenario::play_over_sockets`].
+    pub fn play_on(&self, ground: Ground, knobs: &Knobs, seed: u64, keep: Keep) -> io::Result<Report> {
+        match ground {
+            Ground::Simulator => Ok(self.play(knobs, seed, keep)),
+            Ground::Sockets => self.play_over_sockets(knobs, seed, keep),
+        }
+    }
+
+    /// Whether it can be played over sockets.
+    pub fn has_sockets(&self) -> bool {
+        (self.company)(&self.knobs).apart().is_some()
     }
 
     /// The scenario of a name.
@@ -48,17 +77,27 @@ impl Scenario {
     }
 }
 
+/// Where a story is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// Virtual time and a simulated network.
+    Simulator,
+    /// Real time, real sockets.
+    Sockets,
+}
+
 /// Says how to see a run again that ends in a panic.
 struct Again<'a> {
     scenario: &'a Scenario,
     knobs: &'a Knobs,
     seed: u64,
+    ground: Ground,
 }
 
 impl Drop for Again<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("again:  {}", command::again(self.scenario, self.knobs, self.seed));
+            eprintln!("again:  {}", command::again(self.scenario, self.knobs, self.seed, self.ground));
         }
     }
 }

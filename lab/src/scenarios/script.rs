@@ -1,5 +1,5 @@
-//! A story as data: what happens when, and what all shall see in the end. It knows no carrier; the
-//! simulator plays it, and real processes can.
+//! A story as data: what happens when, and what all shall see in the end. It knows no carrier: the
+//! simulator plays it, and real sockets do.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

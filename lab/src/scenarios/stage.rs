@@ -1,12 +1,14 @@
-//! Plays a script on the simulator, with all checkers watching.
+//! Plays a script on a carrier, the simulator or real sockets, with all checkers watching.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealcast_keys::Command;
 use sealcast_wire::{Guarantee, Monotonic};
 
+use super::carrier::Carrier;
 use super::company::{Company, Player, TOPIC};
 use super::script::{Script, Step};
 use super::watch::Watch;
@@ -19,6 +21,7 @@ use crate::sim::Sim;
 use crate::sim::dice::Dice;
 use crate::sim::member::Ask;
 use crate::sim::trace::{Line, Trace};
+use crate::sockets::Sockets;
 
 /// What a run showed.
 #[derive(Clone, Debug)]
@@ -63,11 +66,26 @@ pub struct Keep {
     pub story: bool,
 }
 
-/// Plays a script.
+/// Plays a script on the simulator.
 pub fn play(company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> Report {
-    let mut stage = Stage::new(company, script, seed, keep);
+    let mut sim: Sim<Player> = Sim::new(seed, script.network.clone());
+    sim.trace = Trace::new(keep.lines);
+    play_on(sim, company, script, seed, keep)
+}
+
+/// Plays a script over real sockets, in real time, each node in a network namespace of its own.
+///
+/// # Errors
+/// If no such network can be made here.
+pub fn play_over_sockets(company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> io::Result<Report> {
+    let sockets = Sockets::new(seed, &script.network, keep.lines)?;
+    Ok(play_on(sockets, company, script, seed, keep))
+}
+
+fn play_on(carrier: impl Carrier, company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> Report {
+    let mut stage = Stage::new(carrier, company, script, seed, keep);
     for step in &script.steps {
-        stage.watch.tell(stage.sim.now(), || format!("── {step:?}"));
+        stage.watch.tell(stage.carrier.now(), || format!("── {step:?}"));
         stage.step(step);
         if !stage.watch.panel.violations().is_empty() {
             break; // the first fault tells the story; what follows from it only hides it
@@ -76,10 +94,10 @@ pub fn play(company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> Re
     stage.finish()
 }
 
-struct Stage<'a> {
+struct Stage<'a, C> {
     company: &'a dyn Company,
     members: usize,
-    sim: Sim<Player>,
+    carrier: C,
     watch: Watch,
     dice: Dice,
     imposters: BTreeMap<usize, Misbehaviour>,
@@ -102,11 +120,9 @@ struct Traffic {
     until: Monotonic,
 }
 
-impl<'a> Stage<'a> {
-    fn new(company: &'a dyn Company, script: &Script, seed: u64, keep: Keep) -> Stage<'a> {
+impl<'a, C: Carrier> Stage<'a, C> {
+    fn new(carrier: C, company: &'a dyn Company, script: &Script, seed: u64, keep: Keep) -> Stage<'a, C> {
         let members = script.members;
-        let mut sim = Sim::new(seed, script.network.clone());
-        sim.trace = Trace::new(keep.lines);
         let cast = Cast::new((0..members).map(|m| company.cert(m)));
         let (loss, tally) = Loss::new();
         let mut checkers: Vec<Box<dyn Checker>> = vec![
@@ -127,7 +143,7 @@ impl<'a> Stage<'a> {
         let mut stage = Stage {
             company,
             members,
-            sim,
+            carrier,
             watch,
             dice: Dice::new(seed, STREAM_STAGE),
             imposters: BTreeMap::new(),
@@ -141,44 +157,41 @@ impl<'a> Stage<'a> {
             tally,
         };
         (0..members).for_each(|_| {
-            stage.sim.add(true);
+            stage.carrier.add(true, &mut stage.watch);
         });
         for (multicast, birth) in company.helpers() {
-            let node = stage.sim.add(multicast);
-            stage.sim.start(node, birth, &mut stage.watch);
+            let node = stage.carrier.add(multicast, &mut stage.watch);
+            stage.carrier.start(node, birth, &mut stage.watch);
         }
         stage
     }
 
     fn step(&mut self, step: &Step) {
-        let now = self.sim.now();
+        let now = self.carrier.now();
         match step {
             Step::Start(member) => self.start(*member),
             Step::Crash(member) => {
-                self.sim.crash(*member);
+                self.carrier.crash(*member);
                 self.watch.stopped(now, *member);
             }
-            Step::Stop(member) => self.sim.stop(*member),
-            Step::Resume(member) => self.sim.resume(*member, &mut self.watch),
+            Step::Stop(member) => self.carrier.stop(*member),
+            Step::Resume(member) => self.carrier.resume(*member, &mut self.watch),
             Step::Ask(member, command) => self.ask(*member, command.clone()),
             Step::Evict { by, whom } => self.ask(*by, self.company.eviction(*whom)),
             Step::Suspect { by, whom } => {
                 let cert = self.company.cert(*whom);
-                self.sim.command(*by, Ask::Suspect(cert), &mut self.watch);
+                self.carrier.command(*by, Ask::Suspect(cert), &mut self.watch);
             }
-            Step::Network(network) => {
-                let old = std::mem::replace(&mut self.sim.network, network.clone());
-                self.sim.network.keep_sides_of(&old);
-            }
-            Step::Cut(from, to) => self.sim.network.cut(*from, *to),
-            Step::Partition(sides) => self.sim.network.partition(sides),
-            Step::Heal => self.sim.network.heal(),
+            Step::Network(network) => self.carrier.set_network(network),
+            Step::Cut(from, to) => self.carrier.network().cut(*from, *to),
+            Step::Partition(sides) => self.carrier.network().partition(sides),
+            Step::Heal => self.carrier.network().heal(),
             Step::Traffic { by, rate, bytes, lasting } => self.traffic(by, *rate, *bytes, *lasting),
             Step::Misbehave(kind) => {
                 let seed = self.dice.seed();
                 if let Some(birth) = self.company.actor(*kind, seed) {
-                    let node = self.sim.add(true);
-                    self.sim.start(node, birth, &mut self.watch);
+                    let node = self.carrier.add(true, &mut self.watch);
+                    self.carrier.start(node, birth, &mut self.watch);
                 }
             }
             Step::Imposter(member, kind) => {
@@ -187,7 +200,7 @@ impl<'a> Stage<'a> {
             Step::Together { members, within } => {
                 if !self.run(now + *within, |watch| watch.together(members)) {
                     let what = format!("after {within:?} {members:?} are not together: {}", self.watch.standing());
-                    self.watch.panel.report(self.sim.now(), "convergence", what);
+                    self.watch.panel.report(self.carrier.now(), "convergence", what);
                 }
             }
             Step::Wait(time) => {
@@ -196,17 +209,17 @@ impl<'a> Stage<'a> {
             Step::Converge { members, within } => {
                 let reached = self.run(now + *within, |watch| watch.agree(members));
                 match reached {
-                    true => self.converged.push(self.sim.now() - now),
+                    true => self.converged.push(self.carrier.now() - now),
                     false => {
                         let what = format!("after {within:?} not one view of {members:?}: {}", self.watch.standing());
-                        self.watch.panel.report(self.sim.now(), "convergence", what);
+                        self.watch.panel.report(self.carrier.now(), "convergence", what);
                     }
                 }
             }
             Step::Out { member, within } => {
                 if !self.run(now + *within, |watch| watch.out[*member]) {
                     let what = format!("after {within:?} node {member} does not know that it is out");
-                    self.watch.panel.report(self.sim.now(), "convergence", what);
+                    self.watch.panel.report(self.carrier.now(), "convergence", what);
                 }
             }
             Step::Deaf(member) => self.watch.deaf.push(*member),
@@ -221,19 +234,19 @@ impl<'a> Stage<'a> {
         let changed = self.imposters.get(&member).and_then(|kind| self.company.imposter(member, *kind, seed));
         let birth = changed.unwrap_or_else(|| self.company.member(member, self.lives[member], seed));
         self.watch.out[member] = false;
-        self.watch.panel.event(self.sim.now(), member, &Event::Started);
-        self.sim.start(member, birth, &mut self.watch);
+        self.watch.panel.event(self.carrier.now(), member, &Event::Started);
+        self.carrier.start(member, birth, &mut self.watch);
         if self.company.admits() {
-            self.admission_at.get_or_insert(self.sim.now() + ADMISSION);
+            self.admission_at.get_or_insert(self.carrier.now() + ADMISSION);
         }
     }
 
     fn ask(&mut self, member: usize, command: Command) {
-        self.sim.command(member, Ask::Command(command), &mut self.watch);
+        self.carrier.command(member, Ask::Command(command), &mut self.watch);
     }
 
     fn traffic(&mut self, by: &[usize], rate: u32, bytes: usize, lasting: Duration) {
-        let (now, every) = (self.sim.now(), Duration::from_secs(1) / rate);
+        let (now, every) = (self.carrier.now(), Duration::from_secs(1) / rate);
         for &by in by {
             let first = now + self.dice.between(Duration::ZERO, every);
             self.due.insert((first, self.traffics.len()));
@@ -251,7 +264,7 @@ impl<'a> Stage<'a> {
             let traffic = self.due.first().map(|(at, _)| *at);
             let ours = [traffic, self.admission_at].into_iter().flatten().min();
             let next = ours.map_or(until, |at| at.min(until));
-            if self.sim.step(next, &mut self.watch) {
+            if self.carrier.step(next, &mut self.watch) {
                 continue;
             }
             if next == until && ours.is_none_or(|at| at > until) {
@@ -275,15 +288,15 @@ impl<'a> Stage<'a> {
         self.numbers[by] += 1;
         let body = Body { author: by as u32, life: self.lives[by], number: self.numbers[by] }.bytes(bytes);
         let guarantee = self.company.guarantee();
-        self.sim.command(by, Ask::Publish { topic: TOPIC.into(), body, guarantee }, &mut self.watch);
+        self.carrier.command(by, Ask::Publish { topic: TOPIC.into(), body, guarantee }, &mut self.watch);
     }
 
     /// Somebody inside lets in whoever runs and is not in a view yet.
     fn admit(&mut self) {
-        let outside = (0..self.members).filter(|&m| self.sim.runs(m) && self.watch.views[m].is_none());
+        let outside = (0..self.members).filter(|&m| self.carrier.runs(m) && self.watch.views[m].is_none());
         let outside: Vec<usize> = outside.filter(|&m| !self.watch.out[m]).collect();
-        let insider = (0..self.members).find(|&m| self.sim.runs(m) && self.watch.views[m].is_some());
-        self.admission_at = (!outside.is_empty()).then(|| self.sim.now() + ADMISSION);
+        let insider = (0..self.members).find(|&m| self.carrier.runs(m) && self.watch.views[m].is_some());
+        self.admission_at = (!outside.is_empty()).then(|| self.carrier.now() + ADMISSION);
         if let Some(insider) = insider {
             for member in outside {
                 self.ask(insider, Command::Admit { cert: self.company.cert(member) });
@@ -295,8 +308,8 @@ impl<'a> Stage<'a> {
         if self.watch.panel.violations().is_empty() {
             // What is under way arrives, or is known to be lost.
             self.due.clear();
-            self.run(self.sim.now() + SETTLE, |_| false);
-            self.watch.panel.end(self.sim.now());
+            self.run(self.carrier.now() + C::SETTLE, |_| false);
+            self.watch.panel.end(self.carrier.now());
         }
         let mut tally = self.tally.lock().map(|t| *t).unwrap_or_default();
         if !self.lossless {
@@ -305,21 +318,19 @@ impl<'a> Stage<'a> {
         Report {
             violations: self.watch.panel.violations().to_vec(),
             converged: self.converged,
-            lasted: self.sim.now() - Monotonic(0),
+            lasted: self.carrier.now() - Monotonic(0),
             datagrams: self.watch.datagrams,
             bytes: self.watch.bytes,
             views: self.watch.installed,
             tally,
             delivered: self.watch.delivered,
-            trace: self.sim.trace.hash(),
-            lines: self.sim.trace.lines().copied().collect(),
+            trace: self.carrier.trace().hash(),
+            lines: self.carrier.trace().lines().copied().collect(),
             story: self.watch.story.unwrap_or_default(),
         }
     }
 }
 
-/// How long after the last step messages may still arrive.
-const SETTLE: Duration = Duration::from_secs(3);
 /// How often those inside look for somebody to let in.
 const ADMISSION: Duration = Duration::from_millis(200);
 const STREAM_STAGE: u64 = 3;

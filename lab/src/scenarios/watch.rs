@@ -11,7 +11,7 @@ use crate::sim::member::Told;
 use crate::sim::{Observer, Reach};
 
 /// See the module.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     pub(super) panel: Panel,
     pub(super) cast: Cast,
     pub(super) members: usize,
@@ -86,6 +86,11 @@ impl Watch {
             by_view.entry(sees).or_default().push(member);
         }
         by_view.iter().map(|(sees, who)| format!("{who:?} see {sees}")).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What carries the members cannot any more.
+    pub(crate) fn broken(&mut self, at: Monotonic, why: &str) {
+        self.panel.report(at, "carrier", why.to_owned());
     }
 
     pub(super) fn stopped(&mut self, at: Monotonic, member: usize) {

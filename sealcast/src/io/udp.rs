@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -352,6 +352,12 @@ fn no_route(group: SocketAddr, error: &io::Error) -> Error {
             .with_hint("sudo ip link set lo multicast on && sudo ip route add 224.0.0.0/4 dev lo")
     } else {
         Error::system(format!("the socket of {group}"), error)
+    }
+}
+
+impl AsFd for UdpReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
