@@ -81,6 +81,9 @@ pub const EVICTIONS_MAX: usize = 1024;
 pub const SUBSCRIBER_MESSAGES: usize = 4096;
 /// Records in one Merkle batch of origin signatures (A12).
 pub const ORIGIN_BATCH_MAX: usize = 64;
+/// How long a signed message of a stream waits at most for others to be signed with it (A12); a lone one, or
+/// an answer, is signed at once.
+pub const SIGNING_GATHER: Duration = Duration::from_micros(150);
 /// Bytes handed to the kernel in one segmented send.
 pub const BATCH_BYTES_MAX: usize = 65_000;
 /// Segments in one segmented send (Linux `UDP_MAX_SEGMENTS`).

@@ -177,8 +177,33 @@ impl Sender {
     /// a stream in one domain does not hold up a lone message in another. The batch stays shared with the
     /// sender, which may have to vouch for it: drop it after sending.
     pub fn poll(&mut self) -> Option<Arc<Batch>> {
+        self.next(|_| true)
+    }
+
+    /// As [`Sender::poll`], but leaves signed messages to gather for one signature until the oldest of them
+    /// has waited for [`limits::SIGNING_GATHER`].
+    ///
+    /// For streams: each signature costs every receiver a verification, whether for one message or many.
+    pub fn poll_gathered(&mut self, now: Monotonic) -> Option<Arc<Batch>> {
+        self.next(|lane| lane.gathers_until().is_none_or(|until| now >= until))
+    }
+
+    /// When [`Sender::poll_gathered`] has something to sign.
+    pub fn gathers_until(&self) -> Option<Monotonic> {
+        self.lanes.iter().filter_map(Lane::gathers_until).min()
+    }
+
+    /// Whether a batch is full and waits for [`Sender::poll`].
+    pub fn has_full(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    fn next(&mut self, due: impl Fn(&Lane) -> bool) -> Option<Arc<Batch>> {
         let idle = self.done.is_empty();
         for at in 0..self.lanes.len() {
+            if !due(&self.lanes[at]) {
+                continue;
+            }
             if idle || mem::replace(&mut self.lanes[at].waited, true) {
                 self.finish(at);
             }
@@ -239,6 +264,7 @@ impl Sender {
         let whole = head.whole_len() + body.len();
         if whole <= room {
             self.reserve(lane, whole);
+            self.lanes[lane].since.get_or_insert(now);
             head.write_whole(body, &mut self.lanes[lane].batch.bytes);
             return Ok(head.number);
         }
@@ -309,7 +335,7 @@ impl Sender {
 
     fn queue(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
-        lane.waited = false;
+        (lane.waited, lane.since) = (false, None);
         self.lost += lane.close(false) + lane.sign();
         if lane.batch.is_empty() {
             return;
@@ -339,6 +365,8 @@ struct Lane {
     batch: Batch,
     /// Where the open record begins: header room, then frames.
     open: Option<usize>,
+    /// When the first small message in it came.
+    since: Option<Monotonic>,
     unsigned: Unsigned,
 }
 
@@ -351,6 +379,7 @@ impl Lane {
             waited: false,
             batch: Batch::default(),
             open: None,
+            since: None,
             unsigned: Unsigned::default(),
         }
     }
@@ -419,7 +448,13 @@ impl Lane {
     }
 
     fn full(&self) -> bool {
-        self.batch.bytes.len() >= BATCH_TARGET || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
+        let target = if self.signed { SIGNED_BATCH_TARGET } else { BATCH_TARGET };
+        self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
+    }
+
+    /// Until when what is to be signed may wait for more.
+    fn gathers_until(&self) -> Option<Monotonic> {
+        self.since.filter(|_| self.signed).map(|since| since + limits::SIGNING_GATHER)
     }
 }
 
@@ -429,6 +464,8 @@ pub const SEGMENT_MIN: usize = 1024;
 pub const SEGMENT_MAX: usize = 65_507;
 /// A batch of this size goes out while the next one fills: two segmented sends.
 const BATCH_TARGET: usize = 2 * limits::BATCH_BYTES_MAX;
+/// As much for one signature: its verification is then less work than the hash of what it proves.
+const SIGNED_BATCH_TARGET: usize = 4 * limits::BATCH_BYTES_MAX;
 /// A record is padded if that lengthens it by no more than this part of its predecessor.
 const PADDING_SHARE: usize = 8;
 const HEARTBEAT_BYTES: usize = 9;

@@ -423,6 +423,43 @@ fn rule_g8_false_proofs_cost_a_bounded_number_of_signature_checks() {
 }
 
 #[test]
+fn rule_a12_a_stream_gathers_for_one_signature_and_holds_up_nobody_else() {
+    let members = group(1, 2);
+    let mut sender = Sender::new(ETHERNET_SEGMENT, false);
+    let at = |micros| Monotonic(1_000_000 + micros);
+    let gather = u64::try_from(limits::SIGNING_GATHER.as_micros()).expect("it is short");
+    let publish = |sender: &mut Sender, micros, data| {
+        sender.data(at(micros), Some(&members[0]), data).expect("sealed");
+    };
+    publish(&mut sender, 0, signed(&[0; 1000]));
+    publish(&mut sender, 0, data(b"claimed"));
+    let passing = sender.poll_gathered(at(0)).expect("what is not signed does not wait");
+    assert_eq!(passing.lengths.len(), 1);
+    for n in 1..10 {
+        publish(&mut sender, gather / 10 * n, signed(&[0; 1000]));
+        assert_eq!(sender.poll_gathered(at(gather / 10 * n)), None);
+    }
+    assert_eq!((sender.gathers_until(), sender.has_full()), (Some(at(gather)), false));
+    let mut datagrams: Vec<_> = sender.poll_gathered(at(gather)).expect("due").iter().map(<[u8]>::to_vec).collect();
+    assert_eq!((datagrams.len(), sender.gathers_until()), (10, None));
+    let (mut receiver, mut got) = (receiver(), Got::default());
+    receive(&mut receiver, &members[1], &datagrams, &mut got);
+    assert_eq!((got.messages.len(), receiver.signature_checks()), (10, 1));
+
+    // Whoever wants it now gets it now; and a full batch does not wait.
+    publish(&mut sender, gather, signed(b"now"));
+    assert!(sender.poll().is_some());
+    for _ in 0..limits::ORIGIN_BATCH_MAX + 2 {
+        publish(&mut sender, 2 * gather, signed(&[0; 1000]));
+    }
+    assert!(sender.has_full());
+    datagrams = sender.poll_gathered(at(2 * gather)).expect("full").iter().map(<[u8]>::to_vec).collect();
+    assert_eq!(datagrams.len(), limits::ORIGIN_BATCH_MAX);
+    assert_eq!(sender.poll_gathered(at(2 * gather)), None, "what came after it gathers anew");
+    assert_eq!(sender.gathers_until(), Some(at(3 * gather)));
+}
+
+#[test]
 fn rule_a1_whether_a_message_was_signed_is_said_with_it() {
     let members = group(1, 2);
     let mut sender = Sender::new(ETHERNET_SEGMENT, false);

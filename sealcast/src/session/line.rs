@@ -3,7 +3,8 @@
 //! A message alone, or in answer to what was received, is sent at once, on the thread that publishes it.
 //! Messages in quick succession gather while the ones before them are being sent: the flusher thread
 //! sends whatever has gathered as soon as it is free, so that a batch is as large as the load makes it
-//! and nothing waits for a timer.
+//! and nothing waits for a timer; but signed messages gather for a moment, so that one signature, which
+//! every receiver has to verify, does for many (A12).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,6 +35,8 @@ pub(super) struct Line {
     heard: AtomicBool,
     /// Whether the flusher has something to do.
     armed: AtomicBool,
+    /// Whether the flusher will come by itself for messages that are to be signed.
+    gathers: AtomicBool,
     flusher: Mutex<Flusher>,
     wake: Condvar,
     pub(super) sent_datagrams: AtomicU64,
@@ -66,6 +69,7 @@ impl Line {
             last_sent: AtomicU64::new(0),
             heard: AtomicBool::new(false),
             armed: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
             flusher: Mutex::new(Flusher::default()),
             wake: Condvar::new(),
             sent_datagrams: AtomicU64::new(0),
@@ -81,7 +85,7 @@ impl Line {
         let mut message = *message;
         message.sent_micros = Some(self.clock.wall_micros(now));
         loop {
-            let (sent, pending) = {
+            let (sent, signed, pending, full) = {
                 // The gate stays locked until the message is with the sender: once the gate is paused,
                 // nothing is taken for the old key any more (A5).
                 let mut gate = lock(&self.gate);
@@ -92,11 +96,13 @@ impl Line {
                 let Publication { topic, body, sent_micros, .. } = message;
                 let data = Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
                 let mut sender = lock(&self.sender);
-                (sender.data(now, epoch.protect.as_ref(), data), sender.pending())
+                let sent = sender.data(now, epoch.protect.as_ref(), data);
+                (sent, route.signed, sender.pending(), sender.has_full())
             };
             match sent {
                 Ok(number) => {
-                    self.see_off(now, message.body.len(), pending, patient);
+                    let gathers = signed && !full;
+                    self.see_off(now, message.body.len(), gathers, pending, patient);
                     return Ok(Some(number));
                 }
                 // The sender knows already that the epoch is over; the gate will in a moment.
@@ -108,10 +114,13 @@ impl Line {
     }
 
     /// Sends a message now if it is alone, large, or much has gathered, else leaves it to the flusher.
-    fn see_off(&self, now: Monotonic, len: usize, pending: usize, patient: bool) {
+    ///
+    /// `gathers` says that it may wait to be signed with others.
+    fn see_off(&self, now: Monotonic, len: usize, gathers: bool, pending: usize, patient: bool) {
         let pause = now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed));
         let answer = self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed);
-        let alone = self.linger.is_zero() && (answer || pause >= ALONE_MICROS);
+        let alone =
+            self.linger.is_zero() && (answer || pause >= if gathers { ALONE_SIGNED_MICROS } else { ALONE_MICROS });
         if alone || len >= LARGE || !self.batch {
             match self.transmit.try_lock() {
                 Ok(turn) => return self.drain(&turn),
@@ -123,7 +132,9 @@ impl Line {
         if pending >= GATHERED_MAX && patient {
             return self.flush();
         }
-        self.arm();
+        if !(gathers && self.gathers.load(Ordering::Relaxed)) {
+            self.arm();
+        }
     }
 
     /// Something was received: the next message may be an answer to it, and leaves at once.
@@ -140,11 +151,31 @@ impl Line {
         loop {
             // Sealing happens in here, so it must not overlap with a change of the epoch's.
             let Some(batch) = lock(&self.sender).poll() else { break };
-            if self.transmit_batch(&batch).is_err() {
-                self.failed_sends.fetch_add(1, Ordering::Relaxed);
-            }
-            self.last_sent.store(self.clock.monotonic().micros(), Ordering::Relaxed);
+            self.hand_over(&batch);
         }
+    }
+
+    /// Sends what has gathered, but for what may gather further; returns until when that may.
+    fn flush_gathered(&self) -> Option<Monotonic> {
+        let _turn = lock(&self.transmit);
+        loop {
+            let mut sender = lock(&self.sender);
+            let Some(batch) = sender.poll_gathered(self.clock.monotonic()) else {
+                // Told under the sender's lock: who adds to it afterwards knows whether somebody comes.
+                let until = sender.gathers_until();
+                self.gathers.store(until.is_some(), Ordering::Relaxed);
+                return until;
+            };
+            drop(sender);
+            self.hand_over(&batch);
+        }
+    }
+
+    fn hand_over(&self, batch: &sealcast_delivery::Batch) {
+        if self.transmit_batch(batch).is_err() {
+            self.failed_sends.fetch_add(1, Ordering::Relaxed);
+        }
+        self.last_sent.store(self.clock.monotonic().micros(), Ordering::Relaxed);
     }
 
     fn transmit_batch(&self, batch: &sealcast_delivery::Batch) -> io::Result<()> {
@@ -164,6 +195,7 @@ impl Line {
 
     /// The flusher thread.
     pub(super) fn run_flusher(&self) {
+        let mut due = None;
         loop {
             {
                 let mut flusher = lock(&self.flusher);
@@ -171,15 +203,22 @@ impl Line {
                     if flusher.closing {
                         return;
                     }
+                    let left = due.map(|due: Monotonic| due.since(self.clock.monotonic()));
+                    if left.is_some_and(|left| left.is_zero()) {
+                        break;
+                    }
                     flusher.asleep = true;
-                    flusher = self.wake.wait(flusher).unwrap_or_else(PoisonError::into_inner);
+                    flusher = match left {
+                        Some(left) => self.wake.wait_timeout(flusher, left).unwrap_or_else(PoisonError::into_inner).0,
+                        None => self.wake.wait(flusher).unwrap_or_else(PoisonError::into_inner),
+                    };
                     flusher.asleep = false;
                 }
             }
             if !self.linger.is_zero() {
                 std::thread::sleep(self.linger);
             }
-            self.flush();
+            due = self.flush_gathered();
         }
     }
 
@@ -195,6 +234,8 @@ impl Line {
 /// A message that comes this long after the last sending ended is alone: more than the time between
 /// messages of a stream that is worth gathering.
 const ALONE_MICROS: u64 = 5;
+/// The same for a message that is to be signed: about what its verification takes.
+const ALONE_SIGNED_MICROS: u64 = 50;
 /// A message of this size fills a segmented send by itself: gathering more would gain nothing, and its
 /// bytes are in this core's cache.
 const LARGE: usize = 24 << 10;
