@@ -214,7 +214,11 @@ impl Sender {
             self.done_bytes += unsealed.bytes.len();
             self.done.push_back(unsealed);
         }
-        let batch = self.done.pop_front()?;
+        let Some(batch) = self.done.pop_front() else {
+            // Everything is on its way: now there is time for what nobody waits for.
+            self.sent.settle();
+            return None;
+        };
         self.done_bytes -= batch.bytes.len();
         Some(batch)
     }
@@ -448,8 +452,11 @@ impl Lane {
     }
 
     fn full(&self) -> bool {
+        // Nothing shares a segmented send with a record of more than half of one: it goes first, and its
+        // receivers open it while the next one is sealed.
+        let alone = self.batch.lengths.last().is_some_and(|length| 2 * length > limits::BATCH_BYTES_MAX);
         let target = if self.signed { SIGNED_BATCH_TARGET } else { BATCH_TARGET };
-        self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
+        alone && !self.signed || self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
     }
 
     /// Until when what is to be signed may wait for more.

@@ -35,15 +35,27 @@ impl Packet {
 /// Batches that were handed over for transmission, the last `limits::VOUCHED_PACKETS` packets at most
 /// within `limits::VOUCHED_BYTES_MAX`; older ones become the memory of new batches.
 ///
+/// ```text
+/// share ─▶ under way ── settle ─▶ kept ─▶ forgotten
+///   ▲          └──────── memory ───────────┘
+///   └── spares ◀───────────┘
+/// ```
 /// Packets are hashed when somebody is excluded and not when they are sent: SHA-256 of a packet takes
-/// longer than sealing it does.
+/// longer than sealing it does. Nor is anything copied before it is sent: what is handed over is the
+/// memory that was sealed in, and a small batch's copy is made once it is on its way.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    kept: VecDeque<(Option<EpochId>, Arc<Batch>)>,
+    /// Handed over; whoever transmits them may not be done. At most [`UNDER_WAY`].
+    under_way: VecDeque<(Option<EpochId>, Arc<Batch>)>,
+    kept: VecDeque<(EpochId, Arc<Batch>)>,
+    /// Of what is under way with an epoch and what is kept.
     packets: usize,
+    /// Of what is kept.
     bytes: usize,
-    small: Vec<Arc<Batch>>,
-    large: Vec<Arc<Batch>>,
+    /// To be filled, the one used last on top: its memory is in the processor's cache.
+    spares: Vec<Arc<Batch>>,
+    /// Memory of small batches that were forgotten, for the copies of new ones.
+    copies: Vec<Arc<Batch>>,
 }
 
 impl Sent {
@@ -51,65 +63,99 @@ impl Sent {
     ///
     /// Without an epoch nobody will have to vouch for it.
     pub(super) fn share(&mut self, epoch: Option<EpochId>, batch: &mut Batch) -> Arc<Batch> {
-        let small = batch.bytes.len() <= SMALL_BYTES;
-        let spare = if small { self.small.pop() } else { self.large.pop() };
-        let mut shared = spare.unwrap_or_default();
-        let mine = Arc::get_mut(&mut shared).expect("spares are shared with nobody");
-        if small {
-            // A lone message is copied out, so that what is kept is as small as it is.
-            if mine.bytes.capacity() > SLACK * batch.bytes.len() {
-                mine.bytes = Vec::with_capacity(batch.bytes.len());
-            }
-            mine.append(batch);
-            batch.clear();
-        } else {
-            mem::swap(mine, batch);
+        let mut shared = self.spares.pop().unwrap_or_default();
+        mem::swap(Arc::get_mut(&mut shared).expect("spares are shared with nobody"), batch);
+        if epoch.is_some() {
+            self.packets += shared.lengths.len();
         }
-        self.packets += shared.lengths.len();
-        self.bytes += shared.bytes.capacity();
-        self.kept.push_back((epoch, Arc::clone(&shared)));
-        self.recycle();
+        self.under_way.push_back((epoch, Arc::clone(&shared)));
+        if self.under_way.len() > UNDER_WAY {
+            self.settle_oldest();
+            self.forget();
+        }
         shared
+    }
+
+    /// Puts away what is on its way; for when nobody waits.
+    pub(super) fn settle(&mut self) {
+        while !self.under_way.is_empty() {
+            self.settle_oldest();
+        }
+        self.forget();
     }
 
     /// The packets of an epoch, oldest first.
     pub(super) fn packets(&self, epoch: EpochId) -> Vec<Packet> {
-        let batches = self.kept.iter().filter(|(of, _)| *of == Some(epoch));
-        let datagrams = batches.flat_map(|(_, batch)| batch.iter());
+        let under_way = self.under_way.iter().filter(|(of, _)| *of == Some(epoch)).map(|(_, batch)| batch);
+        let kept = self.kept.iter().filter(|(of, _)| *of == epoch).map(|(_, batch)| batch);
+        let datagrams = kept.chain(under_way).flat_map(|batch| batch.iter());
         datagrams.filter_map(Packet::of).map(|(_, packet)| packet).collect()
     }
 
-    fn recycle(&mut self) {
-        while let Some((epoch, batch)) = self.kept.front() {
-            let packets = batch.lengths.len();
-            let needed = match epoch {
-                Some(_) => self.packets - packets < limits::VOUCHED_PACKETS && self.bytes <= limits::VOUCHED_BYTES_MAX,
-                None => self.kept.len() <= PLAIN_BATCHES,
-            };
-            if needed {
+    fn settle_oldest(&mut self) {
+        let Some((epoch, batch)) = self.under_way.pop_front() else { return };
+        let Some(epoch) = epoch else { return self.reuse(batch) };
+        let kept = if batch.bytes.len() <= SMALL_BYTES {
+            let copy = self.copy(&batch);
+            self.reuse(batch);
+            copy
+        } else {
+            batch
+        };
+        self.bytes += kept.bytes.capacity();
+        self.kept.push_back((epoch, kept));
+    }
+
+    /// A copy that takes little more memory than it needs.
+    fn copy(&mut self, batch: &Batch) -> Arc<Batch> {
+        let mut copy = self.copies.pop().unwrap_or_default();
+        let mine = Arc::get_mut(&mut copy).expect("copies are shared with nobody");
+        if mine.bytes.capacity() > SLACK * batch.bytes.len() {
+            mine.bytes = Vec::with_capacity(batch.bytes.len());
+        }
+        mine.append(batch);
+        copy
+    }
+
+    /// Forgets the oldest beyond the limits.
+    fn forget(&mut self) {
+        while let Some((_, batch)) = self.kept.front() {
+            let packets = self.packets - batch.lengths.len();
+            if packets < limits::VOUCHED_PACKETS && self.bytes <= limits::VOUCHED_BYTES_MAX {
                 return;
             }
-            self.packets -= packets;
-            self.bytes -= batch.bytes.capacity();
             let (_, mut batch) = self.kept.pop_front().expect("there is a front");
-            if let Some(unshared) = Arc::get_mut(&mut batch) {
-                let spares = if unshared.bytes.capacity() <= SMALL_BYTES { &mut self.small } else { &mut self.large };
-                if spares.len() < SPARES {
-                    unshared.clear();
-                    spares.push(batch);
-                }
+            self.packets = packets;
+            self.bytes -= batch.bytes.capacity();
+            if batch.bytes.capacity() > SMALL_BYTES {
+                self.reuse(batch);
+            } else if let Some(mine) = Arc::get_mut(&mut batch)
+                && self.copies.len() < SPARES
+            {
+                mine.clear();
+                self.copies.push(batch);
             }
+        }
+    }
+
+    /// Takes back memory that nobody else holds.
+    fn reuse(&mut self, mut batch: Arc<Batch>) {
+        if let Some(mine) = Arc::get_mut(&mut batch)
+            && self.spares.len() < SPARES
+        {
+            mine.clear();
+            self.spares.push(batch);
         }
     }
 }
 
-/// Up to this many bytes a batch is copied rather than given away with the memory that it was built in.
+/// Up to this many bytes a batch is kept as a copy, so that what is kept is as small as it is.
 const SMALL_BYTES: usize = 16 << 10;
 /// A kept copy has at most this many times the memory that it needs.
 const SLACK: usize = 8;
-/// Batches that nobody vouches for and that may still be on their way to the kernel.
-const PLAIN_BATCHES: usize = 4;
-/// Batches of each size that wait to be filled.
+/// Batches that may be on their way to the kernel before they are put away.
+const UNDER_WAY: usize = 4;
+/// Batches of each kind that wait to be filled.
 const SPARES: usize = 4;
 
 #[cfg(test)]
@@ -129,7 +175,7 @@ mod tests {
         for len in [100, 1000, 60_000, 100, 130_000, 100] {
             for _ in 0..2000 {
                 sent.share(epoch, &mut batch(len));
-                assert!(sent.packets <= limits::VOUCHED_PACKETS);
+                assert!(sent.under_way.len() <= UNDER_WAY && sent.packets <= limits::VOUCHED_PACKETS + UNDER_WAY);
                 assert!(sent.bytes <= limits::VOUCHED_BYTES_MAX, "{} bytes", sent.bytes);
                 let bytes: usize = sent.kept.iter().map(|(_, b)| b.bytes.capacity()).sum();
                 assert_eq!(sent.bytes, bytes);
@@ -139,21 +185,54 @@ mod tests {
     }
 
     #[test]
-    fn batches_come_back_once_they_are_let_go() {
+    fn what_is_under_way_is_named_before_and_after_it_is_put_away() {
+        let epoch = EpochId { counter: 1, hash: 1 };
+        let sealed = |counter, room: usize| {
+            let mut datagram = vec![0; room];
+            let header = Header { domain: Domain(1), epoch, slot: sealcast_wire::Slot(0), flags: 0, counter };
+            header.write(&mut datagram);
+            let mut batch = Batch::default();
+            batch.push(&datagram);
+            batch
+        };
         let mut sent = Sent::default();
-        let mut mine = batch(20_000);
         let mut held = Vec::new();
-        for _ in 0..100 {
-            held.push(sent.share(None, &mut mine));
-            mine.push(&[2; 20_000]);
+        for counter in 0..10 {
+            // Small and large ones in turn; every third is with its transmitter all the time.
+            let shared = sent.share(Some(epoch), &mut sealed(counter, if counter % 2 == 0 { 100 } else { 40_000 }));
+            if counter % 3 == 0 {
+                held.push(shared);
+            }
+            let counters: Vec<u64> = sent.packets(epoch).iter().map(|p| p.counter).collect();
+            assert_eq!(counters, (0..=counter).collect::<Vec<_>>());
         }
-        assert!(sent.large.is_empty(), "what the caller holds is not reused");
-        held.clear();
-        for _ in 0..100 {
-            drop(sent.share(None, &mut mine));
-            assert!(mine.is_empty(), "the batch is empty again");
-            mine.push(&[2; 20_000]);
+        let before = sent.packets(epoch);
+        sent.settle();
+        assert!(sent.under_way.is_empty());
+        assert_eq!(sent.packets(epoch), before);
+        assert_eq!(sent.packets(EpochId::default()), []);
+    }
+
+    #[test]
+    fn batches_come_back_once_they_are_let_go() {
+        for epoch in [None, Some(EpochId { counter: 1, hash: 1 })] {
+            let mut sent = Sent::default();
+            let mut mine = batch(10_000);
+            let mut held = Vec::new();
+            for _ in 0..100 {
+                held.push(sent.share(epoch, &mut mine));
+                mine.push(&[2; 10_000]);
+                sent.settle();
+            }
+            assert!(sent.spares.is_empty(), "what the caller holds is not reused");
+            held.clear();
+            for _ in 0..100 {
+                drop(sent.share(epoch, &mut mine));
+                assert!(mine.is_empty(), "the batch is empty again");
+                mine.push(&[2; 10_000]);
+                sent.settle();
+            }
+            assert_eq!(sent.spares.len(), 1);
         }
-        assert!(!sent.large.is_empty());
     }
 }
