@@ -52,6 +52,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header of a sealed datagram; checks magic, kind, flags and that a tag can follow.
+    #[inline]
     pub fn parse(datagram: &[u8]) -> Result<Header, Malformed> {
         if datagram.len() < HEADER_LEN + TAG_LEN {
             return Err(Malformed);
@@ -77,6 +78,7 @@ impl Header {
     ///
     /// # Panics
     /// If `datagram` is shorter than that.
+    #[inline]
     pub fn write(&self, datagram: &mut [u8]) {
         datagram[0] = MAGIC;
         datagram[1] = KIND_SEALED;

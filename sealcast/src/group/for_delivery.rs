@@ -92,14 +92,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
-                let current = self.ring.current().cloned();
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
-                let newer = current.filter(|_| entry.is_superseded());
-                let member = entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?;
-                // It was opened before a change that excluded its sender, but waited behind a record.
-                if newer.is_some_and(|e| e.view.slot_of(&member.id.cert).is_none()) {
-                    return Err(Dropped::OldKey);
+                let cert = &entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?.id.cert;
+                if entry.is_superseded() {
+                    // It was opened before a change that excluded its sender, but waited behind a record.
+                    let cert = *cert;
+                    if self.ring.current().is_some_and(|e| e.view.slot_of(&cert).is_none()) {
+                        return Err(Dropped::OldKey);
+                    }
                 }
+                let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
                 let Epoch { view, access, .. } = &*entry.epoch;
                 entry.policy.judge(&**access, slot, domain, signed, &topic)?;
                 From::Member { view: view.clone(), slot, signed }

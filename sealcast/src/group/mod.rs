@@ -243,10 +243,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     ) -> std::result::Result<(), Dropped> {
         match self.ring.way(&header, datagram) {
             Way::Open(at) => {
-                let epoch = self.ring.at(at).epoch.clone();
-                let protect = epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
+                let entry = self.ring.at(at);
+                let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 let (source, flags, plaintext) = protect.open(datagram)?;
-                self.ring.at(at).heard.insert(header.slot, now.monotonic);
+                entry.heard.insert(header.slot, now.monotonic);
                 self.delivery.handle(now, source, flags, plaintext, Some(protect));
                 Ok(())
             }

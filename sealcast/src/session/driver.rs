@@ -106,7 +106,11 @@ impl Driver {
             shared.changed.ring();
         }
         let mut now = shared.clock.now();
-        self.work(shared, &mut now, wanted);
+        // What was waited for goes first: its reader may be about to answer. Timers are looked at in the
+        // next turn, while the answer is on its way.
+        if !self.take_in(shared, &mut now, wanted) {
+            self.work(shared, &mut now, wanted);
+        }
     }
 
     /// Everything that can be done without waiting; whether there was anything.
@@ -117,6 +121,12 @@ impl Driver {
             busy = true;
         }
         self.pump(shared, *now);
+        self.take_in(shared, now, wanted) || busy
+    }
+
+    /// Receives while there is something to receive and room for it; whether there was anything.
+    fn take_in(&mut self, shared: &Shared, now: &mut Now, wanted: Option<&Queue>) -> bool {
+        let mut busy = false;
         if !self.room() {
             return busy;
         }
