@@ -53,6 +53,9 @@ pub struct Arguments {
     /// With --seed: tell what members saw and noticed.
     #[arg(long)]
     story: bool,
+    /// Name so many of the seeds whose first common view came last.
+    #[arg(long, default_value_t = 0)]
+    slowest: usize,
     /// One object per scenario on stdout.
     #[arg(long)]
     json: bool,
@@ -225,6 +228,9 @@ fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> io::Result
         "{:<22} {}/{} seeds held{waits}{lost} · {:.0} s {} in {:.1} s",
         summary.scenario, summary.held, summary.seeds, summary.simulated_s, summary.ground, summary.took_s
     );
+    for (seed, waited) in slowest(&reports).into_iter().take(arguments.slowest) {
+        println!("{:>8.0} ms  {}", millis(waited), again(scenario, knobs, seed, ground));
+    }
     Ok(held)
 }
 
@@ -254,6 +260,14 @@ fn summary(scenario: &Scenario, knobs: &Knobs, ground: Ground, reports: &[(u64, 
         again: failed.iter().take(AGAIN_MAX).map(|seed| again(scenario, knobs, *seed, ground)).collect(),
         failed_seeds: failed,
     }
+}
+
+/// Seeds by the wait for their first common view, the longest first.
+fn slowest(reports: &[(u64, Report)]) -> Vec<(u64, Duration)> {
+    let first = |(seed, r): &(u64, Report)| Some((*seed, *r.converged.first()?));
+    let mut waits: Vec<(u64, Duration)> = reports.iter().filter_map(first).collect();
+    waits.sort_by_key(|(seed, waited)| (std::cmp::Reverse(*waited), *seed));
+    waits
 }
 
 /// The command that plays exactly this run; over sockets one like it, since real time never repeats.
