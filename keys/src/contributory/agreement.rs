@@ -206,6 +206,7 @@ impl Contributory {
     fn install(&mut self, now: Now, attempt: Attempt, agreed: Agreed) {
         let view = self.view_of(now, &agreed);
         let previous = self.installed.take();
+        assert!(previous.as_ref().is_none_or(|p| p.agreed.epoch.counter < agreed.epoch.counter), "epochs ascend");
         let joins = match attempt.proposal.content.kind {
             Kind::Setup => 0,
             Kind::Join(joiners) => previous.as_ref().map_or(0, |i| i.joins_since_setup) + joiners.count_ones(),
@@ -252,7 +253,7 @@ impl Contributory {
             access: agreed.table.clone(),
         });
         let order = attempt.proposal.order();
-        let (epoch, at) = (agreed.epoch, now.monotonic);
+        let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
         self.installed = Some(Installed { agreed, order, at, joins_since_setup: joins, ring_key, since });
         self.last = Some(attempt);
@@ -271,9 +272,18 @@ impl Contributory {
         self.schedule_beacon(now, timing::BEACON_FIRST);
         self.key_tries = 0;
         self.send_own_keys(now);
+        self.passed_over.clear();
         match self.later.take() {
-            Some(later) if later.content.base == Some(epoch.hash) => self.adopt(now, later),
-            _ => self.plan(now),
+            Some(later) => self.come_back_to(now, later),
+            None => self.plan(now),
+        }
+    }
+
+    /// A proposal that had to wait for the end of our attempt.
+    fn come_back_to(&mut self, now: Now, later: Proposal) {
+        self.judged.retain(|id| *id != later.id());
+        if self.judge_proposal(now, later, true).is_err() || self.attempt.is_none() {
+            self.plan(now);
         }
     }
 
@@ -334,19 +344,26 @@ impl Contributory {
             self.rotate = true; // it was a rekey, and is still wanted
         }
         self.retry = true;
-        self.later = None;
         self.planned = None;
-        self.plan(now);
+        match self.later.take() {
+            Some(later) => self.come_back_to(now, later),
+            None => self.plan(now),
+        }
         // Whoever is evicted stays so, whatever becomes of this attempt: publishers wait for the next one (A5).
         let evicted = |p: &Arc<Person>| self.statements.excludes(&p.cert);
         let goes = self.installed.as_ref().is_some_and(|i| i.agreed.people.iter().any(evicted));
-        if self.prepared && !goes && !self.timers.is_set(Timer::Propose) {
+        if self.prepared && !goes && self.attempt.is_none() && !self.timers.is_set(Timer::Propose) {
             self.prepared = false;
             self.outputs.push_back(Output::Abandoned);
         }
         if self.installed.is_none() && !self.timers.is_set(Timer::Join) {
             let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
             self.timers.set(Timer::Join, now.monotonic + wait);
+        }
+        if self.is_merging(now) {
+            // Another part was to let us in, which this attempt kept us from asking for.
+            let wait = jitter(&mut self.rng, timing::QUIET);
+            self.timers.sooner(Timer::Join, now.monotonic + wait);
         }
     }
 
@@ -421,7 +438,19 @@ impl Contributory {
         author: ShortId,
         veiled: &[u8],
     ) -> Result<(), HandleError> {
-        if self.judged.contains(&id) {
+        if self.later.as_ref().is_some_and(|later| later.id() == id) {
+            self.keep(Lacks::Instance(id), veiled);
+            let awaited =
+                |a: &Attempt| a.proposal.seat_of(&author).is_some_and(|seat| a.waiting_for() >> seat & 1 == 1);
+            if self.attempt.as_ref().is_some_and(|a| a.is_confirming() && awaited(a))
+                && let Some(later) = self.later.take()
+            {
+                // It went on without confirming.
+                self.come_back_to(now, later);
+            }
+            return Ok(());
+        }
+        if self.is_judged(&id) {
             // Its author may not have heard of the better proposal.
             let spacing = timing::RTO;
             if let Some(attempt) = &mut self.attempt {
@@ -451,7 +480,7 @@ impl Contributory {
         let of = |a: &Option<Attempt>| a.as_ref().is_some_and(|a| a.proposal.id() == m.instance);
         let (of_last, of_running) = (of(&self.last), of(&self.attempt));
         if !of_last && !of_running {
-            if self.judged.contains(&m.instance) && self.is_in_view(&m.author) {
+            if self.is_judged(&m.instance) && self.is_in_view(&m.author) {
                 self.answer_with_beacon(now);
             }
             return self.unknown_instance(now, m.instance, m.author, veiled);
@@ -516,6 +545,16 @@ impl Contributory {
     pub(super) fn resend(&mut self, now: Now) {
         self.advance(now);
         let Some(attempt) = self.attempt.as_ref() else { return };
+        let late = attempt.is_confirming() && now.monotonic.since(attempt.progress) >= timing::RTO;
+        if let Some(later) = self.later.take_if(|_| late) {
+            // The confirmations do not come, and others have gone on.
+            let before = attempt.proposal.id();
+            self.come_back_to(now, later);
+            if self.attempt.as_ref().is_none_or(|a| a.proposal.id() != before) {
+                return;
+            }
+        }
+        let Some(attempt) = self.attempt.as_ref() else { return };
         let gathering = matches!(attempt.stage, Stage::Gathering);
         let seats = &attempt.proposal.content.seats;
         let waiting: Vec<usize> = match gathering {
@@ -545,6 +584,7 @@ impl Contributory {
             self.attempt = Some(attempt);
             self.send(&status);
             self.try_form(now);
+            self.plan(now);
         }
         self.rto = (self.rto * 5 / 4).min(timing::RTO_MAX);
         let blur = jitter(&mut self.rng, self.rto / 2);

@@ -197,6 +197,11 @@ impl Attempt {
         !matches!(self.stage, Stage::Done | Stage::Failed)
     }
 
+    /// Whether our confirmation is out, and not all others' are here.
+    pub(super) fn is_confirming(&self) -> bool {
+        matches!(self.stage, Stage::Confirming(_))
+    }
+
     pub(super) fn seats(&self) -> usize {
         self.proposal.content.seats.len()
     }
@@ -301,7 +306,9 @@ impl Attempt {
                     return None;
                 }
                 *sent = true;
-                let message = Message::R1(message.take()?);
+                // Who follows says nothing, and may hold all that comes next already.
+                let Some(message) = message.take() else { return self.step(now, env) };
+                let message = Message::R1(message);
                 self.hold_own(now, 0, message.clone(), env);
                 Some(Step::Send(Box::new(message)))
             }

@@ -15,7 +15,7 @@ use sealcast_wire::limits::MEMBERS_MAX;
 use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now, limits};
 
 use super::compartments::Table;
-use super::message::{Beacon, Join, Kind, Message, Propose, ShortId, signed};
+use super::message::{Beacon, InstanceId, Join, Kind, Message, Propose, ShortId, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, jitter, rank_wait};
@@ -53,7 +53,9 @@ impl Contributory {
         if self.installed.is_none() && self.is_alone(now) {
             return self.found_alone(now);
         }
-        if now.monotonic < self.hold_until && self.join_sent.is_some_and(|at| at + timing::JOIN_RETRY > now.monotonic) {
+        let lately = self.join_sent.is_some_and(|at| at + timing::JOIN_RETRY > now.monotonic);
+        // A group that we heard of lets us in only if it hears of us.
+        if now.monotonic < self.hold_until && lately && self.towards == EpochId::default() {
             let wait = jitter(&mut self.rng, timing::JOIN_RETRY / 2);
             self.timers.set(Timer::Join, self.hold_until + wait);
             return;
@@ -71,6 +73,7 @@ impl Contributory {
         join.signature = self.key.sign(&signed(JOIN_LABEL, &self.group, &[], &body));
         self.send(&Message::Join(join));
         self.join_sent = Some(now.monotonic);
+        self.card_sent = now.monotonic;
         let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
         self.join_wait = (self.join_wait * 3 / 2).min(timing::JOIN_RETRY_MAX);
         // A lone newcomer looks again when it is time to found a group.
@@ -150,6 +153,13 @@ impl Contributory {
             // again by an outsider: the next key is then for the same members.
             if m.towards == self.epoch() {
                 self.rotate = true;
+                let on_ours = |a: &super::Attempt| {
+                    matches!(a.proposal.content.kind, Kind::Join(_)) && a.proposal.seat_of(&short).is_some()
+                };
+                if self.attempt.as_ref().is_some_and(on_ours) {
+                    // It cannot add to a ring whose key it lacks; a new ring needs nobody's.
+                    self.drop_attempt();
+                }
             } else {
                 self.answer_with_beacon(now);
             }
@@ -247,7 +257,11 @@ impl Contributory {
                     && (self.removing.get(s).is_some_and(|why| *why != Change::Suspected)
                         || self.people.get(s).is_some_and(|p| self.statements.excludes(&p.cert)))
             };
-            if !named.iter().any(unfit) {
+            // Those who join may have gone elsewhere; meanwhile there may be more to go on with.
+            let more = |w: &Wish| named.iter().all(|s| w.members.contains(s)) && w.members.len() > named.len();
+            let idle = now.monotonic.since(attempt.progress) >= timing::RTO;
+            let stalls = attempt.waits_for_joiners() && idle && wish.as_ref().is_some_and(more);
+            if !stalls && !named.iter().any(unfit) {
                 self.unplan();
                 return;
             }
@@ -269,7 +283,14 @@ impl Contributory {
             let last = heard.clone().max().unwrap_or(now.monotonic);
             let first = heard.min().unwrap_or(now.monotonic);
             let ready = match grouped {
-                true => (last + timing::QUIET).min(first + timing::QUIET_MAX),
+                true => {
+                    let ready = (last + timing::QUIET).min(first + timing::QUIET_MAX);
+                    if ready > first + timing::NEWCOMERS_ALONE {
+                        // Lest those who wait found a group of their own meanwhile.
+                        self.timers.sooner(Timer::Beacon, (first + timing::NEWCOMERS_ALONE).max(now.monotonic) + turn);
+                    }
+                    ready
+                }
                 // Who is in no group goes by its own start, so that elders speak first.
                 false => self.started + timing::COLLECT + timing::seniority_wait(last.since(self.started)),
             };
@@ -342,6 +363,10 @@ impl Contributory {
         content.signature = self.key.sign(&instance);
         let message = Message::Propose(content.clone());
         let veiled = self.veil.seal(nonce, &message.encode());
+        // Who came after our card was last sent cannot verify what we propose without it.
+        if wish.joiners.iter().filter_map(|s| self.wanting.get(s)).any(|w| w.since > self.card_sent) {
+            self.give_own_card(now);
+        }
         if content.seats.len() > 1 {
             self.send_veiled(&message, veiled.clone());
         }
@@ -381,7 +406,7 @@ impl Contributory {
             running.proposal.sent = now.monotonic;
             return Ok(());
         }
-        if self.judged.contains(&proposal.id()) || *proposal.proposer() == self.me.short {
+        if self.is_judged(&proposal.id()) || *proposal.proposer() == self.me.short {
             return Err(Dropped::Stale.into());
         }
         let proposer = *proposal.proposer();
@@ -407,11 +432,11 @@ impl Contributory {
             return Err(Dropped::Rate.into());
         }
         self.last_sign = now.monotonic;
-        self.judge_proposal(now, proposal)
+        self.judge_proposal(now, proposal, false)
     }
 
-    /// What a verified proposal means to us.
-    fn judge_proposal(&mut self, now: Now, proposal: Proposal) -> Result<(), HandleError> {
+    /// What a verified proposal means to us; whether it has waited already for our attempt's end.
+    pub(super) fn judge_proposal(&mut self, now: Now, proposal: Proposal, waited: bool) -> Result<(), HandleError> {
         let content = &proposal.content;
         let number = (content.counter, content.attempt);
         let proposer = *proposal.proposer();
@@ -422,7 +447,11 @@ impl Contributory {
         let merging = self.is_merging(now);
         let related = self.is_in_view(&proposer) || in_attempt;
 
-        if proposal.order() <= ours {
+        if names_me && content.base.is_none() && self.installed.is_some() && !related {
+            self.wants_in(now, proposer);
+        }
+        // A member's epochs have ascending numbers: of two with one number it is in one at most, and says in which.
+        if proposal.order() <= ours || self.installed.is_some() && content.counter <= ours.0 {
             if related || names_me {
                 self.answer_with_beacon(now);
             }
@@ -436,7 +465,10 @@ impl Contributory {
             (true, Some(_)) => related || merging,
         };
         if !acceptable {
-            self.remember_judged(&proposal);
+            self.refused.push_back(proposal.id());
+            if self.refused.len() > limits::JUDGED_INSTANCES_MAX {
+                self.refused.pop_front();
+            }
             return Err(Dropped::Policy.into());
         }
         if names_me || related || !self.is_grouped() {
@@ -453,6 +485,16 @@ impl Contributory {
         if self.phase == Phase::Leaving {
             return Err(Dropped::Stale.into());
         }
+        // Our confirmation is out: others may have installed that epoch, and theirs are on their way.
+        let confirming =
+            |a: &super::Attempt| a.is_confirming() && now.monotonic.since(a.progress) < timing::RTO && !waited;
+        if self.attempt.as_ref().is_some_and(confirming) {
+            self.remember_judged(&proposal);
+            if self.later.as_ref().is_none_or(|later| later.order() < proposal.order()) {
+                self.later = Some(proposal);
+            }
+            return Ok(());
+        }
         // A join's members must know the key that it builds on: finish that agreement first.
         let my_seat = proposal.seat_of(&self.me.short).unwrap_or(0);
         let follows = matches!(content.kind, Kind::Join(_)) && !proposal.marks_joiner(my_seat) && !on_our_base;
@@ -468,6 +510,17 @@ impl Contributory {
         }
         self.adopt(now, proposal);
         Ok(())
+    }
+
+    /// Somebody in no group proposes one with us, who are in one: as good as a JOIN, and noted as one.
+    fn wants_in(&mut self, now: Now, short: ShortId) {
+        let gone = self.removing.get(&short) == Some(&Change::Left);
+        if !gone && (self.wanting.len() < limits::REMEMBERED_PEOPLE_MAX || self.wanting.contains_key(&short)) {
+            let (at, none) = (now.monotonic, EpochId::default());
+            let new = Wanting { since: at, last: at, epoch: none, size: 0, towards: none };
+            self.wanting.entry(short).or_insert(new).last = at;
+            self.plan(now);
+        }
     }
 
     /// A proposal that wins and does not name us.
@@ -507,6 +560,10 @@ impl Contributory {
             self.timers.sooner(Timer::Join, at.max(recently));
         }
         Ok(())
+    }
+
+    pub(super) fn is_judged(&self, id: &InstanceId) -> bool {
+        self.judged.contains(id) || self.refused.contains(id)
     }
 
     pub(super) fn remember_judged(&mut self, proposal: &Proposal) {
@@ -573,6 +630,7 @@ impl Contributory {
         if self.is_beyond_reach(m.epoch.counter) {
             return Err(Dropped::Policy.into());
         }
+        self.pass_over(now, m);
         let ours = self.epoch();
         if m.epoch == ours {
             self.schedule_beacon(now, timing::BEACON);
@@ -600,18 +658,53 @@ impl Contributory {
         }
         // One order over all epochs, by what every member of an epoch says of it alike: were it judged by who is
         // in whose view, three parts could each wait for the next one. Who moved on has the greater number.
-        let rank = |epoch: EpochId, n: u16| (n >= 2, epoch.counter, epoch.hash);
+        // Of two with one number, fewer go to more.
+        let rank = |epoch: EpochId, n: u16| (n >= 2, epoch.counter, n, epoch.hash);
         let lesser = rank(ours, self.view_size() as u16) < rank(m.epoch, m.size);
         self.outputs.push_back(Output::Notice(Notice::OtherPart { epoch: m.epoch }));
         if self.replaced && self.is_in_view(&m.author) && m.epoch.counter > ours.counter {
             self.exclude(Exclusion::Duplicate);
         } else if lesser {
             self.towards = m.epoch;
+            let waits = self.attempt.as_ref().is_some_and(super::Attempt::waits_for_joiners);
+            if waits && self.passed_over.insert(m.author) {
+                // Nobody has joined us yet: we join them.
+                self.drop_attempt();
+            }
             self.ask_to_merge(now);
         } else {
             self.answer_with_beacon(now);
         }
         Ok(())
+    }
+
+    /// Who is in an epoch takes part in none of a lesser number, or of another one of the same: if our attempt
+    /// is at such a one, the next one has to have a greater number.
+    fn pass_over(&mut self, now: Now, m: &Beacon) {
+        let passed = |a: &super::Attempt| {
+            let Some(seat) = a.proposal.seat_of(&m.author) else { return false };
+            let counter = a.proposal.content.counter;
+            // Of the same number it may be this attempt's own, which we are late for: then its members answer us.
+            let unheard = a.held(0) >> seat & 1 == 0 && now.monotonic.since(a.progress) >= timing::RTO * 2;
+            counter < m.epoch.counter || counter == m.epoch.counter && unheard
+        };
+        if self.attempt.as_ref().is_some_and(passed) && self.passed_over.insert(m.author) {
+            self.proposed = self.proposed.max((m.epoch.counter, u8::MAX));
+            self.drop_attempt();
+        }
+    }
+
+    /// Nobody's fault: the attempt cannot end.
+    fn drop_attempt(&mut self) {
+        self.attempt = None;
+        self.planned = None;
+        self.retry = true;
+        self.timers.stop(Timer::Resend);
+        let goes = |p: &Arc<Person>| self.removing.contains_key(&p.short) || self.statements.excludes(&p.cert);
+        if self.prepared && !self.installed.iter().flat_map(|i| &i.agreed.people).any(goes) {
+            self.prepared = false;
+            self.outputs.push_back(Output::Abandoned);
+        }
     }
 
     /// Somebody whom we would found a group with is in one already: we join that one.
@@ -631,6 +724,7 @@ impl Contributory {
             self.attempt = None;
             self.timers.stop(Timer::Resend);
         }
+        self.planned = None;
         self.plan(now);
     }
 
@@ -660,7 +754,10 @@ impl Contributory {
             {
                 return self.answer_with_beacon(now);
             }
-            None => Merging { since: now.monotonic, until: now.monotonic + MERGE_WAIT, vain: vain + 1 },
+            None => {
+                self.refused.clear();
+                Merging { since: now.monotonic, until: now.monotonic + MERGE_WAIT, vain: vain + 1 }
+            }
         };
         self.merging = Some(merging);
         if self.attempt.is_none() && !(already && self.timers.is_set(Timer::Join)) {

@@ -83,9 +83,16 @@ impl Contributory {
             if let Some(wanted) = self.wanted_cards.get_mut(short) {
                 wanted.next = wanted.next.max(now.monotonic + timing::RTO);
             }
+            if *short == self.me.short {
+                // What left just now is on its way to this one too; who asks later was not there yet.
+                let crossing = now.monotonic.since(self.card_sent) < CARD_CROSSING;
+                if !crossing && self.card_paced <= now.monotonic + OWN_CARD_SPACING * OWN_CARDS_AT_ONCE {
+                    self.give_own_card(now);
+                }
+                continue;
+            }
             let Some(waited) = self.people.asked(short, now.monotonic) else { continue };
-            let turn =
-                *short == self.me.short || waited >= timing::RTO / 2 && self.rng.next_u64() % (self.crowd() as u64) < 3;
+            let turn = waited >= timing::RTO / 2 && self.rng.next_u64() % (self.crowd() as u64) < 3;
             if let Some(person) = self.people.get(short).filter(|_| turn) {
                 let card = Box::new(person.card.clone());
                 self.people.gave(short, now.monotonic);
@@ -106,6 +113,14 @@ impl Contributory {
             self.send_veiled(&message, veiled);
         }
         Ok(())
+    }
+
+    /// Shows who we are, to those who were not there when we said so.
+    pub(super) fn give_own_card(&mut self, now: Now) {
+        self.card_sent = now.monotonic;
+        self.card_paced = self.card_paced.max(now.monotonic) + OWN_CARD_SPACING;
+        let card = Box::new(self.me.card.clone());
+        self.send(&Message::Give(vec![Object::Card(card)]));
     }
 
     /// How many could answer.
@@ -391,6 +406,11 @@ const LEAVE_LABEL: &str = "sealcast/v1/leave";
 const SENDER_KEY_LABEL: &str = "sealcast/v1/sender-key";
 /// How often the same thing is asked for.
 const FETCH_TRIES: u32 = 8;
+/// Our card is on its way to all for so long.
+const CARD_CROSSING: std::time::Duration = std::time::Duration::from_millis(2);
+/// Between two times that we give our own card (G8), a few at once apart: newcomers come in flocks.
+const OWN_CARD_SPACING: std::time::Duration = std::time::Duration::from_millis(75);
+const OWN_CARDS_AT_ONCE: u32 = 4;
 /// Those who lack the same ask at different times, so that one asks for all.
 const FETCH_BLUR: std::time::Duration = std::time::Duration::from_millis(3);
 /// Lists of statements that are answered per second.

@@ -138,6 +138,8 @@ pub struct Contributory {
     last: Option<Attempt>,
     /// A proposal that follows on an epoch whose agreement we are still in.
     later: Option<Proposal>,
+    /// On whose word, since the last install, an attempt was dropped: another time it may be a lie.
+    passed_over: BTreeSet<ShortId>,
     /// Whether `Prepare` is out and neither installed nor abandoned.
     prepared: bool,
     /// The last attempt failed: propose the next without waiting for more JOINs.
@@ -159,6 +161,8 @@ pub struct Contributory {
     proposed: (u32, u8),
     /// Instances whose proposals we have judged, newest last.
     judged: VecDeque<InstanceId>,
+    /// Those among them that were refused since they were none of our business; it may become ours.
+    refused: VecDeque<InstanceId>,
     /// How many proposals we made since the last install, and when the last one.
     own_proposals: (u32, Monotonic),
     /// Members of the proposal that is scheduled.
@@ -178,6 +182,9 @@ pub struct Contributory {
     /// Wait before the next JOIN.
     join_wait: Duration,
     join_sent: Option<Monotonic>,
+    /// When our card last left, and when it would have, had its last times been evenly spaced.
+    card_sent: Monotonic,
+    card_paced: Monotonic,
     /// Wait before the next STATUS.
     rto: Duration,
     leave_tries: u32,
@@ -309,6 +316,7 @@ impl Contributory {
             attempt: None,
             last: None,
             later: None,
+            passed_over: BTreeSet::new(),
             prepared: false,
             retry: false,
             rotate: false,
@@ -319,6 +327,7 @@ impl Contributory {
             vain: BTreeMap::new(),
             proposed: (0, 0),
             judged: VecDeque::new(),
+            refused: VecDeque::new(),
             own_proposals: (0, Monotonic(0)),
             planned: None,
             hold_until: Monotonic(0),
@@ -329,6 +338,8 @@ impl Contributory {
             last_sign: now.monotonic,
             join_wait: timing::JOIN_RETRY,
             join_sent: None,
+            card_sent: Monotonic(0),
+            card_paced: Monotonic(0),
             rto: timing::RTO,
             leave_tries: 0,
             key_tries: 0,

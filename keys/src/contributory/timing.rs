@@ -108,6 +108,8 @@ pub(super) const TOGETHER: Duration = Duration::from_millis(2);
 pub(super) const QUIET: Duration = Duration::from_millis(22);
 /// An agreement starts at latest so long after the first JOIN for it.
 pub(super) const QUIET_MAX: Duration = Duration::from_millis(80);
+/// Newcomers who heard nothing of a group for so long may soon propose one.
+pub(super) const NEWCOMERS_ALONE: Duration = Duration::from_millis(28);
 /// A JOIN that was sent so long before a proposal had the time to arrive.
 pub(super) const CROSSING: Duration = Duration::from_millis(12);
 /// Between the turns of those who are in no group yet: about a LAN's delay.

@@ -230,7 +230,7 @@ fn w13_two_groups_that_hear_each_other_become_one() {
             }
             let (left, right): (Vec<usize>, Vec<usize>) = ((0..a).collect(), (a..a + b).collect());
             let apart = net.run_until(10_000, |net| net.are_one(&left) && net.are_one(&right));
-            assert!(apart, "{}", net.describe());
+            assert!(apart, "{}{}", net.tail(40), net.describe());
             net.nodes.iter_mut().for_each(|n| n.part = 0);
             becomes_one(&mut net, 20_000);
         }

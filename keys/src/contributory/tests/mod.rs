@@ -272,6 +272,13 @@ impl Net {
                 Output::Keyed { epoch, .. } => node.keyed.push(epoch),
                 Output::Epoch { view, protect, access } => {
                     let protect = protect.expect("contributory seals");
+                    let before = node.epochs.last().map_or(0, |e| e.view.epoch.counter);
+                    assert!(
+                        view.epoch.counter > before,
+                        "seed {}: {i} goes from {before} to {:?}",
+                        self.seed,
+                        view.epoch
+                    );
                     node.epochs.push(Epoch { at, view, protect, access });
                 }
                 Output::Prepare(view) => node.prepared.push(view),
