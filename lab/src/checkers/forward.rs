@@ -1,4 +1,4 @@
-//! Epochs never go back at one process, none comes twice, and an excluded process installs nothing more.
+//! Epochs' numbers ascend at one process, and an excluded process installs nothing more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Cast, Checker, Event, Verdict};
 /// See the module.
 #[derive(Default)]
 pub struct Forward {
-    at: BTreeMap<usize, Vec<EpochId>>,
+    at: BTreeMap<usize, EpochId>,
     out: BTreeSet<usize>,
 }
 
@@ -31,12 +31,10 @@ impl Checker for Forward {
                 return Err(format!("node {node} is out, and installs {:?}", view.epoch));
             }
             Event::Installed(view, _) => {
-                let before = self.at.entry(node).or_default();
-                let back = before.last().is_some_and(|last| view.epoch.counter < last.counter);
-                if back || before.contains(&view.epoch) {
-                    return Err(format!("node {node} goes from {:?} back to {:?}", before.last(), view.epoch));
+                let before = self.at.insert(node, view.epoch);
+                if let Some(before) = before.filter(|before| view.epoch.counter <= before.counter) {
+                    return Err(format!("node {node} goes from {before:?} to {:?}, which is no later", view.epoch));
                 }
-                before.push(view.epoch);
             }
             _ => {}
         }

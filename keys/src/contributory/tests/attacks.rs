@@ -605,6 +605,73 @@ fn rule_g7_many_farewells_of_strangers_push_no_members_out_of_mind() {
     assert!(removing.contains_key(&short));
 }
 
+/// A member's epochs have ascending numbers: of two attempts at one number, which may both end where members hear
+/// different ones of them, it is in one at most.
+#[test]
+fn rule_a14_nobody_follows_a_proposal_of_the_number_that_it_has() {
+    let mut net = group(23, 4);
+    let epoch = net.epoch_of(0).unwrap();
+    let hint = net.nodes[1].keys.statements.hint();
+    let of = |net: &Net, counter, base| {
+        let seats = seats(net, &[0, 1, 2, 3]);
+        Propose { counter, attempt: 200, kind: Kind::Setup, base, hint, seats, signature: [0; 64] }
+    };
+    for base in [None, Some(epoch.hash), Some(7)] {
+        let again = of(&net, epoch.counter, base);
+        let again = proposal(&mut net, 1, again);
+        for i in [0, 2, 3] {
+            net.deliver(i, &again);
+            assert!(net.nodes[i].keys.attempt.is_none(), "{i} follows a second one of number {}", epoch.counter);
+        }
+    }
+    let next = of(&net, epoch.counter + 1, Some(epoch.hash));
+    let next = proposal(&mut net, 1, next);
+    net.deliver(0, &next);
+    assert!(net.nodes[0].keys.attempt.is_some(), "the next number is another matter");
+}
+
+/// The farewell of a former run of a certificate, as it was sent or with any part of it put into another one,
+/// says nothing of the run that is in the group now, nor of anybody else.
+#[test]
+fn rule_a3_a_former_runs_farewell_sent_again_or_spliced_removes_nobody() {
+    let mut net = group(22, 4);
+    net.command(3, Command::Leave).unwrap();
+    assert!(net.run_until(5_000, |net| net.nodes[3].excluded.is_some() && net.are_one(&[0, 1, 2])));
+    let sent = recorded(&net, 3, |m| matches!(m, Message::Leave(_)));
+    let Message::Leave(old) = unveil(sent.first().expect("it said that it goes")) else { unreachable!() };
+    let again = net.restart(3);
+    let members = [0, 1, 2, again];
+    assert!(net.run_until(5_000, |net| net.are_one(&members)), "{}", net.describe());
+    net.run(2_000);
+
+    let (now, epoch) = (seats(&net, &members), net.epoch_of(0).unwrap());
+    let leave = |author, epoch, signature| Message::Leave(super::super::message::Leave { author, epoch, signature });
+    let mut forgeries = vec![leave(old.author, epoch, old.signature)];
+    for short in now {
+        forgeries.push(leave(short, old.epoch, old.signature));
+        forgeries.push(leave(short, epoch, old.signature));
+    }
+    // The new run's key is not its certificate's: who has got hold of that alone says no farewells.
+    let short = net.nodes[again].keys.me.short;
+    let body = leave(short, epoch, [0; 64]).body();
+    let by_run = net.nodes[again].keys.key.sign(&signed("sealcast/v1/leave", GROUP, &[], &body));
+    forgeries.push(leave(short, epoch, by_run));
+    // And another holder's certificate speaks for none of it.
+    let by_other = robot(1).key().sign(&signed("sealcast/v1/leave", GROUP, &[], &body));
+    forgeries.push(leave(short, epoch, by_other));
+
+    let mut datagrams = sent;
+    forgeries.iter().for_each(|m| datagrams.push(veiled(&mut net, m)));
+    let prepared: Vec<usize> = members.iter().map(|i| net.nodes[*i].prepared.len()).collect();
+    under_attack(&mut net, (1_000, 50), |_| datagrams.clone(), |_| false);
+    for (i, prepared) in members.into_iter().zip(prepared) {
+        let node = &net.nodes[i];
+        assert_eq!((node.keys.epoch(), node.prepared.len()), (epoch, prepared), "{i}\n{}", net.describe());
+        let removing = |short: &ShortId| node.keys.removing.contains_key(short);
+        assert!(!seats(&net, &members).iter().any(removing) && node.excluded.is_none(), "{}", net.describe());
+    }
+}
+
 /// What one kind of datagram, sent by the thousand within a second, makes a member check, keep and say. The
 /// numbers are SECURITY.md's.
 #[test]
