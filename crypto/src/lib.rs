@@ -15,6 +15,7 @@
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
 //! | [`hpke`] | sealing to a public key | RFC 9180 |
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
+//! | [`group`] | prime-order groups for threshold schemes: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
 //! | [`identity`] | certificates, rights, statements | RFC 5280 |
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@
 pub mod aead;
 pub mod dutta_barua;
 pub mod ed25519;
+pub mod group;
 pub mod hash;
 pub mod hpke;
 pub mod identity;

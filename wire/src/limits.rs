@@ -139,6 +139,16 @@ pub const ORDERED_PENDING_MAX: usize = 1024;
 pub const OFFER_BYTES_MAX: usize = 60_000;
 /// Things kept for those who fetch them.
 pub const OFFERS_MAX: usize = 65_536;
+/// Holders of shares of one threshold key: 3f + 1 brokers up to f = 33.
+pub const SHAREHOLDERS_MAX: usize = 100;
+/// Bytes of the id of a system that has a threshold key.
+pub const SYSTEM_BYTES_MAX: usize = 64;
+/// Sets of holders whose Lagrange coefficients a reader keeps.
+pub const COEFFICIENTS_HELD: usize = 64;
+/// Headers, and rules of access, of one label.
+pub const LABEL_PARTS_MAX: usize = 64;
+/// Bytes of one encoded label.
+pub const LABEL_BYTES_MAX: usize = 64 << 10;
 
 const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
 const _: () = assert!(REASSEMBLY_BYTES_PER_SENDER_MAX > MESSAGE_BYTES_MAX);
