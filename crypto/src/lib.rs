@@ -15,7 +15,8 @@
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
 //! | [`hpke`] | sealing to a public key | RFC 9180 |
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
-//! | [`group`] | prime-order groups for threshold schemes: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
+//! | [`group`] | prime-order groups for the two below: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
+//! | [`tdh2`] | encryption that t of n holders of shares open together | Shoup–Gennaro 2002, Chios appendix B |
 //! | [`identity`] | certificates, rights, statements | RFC 5280 |
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod kdf;
 pub mod merkle;
 pub mod secret;
 pub mod signature;
+pub mod tdh2;
 pub mod veil;
 
 #[cfg(test)]
