@@ -17,6 +17,7 @@
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
 //! | [`group`] | prime-order groups for the two below: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
 //! | [`tdh2`] | encryption that t of n holders of shares open together | Shoup–Gennaro 2002, Chios appendix B |
+//! | [`threshold_prf`] | a function that t of n holders of shares evaluate together | Cachin–Kursawe–Shoup 2005 |
 //! | [`identity`] | certificates, rights, statements | RFC 5280 |
 
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ pub mod merkle;
 pub mod secret;
 pub mod signature;
 pub mod tdh2;
+pub mod threshold_prf;
 pub mod veil;
 
 #[cfg(test)]
