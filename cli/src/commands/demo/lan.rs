@@ -98,7 +98,7 @@ fn camera(robots: &[Robot], frame: &[u8]) -> Result<String, Failure> {
 }
 
 fn ciphertext_only(capture: &Capture, frame: &[u8]) -> Result<String, Failure> {
-    let known = ["pose/", "camera", "robot", "\"x\":", "P5 "];
+    let known = ["pose/", "camera", "robot", "\"x\":", "P5 400 250"];
     let found = capture.texts(&known);
     if capture.bytes() < frame.len() {
         return Err(broken(format!("the eavesdropper took only {} from the network", bytes(capture.bytes() as u64))));
