@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
 
 use sealcast_wire::limits;
 
@@ -15,6 +16,7 @@ use super::{Answer, LINE_BYTES_MAX, Reply, Request};
 use crate::code::Code;
 use crate::config::private_folder;
 use crate::error::{Error, Result};
+use crate::group::lock;
 
 /// Does what is asked. The bytes are those of `publish`.
 pub trait Handler: Send + Sync + 'static {
@@ -25,12 +27,23 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request, bytes: Vec<u8>) -> Result<Answer>;
 }
 
-/// The socket and the thread that serves it. Dropping it removes the socket.
+/// The socket and the thread that serves it.
+///
+/// Dropping it removes the socket and finishes what was asked before: a request that has arrived is done
+/// and answered, within a second; one that has not finds the connection closed.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
     ended: Arc<AtomicBool>,
+    clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Who is connected, each served by a thread of its own.
+#[derive(Debug, Default)]
+struct Clients {
+    connected: Mutex<Vec<(ThreadId, Arc<UnixStream>)>>,
+    gone: Condvar,
 }
 
 impl Server {
@@ -51,13 +64,14 @@ impl Server {
         }
         let listener = UnixListener::bind(path).map_err(|e| Error::system(path.display(), &e))?;
         let ended = Arc::new(AtomicBool::new(false));
+        let clients = Arc::<Clients>::default();
         let serve = {
-            let ended = ended.clone();
-            move || accept(&listener, &handler, &ended)
+            let (ended, clients) = (ended.clone(), clients.clone());
+            move || accept(&listener, &handler, &ended, &clients)
         };
         let thread = std::thread::Builder::new().name("sealcast-control".to_owned()).spawn(serve);
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
-        Ok(Server { path: path.to_owned(), ended, thread: Some(thread) })
+        Ok(Server { path: path.to_owned(), ended, clients, thread: Some(thread) })
     }
 }
 
@@ -67,31 +81,73 @@ impl Drop for Server {
         // Wakes the thread out of accept; if nobody listens any more, it has ended already.
         let _ = UnixStream::connect(&self.path);
         let _ = fs::remove_file(&self.path);
-        if let Some(thread) = self.thread.take().filter(|t| t.thread().id() != std::thread::current().id()) {
+        if let Some(thread) = self.thread.take() {
             // A panic in it was reported when it happened.
             let _ = thread.join();
+        }
+        self.clients.finish();
+    }
+}
+
+impl Clients {
+    /// Serves somebody on a thread of its own, unless there are too many.
+    fn welcome(self: &Arc<Self>, stream: UnixStream, handler: &Arc<dyn Handler>) {
+        let (stream, handler, all) = (Arc::new(stream), handler.clone(), self.clone());
+        // Held until the thread is on the list: it may have nothing to do and go at once.
+        let mut connected = lock(&self.connected);
+        if connected.len() >= limits::CONTROL_CLIENTS_MAX {
+            return;
+        }
+        let its = stream.clone();
+        let body = move || {
+            let _seat = Seat(all);
+            // A client that goes away in the middle is its own business.
+            let _ = serve(&its, handler.as_ref());
+        };
+        // Without a thread for it, the connection closes.
+        if let Ok(thread) = std::thread::Builder::new().name("sealcast-client".to_owned()).spawn(body) {
+            connected.push((thread.thread().id(), stream));
+        }
+    }
+
+    /// Takes no more requests, and waits for the answers to those that have arrived. The caller may itself
+    /// be answering one, as the last holder of its session.
+    fn finish(&self) {
+        let me = std::thread::current().id();
+        let deadline = Instant::now() + ANSWERS_PATIENCE;
+        let mut connected = lock(&self.connected);
+        for (_, stream) in connected.iter() {
+            // Fails only if the client is gone.
+            let _ = stream.shutdown(Shutdown::Read);
+        }
+        while connected.iter().any(|(thread, _)| *thread != me) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            connected = self.gone.wait_timeout(connected, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, ended: &AtomicBool) {
-    let busy = Arc::new(AtomicUsize::new(0));
+/// The place of a client's thread on the list; dropped, also by a panic, it is free.
+struct Seat(Arc<Clients>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let me = std::thread::current().id();
+        lock(&self.0.connected).retain(|(thread, _)| *thread != me);
+        self.0.gone.notify_all();
+    }
+}
+
+fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, ended: &AtomicBool, clients: &Arc<Clients>) {
     while let Ok((stream, _)) = listener.accept() {
         if ended.load(Ordering::Relaxed) {
             return;
         }
-        if !is_same_user(&stream) || busy.load(Ordering::Relaxed) >= limits::CONTROL_CLIENTS_MAX {
-            continue;
-        }
-        let (handler, mine) = (handler.clone(), busy.clone());
-        busy.fetch_add(1, Ordering::Relaxed);
-        let serve = move || {
-            // A client that goes away in the middle is its own business.
-            let _ = serve(&stream, handler.as_ref());
-            mine.fetch_sub(1, Ordering::Relaxed);
-        };
-        if std::thread::Builder::new().name("sealcast-client".to_owned()).spawn(serve).is_err() {
-            busy.fetch_sub(1, Ordering::Relaxed);
+        if is_same_user(&stream) {
+            clients.welcome(stream, handler);
         }
     }
 }
@@ -139,5 +195,87 @@ fn body(request: &Request, reader: &mut impl Read) -> io::Result<Result<Vec<u8>>
     if body.len() < *bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(Ok(body)) }
 }
 
+/// How long a server that ends works on requests that had arrived. Publishing takes less; a change of the
+/// group that takes longer is told that the session has ended.
+const ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
 /// A client that says nothing for this long is let go.
 const CLIENT_SILENCE_MAX: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::control::Client;
+
+    /// Says when it begins to publish, and goes on when it is told to.
+    struct Slow {
+        begun: mpsc::Sender<()>,
+        go: Mutex<mpsc::Receiver<()>>,
+        published: Mutex<Vec<String>>,
+    }
+
+    impl Handler for Slow {
+        fn handle(&self, request: Request, _bytes: Vec<u8>) -> Result<Answer> {
+            if let Request::Publish { topic, .. } = request {
+                self.begun.send(()).expect("the test waits");
+                self.go.lock().unwrap().recv().expect("the test says so");
+                self.published.lock().unwrap().push(topic);
+            }
+            Ok(Answer::Published { number: Some(7) })
+        }
+    }
+
+    #[test]
+    fn rule_a7_a_server_that_ends_answers_what_it_was_asked() {
+        let folder = std::env::temp_dir().join(format!("sealcast-control-end-{}", std::process::id()));
+        let path = folder.join("s.sock");
+        let ((begun, begins), (go, goes)) = (mpsc::channel(), mpsc::channel());
+        let slow = Arc::new(Slow { begun, go: Mutex::new(goes), published: Mutex::default() });
+        let server = Server::open(&path, slow.clone()).unwrap();
+        let mut idle = Client::connect(&path).unwrap().unwrap();
+        let mut asking = UnixStream::connect(&path).unwrap();
+        asking.write_all(b"{\"do\":\"publish\",\"topic\":\"last words\",\"bytes\":0}\n").unwrap();
+        begins.recv().unwrap();
+
+        let ending = std::thread::spawn(move || drop(server));
+        // It ends: the socket is gone; and it does not before it has answered.
+        while path.exists() {
+            std::thread::yield_now();
+        }
+        assert!(!ending.is_finished());
+        go.send(()).unwrap();
+        ending.join().unwrap();
+        assert_eq!(*slow.published.lock().unwrap(), ["last words"]);
+        // The answer is there, not under way.
+        asking.set_nonblocking(true).unwrap();
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "{\"ok\":{\"published\":{\"number\":7}}}\n");
+        // Who asks too late is told so, and nothing is done.
+        assert_eq!(idle.publish("too late", b"").unwrap_err().code(), Code::Closed);
+        assert_eq!(slow.published.lock().unwrap().len(), 1);
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn a_server_may_end_in_the_middle_of_its_own_answer() {
+        /// Holds its server, as a request holds the last clone of a session.
+        struct Last(Mutex<Option<Server>>);
+
+        impl Handler for Last {
+            fn handle(&self, _request: Request, _bytes: Vec<u8>) -> Result<Answer> {
+                drop(lock(&self.0).take());
+                Ok(Answer::Done)
+            }
+        }
+        let folder = std::env::temp_dir().join(format!("sealcast-control-own-{}", std::process::id()));
+        let path = folder.join("s.sock");
+        let last = Arc::new(Last(Mutex::default()));
+        *lock(&last.0) = Some(Server::open(&path, last.clone()).unwrap());
+        let mut client = Client::connect(&path).unwrap().unwrap();
+        client.leave().unwrap();
+        assert!(!path.exists());
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
