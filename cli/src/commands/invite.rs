@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use sealcast::code::Code;
 use sealcast::config::{Contexts, Home, Overwrite, write_public};
+use sealcast::url::{Url, Way};
 use sealcast_crypto::identity::{Invite as Contents, keytext};
 use sealcast_wire::Utc;
 use serde_json::json;
@@ -53,6 +54,10 @@ pub(crate) struct Invite {
 impl Invite {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let joiner = public_keys(&self.key)?;
+        if self.ttl.as_secs() == 0 {
+            let what = format!("--ttl {}: an invite is open for a second at least", duration(self.ttl));
+            return Err(Failure::new(Code::BadValue, what).hint("--ttl 10m, the time that the file needs to arrive"));
+        }
         let mut kept = KeptAuthority::open(&env.home, &choose(env, self.which.authority.as_deref())?)?;
         let group = self.grant.group(&kept.name).to_owned();
         let next = kept.authority.ledger().issued().count() + 1;
@@ -113,7 +118,27 @@ impl Invite {
             "          Next:  there:  sealcast join {}   (it shows the authority {shown})",
             out.display()
         ));
+        if let Some(farther) = farther(&contents.url) {
+            let id = Contexts::load(&env.home)?.context.get(&group).and_then(|c| c.id.clone());
+            let id = id.map(|id| format!(" --id {id}")).unwrap_or_default();
+            env.output
+                .say("          This group stays on this machine (ttl=0 in its URL); to meet on the network, first:");
+            env.output.say(format!("          sealcast ctx add {group} --url '{farther}'{id} --force   then invite"));
+        }
         Ok(())
+    }
+}
+
+/// The URL with a reach of one network segment, if it is multicast that does not leave this machine.
+fn farther(url: &str) -> Option<String> {
+    let parsed = Url::parse(url).ok()?;
+    if !matches!(parsed.way, Way::Multicast(_)) || parsed.options.ttl != 0 {
+        return None;
+    }
+    // Without a word about it, 0 is what counts.
+    match url.contains("ttl=0") {
+        true => Some(url.replacen("ttl=0", "ttl=1", 1)),
+        false => Some(format!("{url}{}ttl=1", if url.contains('?') { '&' } else { '?' })),
     }
 }
 
@@ -130,4 +155,26 @@ fn meeting_place(env: &Env<'_>, group: &str) -> Result<String, Failure> {
 fn file_name(called: &str) -> String {
     let plain: String = called.chars().map(|c| if c == '/' || c.is_whitespace() { '-' } else { c }).collect();
     format!("{}.invite", plain.trim_start_matches(['.', '-']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_stays_on_this_machine_can_reach_farther() {
+        let farther = |url: &str| farther(url).unwrap_or_default();
+        assert_eq!(
+            farther("udpm://239.255.76.67:7667?ttl=0&keys=contributory"),
+            "udpm://239.255.76.67:7667?ttl=1&keys=contributory"
+        );
+        assert_eq!(farther("udpm://239.255.76.67:7667"), "udpm://239.255.76.67:7667?ttl=1");
+        assert_eq!(
+            farther("udpm://239.255.76.67:7667?keys=contributory"),
+            "udpm://239.255.76.67:7667?keys=contributory&ttl=1"
+        );
+        for url in ["udpm://239.255.76.67:7667?ttl=1", "mem:here", "no URL"] {
+            assert_eq!(farther(url), "", "{url}");
+        }
+    }
 }
