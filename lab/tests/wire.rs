@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use sealcast::code::Code;
-use sealcast::control::{Answer, Change, GroupInfo, Handler, LogLine, MemberInfo, Request, Server};
+use sealcast::control::{Answer, Change, CompartmentInfo, GroupInfo, Handler, LogLine, MemberInfo, Request, Server};
 use sealcast::error::Error;
 use sealcast_delivery::multicast::frame::{Frame, Frames};
 use serde_json::Value;
@@ -129,6 +129,13 @@ impl Handler for Canned {
                 epoch_hash: Some("0123456789abcdef".into()),
                 age_ms: 12,
                 members: vec![member],
+                compartments: vec![CompartmentInfo {
+                    name: "poses".into(),
+                    patterns: vec!["pose/#".into()],
+                    readers: vec![0],
+                    writers_only: vec![],
+                    signed: true,
+                }],
                 counters: [("published".to_owned(), 4)].into(),
                 ..GroupInfo::default()
             }))),

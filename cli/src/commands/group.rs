@@ -37,7 +37,7 @@ pub(crate) struct Group {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Epoch, keys, and the members
+    /// Epoch, keys, the members, and which topics share a key
     Show,
     /// The members only
     Members,
@@ -102,6 +102,10 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
         env.output.line(format!("x this session is out of the group: {}", safe(why)))?;
     }
     env.output.line(members_table(info))?;
+    if !info.compartments.is_empty() {
+        env.output.line(String::new())?;
+        env.output.line(compartments_table(info))?;
+    }
     for warning in &info.warnings {
         env.output.warn(warning);
     }
@@ -126,6 +130,27 @@ fn members_table(info: &GroupInfo) -> String {
             ms(m.age_ms.unwrap_or(info.age_ms)),
             seen,
             format!("{} / {}", m.publishes.len(), m.subscribes.len()),
+        ]);
+    }
+    table(&rows)
+}
+
+fn compartments_table(info: &GroupInfo) -> String {
+    let names = |places: &[usize]| -> String {
+        if places.len() == info.members.len() {
+            return "all".to_owned();
+        }
+        let names: Vec<String> = places.iter().filter_map(|p| info.members.get(*p)).map(|m| safe(&m.name)).collect();
+        if names.is_empty() { "-".to_owned() } else { names.join(" ") }
+    };
+    let mut rows = vec![row(["COMPARTMENT", "TOPICS", "READERS", "WRITE ONLY", "ORIGIN"])];
+    for c in &info.compartments {
+        rows.push(vec![
+            safe(&c.name),
+            safe(&c.patterns.join(" ")),
+            names(&c.readers),
+            names(&c.writers_only),
+            if c.signed { "signed" } else { "any reader" }.to_owned(),
         ]);
     }
     table(&rows)

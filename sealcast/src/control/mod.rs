@@ -117,6 +117,8 @@ pub struct GroupInfo {
     pub warnings: Vec<String>,
     /// The members, by slot.
     pub members: Vec<MemberInfo>,
+    /// Topics by the key that they travel under (A8), in the order in which a topic is looked up.
+    pub compartments: Vec<CompartmentInfo>,
     /// Counters of the session by name: published, delivered, missed, and drops by reason.
     pub counters: std::collections::BTreeMap<String, u64>,
 }
@@ -147,6 +149,22 @@ pub struct MemberInfo {
     pub subscribes: Vec<String>,
     /// Whether it is the session itself.
     pub me: bool,
+}
+
+/// Topics under one key, and who has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompartmentInfo {
+    /// Its name in the group's policy; without one, its pattern.
+    pub name: String,
+    /// The patterns of its topics.
+    pub patterns: Vec<String>,
+    /// Who reads it: places in `members`.
+    pub readers: Vec<usize>,
+    /// Who writes some of it and does not read it: places in `members`.
+    pub writers_only: Vec<usize>,
+    /// Whether every message must be signed, since some reader may not write all that it reads (A1).
+    pub signed: bool,
 }
 
 /// A line of a group's log.

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
-use sealcast_keys::contributory::{MemberStatus, Status};
+use sealcast_keys::contributory::{CompartmentStatus, MemberStatus, Status};
 use sealcast_keys::{Exclusion, Notice};
 use sealcast_wire::{Drops, EpochId, Member, View};
 
 use super::control::millis;
 use super::line::Line;
 use super::shared::Shared;
-use crate::control::{GroupInfo, MemberInfo};
+use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::{ViewEvent, lock};
 use crate::url::{Cipher, OriginMode, Scheme, Url};
@@ -198,6 +198,7 @@ impl Shared {
             for (member, known) in shown.members.iter_mut().zip(&status.members) {
                 describe(member, known, &status.group);
             }
+            shown.compartments = status.compartments.into_iter().map(compartment).collect();
         }
         let counters = [
             ("published", stats.published),
@@ -221,6 +222,11 @@ fn describe(member: &mut MemberInfo, known: &MemberStatus, group: &str) {
     member.since_epoch = Some(known.since);
     member.publishes = known.rights.publishes(group).map(|p| p.to_string()).collect();
     member.subscribes = known.rights.subscribes(group).map(|p| p.to_string()).collect();
+}
+
+fn compartment(known: CompartmentStatus) -> CompartmentInfo {
+    let CompartmentStatus { domain: _, name, patterns, readers, writers_only, signed } = known;
+    CompartmentInfo { name, patterns, readers, writers_only, signed }
 }
 
 /// A notice as a person reads it.
