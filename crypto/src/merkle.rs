@@ -61,23 +61,129 @@ impl Tree {
     }
 }
 
+/// A record's way from its leaf to the root, computed as far as somebody asks.
+#[derive(Debug)]
+pub struct Way<'a> {
+    index: usize,
+    count: usize,
+    /// By level: the sibling there, if there is one.
+    siblings: [Option<&'a [u8; 32]>; LEVELS_MAX],
+    /// How many levels lie below the top.
+    depth: usize,
+    /// By level; the first `computed` are.
+    nodes: [[u8; 32]; LEVELS_MAX],
+    computed: usize,
+}
+
+impl<'a> Way<'a> {
+    /// The way of the record with this hash, which has place `index` of `count` and this path; `None` if no
+    /// batch of this shape has such a path.
+    pub fn new(record: &[u8; 32], index: usize, count: usize, path: &'a [[u8; 32]]) -> Option<Way<'a>> {
+        if index >= count || count > COUNT_MAX {
+            return None;
+        }
+        let (mut i, mut width, mut path, mut depth) = (index, count, path.iter(), 0);
+        let mut siblings = [None; LEVELS_MAX];
+        while width > 1 {
+            if i ^ 1 < width {
+                siblings[depth] = Some(path.next()?);
+            }
+            (i, width, depth) = (i / 2, width.div_ceil(2), depth + 1);
+        }
+        let mut nodes = [[0; 32]; LEVELS_MAX];
+        nodes[0] = leaf(record);
+        path.next().is_none().then_some(Way { index, count, siblings, depth, nodes, computed: 1 })
+    }
+
+    /// The root that it leads to. Proves nothing until the root's signature is verified.
+    pub fn root(&mut self) -> [u8; 32] {
+        root(self.count, self.node(self.depth))
+    }
+
+    fn node(&mut self, level: usize) -> &[u8; 32] {
+        while self.computed <= level {
+            let at = self.computed - 1;
+            let below = &self.nodes[at];
+            self.nodes[at + 1] = match self.siblings[at] {
+                None => *below,
+                Some(right) if (self.index >> at).is_multiple_of(2) => node(below, right),
+                Some(left) => node(left, below),
+            };
+            self.computed += 1;
+        }
+        &self.nodes[level]
+    }
+}
+
+/// The nodes of one tree that are known to be below its verified root: they spare the next records most of
+/// their hashes.
+///
+/// Who holds a node that is known shows it to be that node by being equal to it; its two children and the
+/// siblings above it are then known too, since a node is the hash of its children.
+#[derive(Clone, Debug)]
+pub struct Known {
+    count: usize,
+    /// Level by level, leaves first.
+    nodes: Vec<Option<[u8; 32]>>,
+}
+
+impl Known {
+    /// What a record's way shows of the tree, once the root that it leads to is verified.
+    pub fn new(way: &mut Way<'_>) -> Known {
+        let mut known = Known { count: way.count, nodes: vec![None; 2 * way.count + way.depth] };
+        way.node(way.depth);
+        known.learn(way, way.depth);
+        known
+    }
+
+    /// Whether this way leads to the tree's root: exactly if [`Way::root`] is that root.
+    pub fn proves(&mut self, way: &mut Way<'_>) -> bool {
+        if way.count != self.count {
+            return false;
+        }
+        let (mut level, mut start, mut width) = (0, 0, self.count);
+        // Upwards to the first node that is known; the top always is.
+        let met = loop {
+            if let Some(known) = &self.nodes[start + (way.index >> level)] {
+                break known == way.node(level);
+            }
+            (level, start, width) = (level + 1, start + width, width.div_ceil(2));
+        };
+        // The rest of the way must be the tree's too, or the same path would prove a record here and not
+        // where nothing is known yet.
+        let met_at = level;
+        while met && level < way.depth {
+            let sibling = way.siblings[level].map(|_| (way.index >> level) ^ 1);
+            if sibling.is_some_and(|at| self.nodes[start + at].as_ref() != way.siblings[level]) {
+                return false;
+            }
+            (level, start, width) = (level + 1, start + width, width.div_ceil(2));
+        }
+        if met {
+            self.learn(way, met_at);
+        }
+        met
+    }
+
+    /// Takes in the nodes of a way up to this level, and their siblings below it.
+    fn learn(&mut self, way: &Way<'_>, to: usize) {
+        let (mut start, mut width) = (0, self.count);
+        for level in 0..=to {
+            let at = way.index >> level;
+            self.nodes[start + at] = Some(way.nodes[level]);
+            if let Some(sibling) = way.siblings[level].filter(|_| level < to) {
+                self.nodes[start + (at ^ 1)] = Some(*sibling);
+            }
+            (start, width) = (start + width, width.div_ceil(2));
+        }
+    }
+}
+
 /// The root of the batch of `count` records in which the record with this hash has place `index` and
 /// this path; `None` if no batch of this shape has such a path. Proves nothing until the root's
 /// signature is verified.
 pub fn root_of(record: &[u8; 32], index: usize, count: usize, path: &[[u8; 32]]) -> Option<[u8; 32]> {
-    if index >= count || count > COUNT_MAX {
-        return None;
-    }
-    let (mut index, mut width, mut path) = (index, count, path.iter());
-    let mut top = leaf(record);
-    while width > 1 {
-        if index ^ 1 < width {
-            let sibling = path.next()?;
-            top = if index % 2 == 0 { node(&top, sibling) } else { node(sibling, &top) };
-        }
-        (index, width) = (index / 2, width.div_ceil(2));
-    }
-    path.next().is_none().then(|| root(count, &top))
+    Some(Way::new(record, index, count, path)?.root())
 }
 
 /// How many siblings the path of record `index` of `count` has; what a sender leaves room for.
@@ -112,6 +218,8 @@ fn root(count: usize, top: &[u8; 32]) -> [u8; 32] {
 
 /// Records of one tree: far more than any batch (`wire::limits::ORIGIN_BATCH_MAX`) and little work to check.
 const COUNT_MAX: usize = 1 << 16;
+/// Levels of the largest tree, leaves and top among them.
+const LEVELS_MAX: usize = COUNT_MAX.ilog2() as usize + 1;
 
 #[cfg(test)]
 mod tests {
@@ -134,6 +242,48 @@ mod tests {
                 assert_eq!(root_of(record, i, n, &path), Some(tree.root()), "record {i} of {n}");
             }
         }
+    }
+
+    #[test]
+    fn rule_a12_merkle_what_is_known_proves_exactly_what_the_root_does() {
+        for n in (1..=20).chain([63, 64, 65]) {
+            let (records, tree) = (records(n), Tree::new(&records(n)));
+            let paths: Vec<_> = (0..n).map(|i| tree.path(i)).collect();
+            for first in [0, n / 2, n - 1] {
+                let proves = |known: &mut Known, i: usize, record, path: &[[u8; 32]]| {
+                    known.proves(&mut Way::new(record, i, n, path).unwrap())
+                };
+                let mut known = Known::new(&mut Way::new(&records[first], first, n, &paths[first]).unwrap());
+                for i in (0..n).rev().chain(0..n) {
+                    // Any bit of the path, any other place, any other record.
+                    for level in 0..paths[i].len() {
+                        let mut wrong = paths[i].clone();
+                        wrong[level][7] ^= 1;
+                        assert!(!proves(&mut known, i, &records[i], &wrong), "{i} of {n}: level {level}");
+                    }
+                    for (j, record) in records.iter().enumerate().filter(|(j, _)| *j != i) {
+                        assert!(!proves(&mut known, i, record, &paths[i]), "{j} for {i} of {n}");
+                    }
+                    assert!(proves(&mut known, i, &records[i], &paths[i]), "{i} of {n}");
+                }
+                assert!(!known.proves(&mut Way::new(&records[0], 0, 1, &[]).unwrap()) || n == 1);
+            }
+        }
+    }
+
+    #[test]
+    fn rule_a12_merkle_what_is_known_spares_hashes() {
+        let (records, tree) = (records(64), Tree::new(&records(64)));
+        let paths: Vec<_> = (0..64).map(|i| tree.path(i)).collect();
+        let mut known = Known::new(&mut Way::new(&records[0], 0, 64, &paths[0]).unwrap());
+        let hashes: usize = (1..64)
+            .map(|i| {
+                let mut way = Way::new(&records[i], i, 64, &paths[i]).unwrap();
+                assert!(known.proves(&mut way));
+                way.computed - 1
+            })
+            .sum();
+        assert!(hashes <= 64, "{hashes} nodes for 63 records");
     }
 
     #[test]

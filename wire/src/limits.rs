@@ -64,6 +64,8 @@ pub const SENDING_BYTES_MAX: usize = 8 << 20;
 pub const SIGNED_NUMBERS_WINDOW: usize = 16_384;
 /// Verified roots of origin batches that a receiver remembers (A12).
 pub const ORIGIN_ROOTS_MAX: usize = 1024;
+/// Trees of origin batches of which a receiver remembers the nodes, each of up to two hashes for each record.
+pub const ORIGIN_TREES_MAX: usize = 64;
 /// Origin proofs of one slot that fail before the rest of its unknown batches in that second are dropped
 /// unchecked (G8): a check takes some 30 µs, and every insider can seal false proofs in anybody's name.
 pub const FALSE_PROOFS_PER_SECOND: u32 = 500;

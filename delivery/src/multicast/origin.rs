@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use sealcast_crypto::hash::{Transcript, sha256};
-use sealcast_crypto::merkle::{Tree, path_len, root_of};
+use sealcast_crypto::merkle::{Known, Tree, Way, path_len};
 use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::{Domain, Dropped, EpochId, Incarnation, Monotonic, Protect, Slot, limits};
 
@@ -77,6 +77,8 @@ impl Signed {
 pub(super) struct Origins {
     verified: BTreeSet<Root>,
     order: VecDeque<Root>,
+    /// The trees that records belonged to last, newest first.
+    trees: VecDeque<Grown>,
     seen: BTreeMap<Incarnation, Numbers>,
     /// Since when, and how many, proofs of a slot failed.
     failed: BTreeMap<Slot, (Monotonic, u32)>,
@@ -91,6 +93,13 @@ struct Root {
     root: [u8; 32],
 }
 
+/// Whose a tree is, and what is known of it.
+#[derive(Debug)]
+struct Grown {
+    of: (EpochId, Domain, Slot),
+    tree: Known,
+}
+
 impl Origins {
     /// Splits a signed record into its frames once its proof is verified.
     pub(super) fn verify<'a>(
@@ -101,11 +110,23 @@ impl Origins {
         protect: &dyn Protect,
     ) -> Result<&'a [u8], Dropped> {
         let proof = Proof::parse(record)?;
-        let root = root_of(&sha256(proof.frames), proof.index, proof.count, &proof.path).ok_or(Dropped::Auth)?;
-        let root = Root { epoch, domain, slot, root };
-        if self.verified.contains(&root) {
+        let mut way = Way::new(&sha256(proof.frames), proof.index, proof.count, proof.path).ok_or(Dropped::Auth)?;
+        let of = (epoch, domain, slot);
+        if self.trees.iter_mut().any(|grown| grown.of == of && grown.tree.proves(&mut way)) {
             return Ok(proof.frames);
         }
+        let root = Root { epoch, domain, slot, root: way.root() };
+        if !self.verified.contains(&root) {
+            self.check(now, root, proof.signature, protect)?;
+        }
+        self.trees.truncate(limits::ORIGIN_TREES_MAX - 1);
+        self.trees.push_front(Grown { of, tree: Known::new(&mut way) });
+        Ok(proof.frames)
+    }
+
+    /// Verifies the signature of a root that was not seen before.
+    fn check(&mut self, now: Monotonic, root: Root, signature: &[u8], protect: &dyn Protect) -> Result<(), Dropped> {
+        let Root { epoch, domain, slot, .. } = root;
         if self
             .failed
             .get(&slot)
@@ -114,7 +135,7 @@ impl Origins {
             return Err(Dropped::Rate);
         }
         self.checks += 1;
-        if !protect.vouched(slot, &statement(epoch, domain, slot, &root.root), proof.signature) {
+        if !protect.vouched(slot, &statement(epoch, domain, slot, &root.root), signature) {
             let failed = self.failed.entry(slot).or_insert((now, 0));
             let over = now >= failed.0 + Duration::from_secs(1);
             *failed = if over { (now, 1) } else { (failed.0, failed.1 + 1) };
@@ -127,7 +148,7 @@ impl Origins {
         }
         self.order.push_back(root);
         self.verified.insert(root);
-        Ok(proof.frames)
+        Ok(())
     }
 
     /// Whether a signed message of this number is new; the number of a whole one is remembered.
@@ -159,7 +180,7 @@ impl Origins {
 /// The parts of a signed record.
 struct Proof<'a> {
     frames: &'a [u8],
-    path: Vec<[u8; 32]>,
+    path: &'a [[u8; 32]],
     signature: &'a [u8],
     index: usize,
     count: usize,
@@ -176,9 +197,9 @@ impl<'a> Proof<'a> {
         }
         let (rest, signature) = rest.split_at(rest.len().checked_sub(signature).ok_or(Malformed)?);
         let (frames, path) = rest.split_at(rest.len().checked_sub(32 * depth(count)).ok_or(Malformed)?);
-        let mut places = path.chunks_exact(32).map(|sibling| <[u8; 32]>::try_from(sibling).expect("chunks of 32"));
-        let path = places.by_ref().take(path_len(index, count)).collect();
-        if places.any(|unused| unused != [0; 32]) {
+        let (places, _) = path.as_chunks::<32>();
+        let (path, unused) = places.split_at(path_len(index, count));
+        if unused.iter().any(|place| *place != [0; 32]) {
             return Err(Malformed);
         }
         Ok(Proof { frames, path, signature, index, count })
