@@ -581,6 +581,11 @@ impl Attempt {
         matches!(self.stage, Stage::Round1 { sent: false, .. })
     }
 
+    /// Whether we wait for joiners, and no other member is seen to have gone on.
+    pub(super) fn nobody_joined(&self) -> bool {
+        self.waits_for_joiners() && self.held(0) & !self.awaited_seats() == 0
+    }
+
     /// Seats for whose message we wait at this stage.
     pub(super) fn waiting_for(&self) -> u64 {
         match &self.stage {

@@ -260,7 +260,7 @@ impl Contributory {
             // Those who join may have gone elsewhere; meanwhile there may be more to go on with.
             let more = |w: &Wish| named.iter().all(|s| w.members.contains(s)) && w.members.len() > named.len();
             let idle = now.monotonic.since(attempt.progress) >= timing::RTO;
-            let stalls = attempt.waits_for_joiners() && idle && wish.as_ref().is_some_and(more);
+            let stalls = attempt.nobody_joined() && self.later.is_none() && idle && wish.as_ref().is_some_and(more);
             if !stalls && !named.iter().any(unfit) {
                 self.unplan();
                 return;
@@ -666,7 +666,7 @@ impl Contributory {
             self.exclude(Exclusion::Duplicate);
         } else if lesser {
             self.towards = m.epoch;
-            let waits = self.attempt.as_ref().is_some_and(super::Attempt::waits_for_joiners);
+            let waits = self.attempt.as_ref().is_some_and(super::Attempt::nobody_joined);
             if waits && self.passed_over.insert(m.author) {
                 // Nobody has joined us yet: we join them.
                 self.drop_attempt();
@@ -686,7 +686,11 @@ impl Contributory {
             let counter = a.proposal.content.counter;
             // Of the same number it may be this attempt's own, which we are late for: then its members answer us.
             let unheard = a.held(0) >> seat & 1 == 0 && now.monotonic.since(a.progress) >= timing::RTO * 2;
-            counter < m.epoch.counter || counter == m.epoch.counter && unheard
+            // And who has left the base does not know what a Join on it starts from.
+            let joins = matches!(a.proposal.content.kind, Kind::Join(_)) && !a.proposal.marks_joiner(seat);
+            let base = self.epoch();
+            let left = joins && a.proposal.content.base == Some(base.hash) && m.epoch.counter > base.counter;
+            counter < m.epoch.counter || counter == m.epoch.counter && unheard || left && m.epoch.counter < counter
         };
         if self.attempt.as_ref().is_some_and(passed) && self.passed_over.insert(m.author) {
             self.proposed = self.proposed.max((m.epoch.counter, u8::MAX));
