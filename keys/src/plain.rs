@@ -60,8 +60,9 @@ impl Keys for Plain {
     }
 }
 
-/// Everybody may do everything, under no key.
-struct Everything;
+/// Everybody may do everything, and all topics are the whole group's: the rights of a group without any.
+#[derive(Clone, Copy, Debug)]
+pub struct Everything;
 
 impl Access for Everything {
     fn domain(&self, _topic: &str) -> Option<Domain> {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use sealcast::group::{Epoch, Origin};
 use sealcast_crypto::secret::Secret;
+use sealcast_keys::plain::Everything;
 use sealcast_wire::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Monotonic, Protect, Slot, View};
 
 use super::*;
 use crate::checkers::loss::Tally;
-use crate::mocks::protect::{Everything, MockProtect};
+use crate::mocks::protect::MockProtect;
 
 const AT: Monotonic = Monotonic(0);
 

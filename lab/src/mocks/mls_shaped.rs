@@ -19,13 +19,14 @@ use sealcast_crypto::hash::sha256;
 use sealcast_crypto::hpke::{self, KeyPair, PublicKey};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
+use sealcast_keys::plain::Everything;
 use sealcast_keys::{Command, CommandError, Exclusion, HandleError, Keys, Outcome, Output, Token};
 use sealcast_wire::{
     Agreement, CertHash, Change, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Malformed,
     Member, MemberId, Monotonic, Now, Reader, Slot, Source, To, Transition, View, Writer,
 };
 
-use super::protect::{Everything, MockProtect};
+use super::protect::MockProtect;
 use crate::sim::Records;
 
 /// The machine.

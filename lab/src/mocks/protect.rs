@@ -8,7 +8,7 @@ use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::frame::{HEADER_LEN, KIND_SEALED};
-use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Protect, Slot, Source, View};
+use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Protect, Slot, Source, View};
 
 /// Seals and opens under one epoch's secret.
 pub struct MockProtect {
@@ -83,23 +83,5 @@ impl Protect for MockProtect {
 
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
         proof == self.mac(by, statement).expose()
-    }
-}
-
-/// Everybody may do everything.
-pub struct Everything;
-
-impl Access for Everything {
-    fn domain(&self, _topic: &str) -> Option<Domain> {
-        Some(Domain::GROUP)
-    }
-    fn may_publish(&self, _slot: Slot, _topic: &str) -> bool {
-        true
-    }
-    fn may_subscribe(&self, _slot: Slot, _topic: &str) -> bool {
-        true
-    }
-    fn must_sign(&self, _topic: &str) -> bool {
-        false
     }
 }

@@ -21,6 +21,7 @@ use sealcast_crypto::hpke::{self, KeyPair};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{OriginKey, PublicKey};
+use sealcast_keys::plain::Everything;
 use sealcast_keys::{
     Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Output, Seal, SealError, Sealed,
 };
@@ -30,7 +31,6 @@ use sealcast_wire::{
     Monotonic, Now, Reader, Slot, Source, View, Writer,
 };
 
-use super::protect::Everything;
 use super::sharing::{Share, combine, split};
 
 /// A client's machine: publishes, reads, or both.
