@@ -22,6 +22,116 @@ pub(super) const ROWS: &[&str] = &[
     "tp-sealed-1k",
 ];
 
+/// One rate beside another, of the same size and for as many receivers.
+struct Ratio {
+    id: &'static str,
+    what: &'static str,
+    /// What it shall reach at least.
+    goal: f64,
+    above: (Side, Path),
+    below: (Side, Path),
+    receivers: usize,
+    /// Bytes of a message.
+    size: usize,
+}
+
+const RATIOS: &[Ratio] = &[
+    Ratio {
+        id: "tp-one-1k",
+        what: "sealed / plain, one packet each, 1 KB",
+        goal: 0.9,
+        above: (Side::Sealed, ONE),
+        below: (Side::Plain, ONE),
+        receivers: 1,
+        size: SMALL,
+    },
+    Ratio {
+        id: "tp-one-60k",
+        what: "sealed / plain, one packet each, 60 KB",
+        goal: 0.65,
+        above: (Side::Sealed, ONE),
+        below: (Side::Plain, ONE),
+        receivers: 1,
+        size: LARGE,
+    },
+    Ratio {
+        id: "tp-gso-1k",
+        what: "sealed / plain, segmented, 1 KB",
+        goal: 0.4,
+        above: (Side::Sealed, GSO),
+        below: (Side::Plain, GSO),
+        receivers: 1,
+        size: SMALL,
+    },
+    Ratio {
+        id: "tp-gso-60k",
+        what: "sealed / plain, segmented, 60 KB",
+        goal: 0.4,
+        above: (Side::Sealed, GSO),
+        below: (Side::Plain, GSO),
+        receivers: 1,
+        size: LARGE,
+    },
+    Ratio {
+        id: "tp-liblcm-1k",
+        what: "sealed / liblcm's plain, 1 KB, 1 receiver",
+        goal: 3.0,
+        above: (Side::Sealed, GSO),
+        below: (Side::Liblcm, ONE),
+        receivers: 1,
+        size: SMALL,
+    },
+    Ratio {
+        id: "tp-liblcm-1k-4",
+        what: "sealed / liblcm's plain, 1 KB, 4 receivers",
+        goal: 3.0,
+        above: (Side::Sealed, GSO),
+        below: (Side::Liblcm, ONE),
+        receivers: 4,
+        size: SMALL,
+    },
+    Ratio {
+        id: "tp-liblcm-60k",
+        what: "sealed / liblcm's plain, 60 KB, 1 receiver",
+        goal: 1.1,
+        above: (Side::Sealed, GSO),
+        below: (Side::Liblcm, ONE),
+        receivers: 1,
+        size: LARGE,
+    },
+    Ratio {
+        id: "tp-liblcm-60k-4",
+        what: "sealed / liblcm's plain, 60 KB, 4 receivers",
+        goal: 1.1,
+        above: (Side::Sealed, GSO),
+        below: (Side::Liblcm, ONE),
+        receivers: 4,
+        size: LARGE,
+    },
+    Ratio {
+        id: "tp-signed-one-1k",
+        what: "signed / mac, one packet each, 1 KB",
+        goal: 0.75,
+        above: (Side::Signed, EACH),
+        below: (Side::Sealed, EACH),
+        receivers: 1,
+        size: SMALL,
+    },
+    Ratio {
+        id: "tp-signed-gso-1k",
+        what: "signed / mac, segmented, 1 KB",
+        goal: 0.5,
+        above: (Side::Signed, GSO),
+        below: (Side::Sealed, GSO),
+        receivers: 1,
+        size: SMALL,
+    },
+];
+
+const ONE: Path = Path::OnePacket;
+const GSO: Path = Path::Segmented;
+const EACH: Path = Path::OneEach;
+
 /// A way to send: side, path, receivers.
 type Way = (Side, Path, usize);
 
@@ -69,82 +179,10 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
         "highest rate with < 0.1 % loss and pace kept, median of {blocks} searches in turn, window {} ms, linger 0, loopback",
         window.as_millis()
     );
-    let (one, gso) = (Path::OnePacket, Path::Segmented);
     let mut rows = Vec::new();
-    for (id, what, goal, above, below) in [
-        (
-            "tp-one-1k",
-            "sealed / plain, one packet each, 1 KB",
-            0.9,
-            (Side::Sealed, one, 1, SMALL),
-            (Side::Plain, one, 1, SMALL),
-        ),
-        (
-            "tp-one-60k",
-            "sealed / plain, one packet each, 60 KB",
-            0.65,
-            (Side::Sealed, one, 1, LARGE),
-            (Side::Plain, one, 1, LARGE),
-        ),
-        (
-            "tp-gso-1k",
-            "sealed / plain, segmented, 1 KB",
-            0.4,
-            (Side::Sealed, gso, 1, SMALL),
-            (Side::Plain, gso, 1, SMALL),
-        ),
-        (
-            "tp-gso-60k",
-            "sealed / plain, segmented, 60 KB",
-            0.4,
-            (Side::Sealed, gso, 1, LARGE),
-            (Side::Plain, gso, 1, LARGE),
-        ),
-        (
-            "tp-liblcm-1k",
-            "sealed / liblcm's plain, 1 KB, 1 receiver",
-            3.0,
-            (Side::Sealed, gso, 1, SMALL),
-            (Side::Liblcm, one, 1, SMALL),
-        ),
-        (
-            "tp-liblcm-1k-4",
-            "sealed / liblcm's plain, 1 KB, 4 receivers",
-            3.0,
-            (Side::Sealed, gso, 4, SMALL),
-            (Side::Liblcm, one, 4, SMALL),
-        ),
-        (
-            "tp-liblcm-60k",
-            "sealed / liblcm's plain, 60 KB, 1 receiver",
-            1.1,
-            (Side::Sealed, gso, 1, LARGE),
-            (Side::Liblcm, one, 1, LARGE),
-        ),
-        (
-            "tp-liblcm-60k-4",
-            "sealed / liblcm's plain, 60 KB, 4 receivers",
-            1.1,
-            (Side::Sealed, gso, 4, LARGE),
-            (Side::Liblcm, one, 4, LARGE),
-        ),
-        (
-            "tp-signed-one-1k",
-            "signed / mac, one packet each, 1 KB",
-            0.75,
-            (Side::Signed, Path::OneEach, 1, SMALL),
-            (Side::Sealed, Path::OneEach, 1, SMALL),
-        ),
-        (
-            "tp-signed-gso-1k",
-            "signed / mac, segmented, 1 KB",
-            0.5,
-            (Side::Signed, gso, 1, SMALL),
-            (Side::Sealed, gso, 1, SMALL),
-        ),
-    ] {
-        let row = Row::new("lan", id, what, "ratio", Goal::AtLeast(goal));
-        let value = |w: (Side, Path, usize, usize)| rate(w.0, w.1, w.2, w.3);
+    for Ratio { id, what, goal, above, below, receivers, size } in RATIOS {
+        let row = Row::new("lan", id, *what, "ratio", Goal::AtLeast(*goal));
+        let value = |way: &(Side, Path)| rate(way.0, way.1, *receivers, *size);
         rows.push(match (value(above), value(below)) {
             (Some(a), Some(b)) => row
                 .part(format!("{} msg/s", above.0.name()), a)
@@ -154,7 +192,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
         });
     }
     let row = Row::new("lan", "tp-sealed-1k", "sealed, 1 KB, 1 -> 1; aim 750 000", "msg/s", Goal::Report);
-    rows.push(match rate(Side::Sealed, gso, 1, SMALL) {
+    rows.push(match rate(Side::Sealed, GSO, 1, SMALL) {
         Some(v) => row.measured(v, &how),
         None => row.absent(Holds::NotRun, "not measured"),
     });
