@@ -36,22 +36,27 @@ pub(super) enum Timer {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     due: BTreeMap<Timer, Monotonic>,
+    /// The earliest of them: asked for with every datagram, changed seldom.
+    next: Option<Monotonic>,
 }
 
 impl Timers {
     /// Sets the timer, whatever it was.
     pub(super) fn set(&mut self, timer: Timer, at: Monotonic) {
         self.due.insert(timer, at);
+        self.changed();
     }
 
     /// Sets the timer unless it is due earlier already.
     pub(super) fn sooner(&mut self, timer: Timer, at: Monotonic) {
         let due = self.due.entry(timer).or_insert(at);
         *due = at.min(*due);
+        self.changed();
     }
 
     pub(super) fn stop(&mut self, timer: Timer) {
         self.due.remove(&timer);
+        self.changed();
     }
 
     pub(super) fn is_set(&self, timer: Timer) -> bool {
@@ -60,7 +65,7 @@ impl Timers {
 
     /// When the next one is due.
     pub(super) fn next(&self) -> Option<Monotonic> {
-        self.due.values().min().copied()
+        self.next
     }
 
     /// Takes the earliest one that is due.
@@ -68,7 +73,12 @@ impl Timers {
         let (timer, _) = self.due.iter().filter(|(_, at)| **at <= now).min_by_key(|(timer, at)| (**at, **timer))?;
         let timer = *timer;
         self.due.remove(&timer);
+        self.changed();
         Some(timer)
+    }
+
+    fn changed(&mut self) {
+        self.next = self.due.values().min().copied();
     }
 }
 
