@@ -178,7 +178,7 @@ impl<G: Group> PublicKey<G> {
         let whole = Coefficients::<G>::new(&indices, 1).combine(&points);
         let whole = Element::new(whole).expect("M^x: x is not 0, M not the identity, q prime");
         // y = SHA-512(T("prf-out"; pkh0, input, pt(Π y_i^λ_i)))
-        Ok(Transcript::<G>::new("prf-out").add(&self.lasting_hash).add(&input.bytes).element(&whole).wide())
+        Ok(Transcript::<G>::secret("prf-out").add(&self.lasting_hash).add(&input.bytes).element(&whole).wide())
     }
 
     /// log_g h_i = log_M y_i.
@@ -211,7 +211,7 @@ impl<G: Group> KeyShare<G> {
         let h_i = *key.committee.share_of(index).ok_or(KeyError::Index(index))?;
         let x = SecretScalar::from_bytes(x).filter(|x: &SecretScalar<G>| x.public() == h_i);
         let x = x.ok_or(KeyError::Mismatch(index))?;
-        let hedge = Secret::from_bytes(Transcript::<G>::new("prf-hedge").add(x.to_bytes().expose()).hash());
+        let hedge = Secret::from_bytes(Transcript::<G>::secret("prf-hedge").add(x.to_bytes().expose()).hash());
         Ok(KeyShare { index, x, h_i, key: key.hash, lasting_key: key.lasting_hash, hedge })
     }
 
@@ -228,7 +228,7 @@ impl<G: Group> KeyShare<G> {
     /// Derandomised twin, for vectors.
     fn evaluate_with(&self, input: &Input<G>, random: &Secret<32>) -> Share<G> {
         // s = HS("prf-nonce"; k_i, pkh, M, i, 32 random bytes)
-        let nonce = Transcript::<G>::new("prf-nonce")
+        let nonce = Transcript::<G>::secret("prf-nonce")
             .add(self.hedge.expose())
             .add(&self.key)
             .element(&input.point)

@@ -36,23 +36,28 @@ impl<G: Group> Relation<G> {
     pub(crate) fn holds(&self, statics: &G::Statics) -> bool {
         (0..2).all(|side| {
             let mut sum = Sum::new();
-            self.add_side(side, None, &mut sum);
-            sum.is_zero(statics)
+            sum.add(self.response, self.bases[side]);
+            sum.add(-self.challenge, self.images[side]);
+            sum.value(statics) == self.commitments[side]
         })
     }
 
-    fn add_side(&self, side: usize, weight: Option<G::Scalar>, sum: &mut Sum<G>) {
-        let weighted = |scalar: G::Scalar| weight.map_or(scalar, |weight| weight * scalar);
-        sum.add(weighted(self.response), self.bases[side]);
-        sum.add(-weighted(self.challenge), self.images[side]);
-        sum.add(-weight.unwrap_or(G::Scalar::from(1)), Place::Free(self.commitments[side]));
+    /// Adds both equations, each times a weight. The weight itself stands before what was committed to: it is half as
+    /// long as −weight would be.
+    fn add_to(&self, sum: &mut Sum<G>, rng: &mut impl CryptoRng) {
+        for side in 0..2 {
+            let weight = weight::<G>(rng);
+            sum.add_again(-(weight * self.response), self.bases[side]);
+            sum.add(weight * self.challenge, self.images[side]);
+            sum.add(weight, Place::Free(self.commitments[side]));
+        }
     }
 }
 
 /// Which of the relations hold; `None` does not. All of them by one multi-scalar multiplication if all do, else by
 /// halving.
 ///
-/// Σ α_j (f_j P_j − e_j A_j − a_j) + β_j (f_j Q_j − e_j B_j − b_j) = 0 with α, β of 128 random bits, drawn here, after
+/// Σ α_j (e_j A_j + a_j − f_j P_j) + β_j (e_j B_j + b_j − f_j Q_j) = 0 with α, β of 128 random bits, drawn here, after
 /// everything they weigh is fixed. If some relation fails, the sum is 0 with probability 2⁻¹²⁸ (Bellare, Garay, Rabin
 /// 1998; sound since the group's order is prime). A relation is called false only by [`Relation::holds`].
 pub(crate) fn verify_batch<G: Group>(
@@ -66,11 +71,9 @@ pub(crate) fn verify_batch<G: Group>(
         many => {
             let mut sum = Sum::new();
             for relation in many.iter().flatten() {
-                for side in 0..2 {
-                    relation.add_side(side, Some(weight::<G>(rng)), &mut sum);
-                }
+                relation.add_to(&mut sum, rng);
             }
-            if sum.is_zero(statics) {
+            if sum.value(statics) == G::identity() {
                 return many.iter().map(Option::is_some).collect();
             }
             let (left, right) = many.split_at(many.len() / 2);
@@ -106,21 +109,27 @@ impl<G: Group> Sum<G> {
                 self.fixed[at] = self.fixed[at] + scalar;
             }
             Place::Free(point) => {
-                // Shares of one ciphertext follow each other and have u in common, a few places back.
-                let near = self.points.len().saturating_sub(NEAR);
-                match self.points[near..].iter().position(|it| *it == point) {
-                    Some(at) => self.scalars[near + at] = self.scalars[near + at] + scalar,
-                    None => {
-                        self.scalars.push(scalar);
-                        self.points.push(point);
-                    }
-                }
+                self.scalars.push(scalar);
+                self.points.push(point);
             }
         }
     }
 
-    fn is_zero(&self, statics: &G::Statics) -> bool {
-        G::msm(statics, &self.fixed, &self.scalars, &self.points) == G::identity()
+    /// Adds what the relation before may have added: shares of one ciphertext follow each other and have u in common.
+    fn add_again(&mut self, scalar: G::Scalar, place: Place<G>) {
+        let near = self.points.len().saturating_sub(NEAR);
+        let met = match place {
+            Place::Free(point) => self.points[near..].iter().position(|it| *it == point),
+            Place::Fixed(_) => None,
+        };
+        match met {
+            Some(at) => self.scalars[near + at] = self.scalars[near + at] + scalar,
+            None => self.add(scalar, place),
+        }
+    }
+
+    fn value(&self, statics: &G::Statics) -> G::Point {
+        G::msm(statics, &self.fixed, &self.scalars, &self.points)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use aws_lc_rs::digest::{Context, SHA256, SHA512, digest};
-use zeroize::Zeroizing;
+use zeroize::Zeroize;
 
 use super::{Element, Group};
 use crate::secret::Secret;
@@ -13,23 +13,42 @@ use crate::secret::Secret;
 /// ```text
 /// "CHIOS-v1/" ‖ suite ‖ "/" ‖ u8 |tag| ‖ tag ‖ u64 |x_1| ‖ x_1 ‖ … ‖ u64 |x_k| ‖ x_k
 /// ```
-/// Integers are big-endian. The parts may be secret: the buffer erases itself.
+/// Integers are big-endian. One that is begun by [`Transcript::secret`] erases itself.
 pub(crate) struct Transcript<G: Group> {
     tag: &'static str,
-    bytes: Zeroizing<Vec<u8>>,
+    bytes: Vec<u8>,
+    secret: bool,
     group: PhantomData<G>,
 }
 
+impl<G: Group> Drop for Transcript<G> {
+    fn drop(&mut self) {
+        if self.secret {
+            self.bytes.zeroize();
+        }
+    }
+}
+
 impl<G: Group> Transcript<G> {
+    /// Of public parts.
     pub(crate) fn new(tag: &'static str) -> Transcript<G> {
+        Transcript::begin(tag, false)
+    }
+
+    /// Of parts that may be secret.
+    pub(crate) fn secret(tag: &'static str) -> Transcript<G> {
+        Transcript::begin(tag, true)
+    }
+
+    fn begin(tag: &'static str, secret: bool) -> Transcript<G> {
         // Larger than any transcript that holds secrets: a buffer that grew would leave its old place unerased.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(1024));
+        let mut bytes = Vec::with_capacity(512);
         bytes.extend_from_slice(b"CHIOS-v1/");
         bytes.extend_from_slice(G::NAME.as_bytes());
         bytes.push(b'/');
         bytes.push(u8::try_from(tag.len()).expect("tags are short"));
         bytes.extend_from_slice(tag.as_bytes());
-        Transcript { tag, bytes, group: PhantomData }
+        Transcript { tag, bytes, secret, group: PhantomData }
     }
 
     #[must_use]

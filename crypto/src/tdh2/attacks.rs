@@ -93,7 +93,7 @@ fn sigmas<G: Group, O: Oracle<G>>(it: &mut System<G>, sealed: &Labelled<G>, forg
     };
     let (second, third) = (honest(1), honest(2));
     [[forged.share, second], [second, third]].map(|pair| {
-        let z = it.reader.interpolate(&pair).unwrap();
+        let z = Element::new(it.reader.interpolate(&pair)).unwrap();
         *unmask::<G, O>(&it.key, sealed, &z).expose()
     })
 }
@@ -150,7 +150,7 @@ fn weak_readers<G: Group>(
     let checked = it.key.check(sealed.clone()).expect("the publisher made its proof right");
     let shares = it.shares(&checked);
     [[false_share, shares[1]], [shares[1], shares[2]]].map(|pair| {
-        let z = it.reader.interpolate(&pair).unwrap();
+        let z = Element::new(it.reader.interpolate(&pair)).unwrap();
         let sigma = unmask::<G, Full>(&it.key, sealed, &z);
         let (key, commitment) = it.key.body_key(&sealed.label, sigma.expose());
         let r = it.key.exponent(&sealed.label, sigma.expose(), &sealed.body).unwrap();
@@ -209,7 +209,7 @@ fn trap_commitment<G: Group>() {
     let mut it = system::<G>(2, 4);
     let (r, s) = (scalar::<G>(1), scalar::<G>(2));
     let false_share = Share { index: 1, u_i: scalar::<G>(3).public() };
-    let z = it.reader.interpolate(&[false_share, share_by_publisher(&it, 2, &r)]).unwrap();
+    let z = Element::new(it.reader.interpolate(&[false_share, share_by_publisher(&it, 2, &r)])).unwrap();
     let (sigma, commitment, body) = body(&it.key);
     let masked = masked(&it, &r.public(), &z, sigma);
     let sealed = craft(&it.key, &label(), &r, &s, masked, commitment, body);
@@ -222,7 +222,7 @@ fn trap_first_equation<G: Group>() {
     let (sigma, commitment, body) = body(&it.key);
     let r = it.key.exponent(&label().hash(), &sigma, &body_hash::<G>(&commitment, &body)).unwrap();
     let false_share = Share { index: 1, u_i: scalar::<G>(3).public() };
-    let z = it.reader.interpolate(&[false_share, share_by_publisher(&it, 2, &r)]).unwrap();
+    let z = Element::new(it.reader.interpolate(&[false_share, share_by_publisher(&it, 2, &r)])).unwrap();
     let masked = masked(&it, &r.public(), &z, sigma);
     let sealed = craft(&it.key, &label(), &r, &scalar(2), masked, commitment, body);
     let u = sealed.u;
@@ -242,7 +242,7 @@ fn trap_second_equation<G: Group>() {
     let power = *z.point() + G::mul(second.u_i.point(), &delta);
     let u_1 = Element::new(G::mul(&power, &G::invert(&(delta + delta)))).unwrap();
     let false_share = Share { index: 1, u_i: u_1 };
-    assert_eq!(it.reader.interpolate(&[false_share, second]).unwrap(), z);
+    assert_eq!(Element::new(it.reader.interpolate(&[false_share, second])).unwrap(), z);
     let masked = masked(&it, &r.public(), &z, sigma);
     let sealed = craft(&it.key, &label(), &r, &scalar(2), masked, commitment, body);
     splits_only_the_weak(&mut it, sealed, false_share, |key, r, z| {

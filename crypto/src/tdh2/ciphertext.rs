@@ -172,7 +172,7 @@ impl<G: Group> PublicKey<G> {
         // r = HS("r"; pkh0, L', σ, D)
         let r = self.exponent(label, sigma, &digest)?;
         // s from σ, the statement and fresh randomness together (S17)
-        let s = Transcript::<G>::new("s").add(self.lasting_hash()).add(label).add(sigma).add(&digest).add(random);
+        let s = Transcript::<G>::secret("s").add(self.lasting_hash()).add(label).add(sigma).add(&digest).add(random);
         let s = SecretScalar::new(s.scalar())?;
         self.seal::<Full>(label, sigma, commitment, body, &digest, &r, &s)
     }
@@ -259,7 +259,7 @@ impl<G: Group> PublicKey<G> {
 
     /// (k ‖ com) = SHA-512(T("dem"; pkh0, L', σ)): the AEAD's key, used once, and its commitment.
     pub(super) fn body_key(&self, label: &[u8; 32], sigma: &[u8; 32]) -> (Key, [u8; 32]) {
-        let both = Transcript::<G>::new("dem").add(self.lasting_hash()).add(label).add(sigma).wide();
+        let both = Transcript::<G>::secret("dem").add(self.lasting_hash()).add(label).add(sigma).wide();
         let (key, commitment) = both.expose().split_at(32);
         let key = Secret::try_from(key).expect("half of 64 bytes");
         (Key::new(Suite::Aes256Gcm, &key), commitment.try_into().expect("half of 64 bytes"))
@@ -267,7 +267,7 @@ impl<G: Group> PublicKey<G> {
 
     /// r = HS("r"; pkh0, L', σ, D).
     pub(super) fn exponent(&self, label: &[u8; 32], sigma: &[u8; 32], digest: &[u8; 32]) -> Option<SecretScalar<G>> {
-        let r = Transcript::<G>::new("r").add(self.lasting_hash()).add(label).add(sigma).add(digest);
+        let r = Transcript::<G>::secret("r").add(self.lasting_hash()).add(label).add(sigma).add(digest);
         SecretScalar::new(r.scalar())
     }
 }

@@ -71,17 +71,18 @@ impl<G: Group> Combiner<G> {
     }
 
     fn open(&mut self, it: &Labelled<G>, chosen: &[Share<G>]) -> Option<Zeroizing<Vec<u8>>> {
-        let z = self.interpolate(chosen)?;
+        // The identity is the Z' of no right shares.
+        let z = Element::new(self.interpolate(chosen))?;
         self.key.open_with(it, &z)
     }
 
-    /// Z' = Π u_i^{Δλ_i}, unchecked; `None` for the identity, which no right shares give. What [`Combiner::combine`]
-    /// does first. `chosen` are different holders', in ascending order.
-    pub fn interpolate(&mut self, chosen: &[Share<G>]) -> Option<Element<G>> {
+    /// Z' = Π u_i^{Δλ_i}, unchecked: what [`Combiner::combine`] does first. `chosen` are different holders', in
+    /// ascending order.
+    pub fn interpolate(&mut self, chosen: &[Share<G>]) -> G::Point {
         let indices: Vec<u16> = chosen.iter().map(Share::index).collect();
         let points: Vec<G::Point> = chosen.iter().map(|share| *share.u_i.point()).collect();
         let delta = self.key.parameters().delta;
-        Element::new(self.coefficients.of(&indices, delta).combine(&points))
+        self.coefficients.of(&indices, delta).combine(&points)
     }
 }
 

@@ -182,7 +182,7 @@ impl<G: Group> KeyShare<G> {
         if x.public() != h_i {
             return Err(KeyError::Mismatch(index));
         }
-        let hedge = Secret::from_bytes(Transcript::<G>::new("hedge").add(x.to_bytes().expose()).hash());
+        let hedge = Secret::from_bytes(Transcript::<G>::secret("hedge").add(x.to_bytes().expose()).hash());
         Ok(KeyShare { index, x, h_i, key: *key.hash(), lasting_key: *key.lasting_hash(), hedge })
     }
 

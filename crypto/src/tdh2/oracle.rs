@@ -52,7 +52,7 @@ pub(super) struct Full;
 
 impl<G: Group> Oracle<G> for Full {
     fn mask(key: &PublicKey<G>, u: &Element<G>, z: &Element<G>) -> Secret<32> {
-        Secret::from_bytes(Transcript::<G>::new("mask").add(key.lasting_hash()).element(u).element(z).hash())
+        Secret::from_bytes(Transcript::<G>::secret("mask").add(key.lasting_hash()).element(u).element(z).hash())
     }
 
     fn ciphertext(it: &CiphertextStatement<'_, G>) -> G::Scalar {

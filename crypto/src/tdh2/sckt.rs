@@ -82,7 +82,7 @@ fn reads(text: &str, shares: usize) {
     }
     let mut reader = Combiner::new(std::sync::Arc::new(key));
     for pair in found.windows(2) {
-        let z = reader.interpolate(pair).unwrap();
+        let z = Element::new(reader.interpolate(pair)).unwrap();
         let message = unmask::<P256, Sckt>(reader.key(), &sealed, &z);
         assert_eq!(*message.expose(), array(&file["msg"]));
     }

@@ -147,7 +147,7 @@ impl<G: Group> KeyShare<G> {
         random: &Secret<32>,
     ) -> ProvedShare<G> {
         // s_i = HS("nonce"; k_i, pkh, ctid, i, 32 random bytes): a repeated random string repeats no nonce (S17)
-        let nonce = Transcript::<G>::new("nonce")
+        let nonce = Transcript::<G>::secret("nonce")
             .add(self.hedge.expose())
             .add(&self.key)
             .add(it.id())
