@@ -12,7 +12,8 @@ use sealcast_wire::Utc;
 
 use crate::genesis::{Cluster, Genesis, Issuer};
 use crate::operation::{
-    Action, Admin, Body, Claim, Client, Execute, Header, Interest, Operation, Proof, Publication, Registration,
+    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Interest, Operation, Proof, Publication,
+    Registration, check,
 };
 
 /// The block time at which these tests begin: 2026-11-20.
@@ -87,6 +88,11 @@ impl World {
             assert!(admin.sign(&self.genesis, &self.cluster, key));
         }
         Operation::Administer(admin)
+    }
+
+    pub(crate) fn frame(&self, seed: u8, first: u64, operations: Vec<Operation>) -> Checked {
+        let frame = Frame::sign(&self.cluster, &origin_key(seed), first, operations);
+        check(&self.cluster, vec![frame], |sealed| vec![true; sealed.len()]).remove(0).expect("a good frame")
     }
 }
 

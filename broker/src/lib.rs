@@ -6,6 +6,7 @@
 //! | [`access`] | conditions on attributes, which decide who may read | Chios III-A; E3 |
 //! | [`genesis`] | what a cluster begins with | E3, E11 |
 //! | [`operation`] | what clients ask, and the frames they sign | Chios III-A; S9–S11, E6, E10 |
+//! | [`state`] | executes ordered blocks: numbers, releases, roots | Chios IV; E1–E3, E6, E9, E10 |
 //!
 //! Everything here is pure: no sockets, files, threads, clocks or randomness.
 
@@ -17,3 +18,4 @@ pub mod expression;
 mod fixture;
 pub mod genesis;
 pub mod operation;
+pub mod state;

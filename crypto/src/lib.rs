@@ -13,6 +13,7 @@
 //! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
 //! | [`ed25519`] | Ed25519 by one predicate, singly or in batches | RFC 8032 |
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
+//! | [`set_hash`] | the hash of a set, cheap to change | LtHash 2019 |
 //! | [`hpke`] | sealing to a public key | RFC 9180 |
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
 //! | [`group`] | prime-order groups for the two below: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
@@ -32,6 +33,7 @@ pub mod identity;
 pub mod kdf;
 pub mod merkle;
 pub mod secret;
+pub mod set_hash;
 pub mod signature;
 pub mod tdh2;
 pub mod threshold_prf;

@@ -22,7 +22,7 @@ impl Tree {
     /// The tree over the records' hashes, in their order.
     ///
     /// # Panics
-    /// If there are none, or more than 2¹⁶.
+    /// If there are none, or more than 2²⁴.
     pub fn new(records: &[[u8; 32]]) -> Tree {
         assert!((1..=COUNT_MAX).contains(&records.len()), "a batch has at least one record and a bound");
         let mut levels = vec![records.iter().map(leaf).collect::<Vec<_>>()];
@@ -217,7 +217,7 @@ fn root(count: usize, top: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Records of one tree: far more than any batch (`wire::limits::ORIGIN_BATCH_MAX`) and little work to check.
-const COUNT_MAX: usize = 1 << 16;
+const COUNT_MAX: usize = 1 << 24;
 /// Levels of the largest tree, leaves and top among them.
 const LEVELS_MAX: usize = COUNT_MAX.ilog2() as usize + 1;
 

@@ -204,3 +204,9 @@ pub const BROKERS_MAX: usize = 64;
 
 const _: () = assert!(OPERATION_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(RULES_BYTES_MAX < OPERATION_BYTES_MAX);
+/// Rows that a broker reads from its store in one call.
+pub const STORE_PAGE_ROWS: usize = 1024;
+/// Places that one read of a topic's range answers.
+pub const READ_PLACES_MAX: usize = 1024;
+/// Publications that one resumption of a subscription looks at.
+pub const RESUME_ENTRIES_MAX: usize = 16_384;

@@ -38,6 +38,6 @@ pub use holder::{Identity, IdentityError};
 pub use invite::{Invite, InviteError};
 pub use keytext::{AuthoritySecret, Fingerprint, JoinToken, MemberSecret, PublicKeys};
 pub use ledger::Ledger;
-pub use pattern::{Pattern, PatternError, check_topic};
+pub use pattern::{Pattern, PatternError, Step, check_topic};
 pub use rights::{Act, Right, RightError, Rights, check_group};
 pub use serial::Serial;

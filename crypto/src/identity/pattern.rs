@@ -36,6 +36,17 @@ enum Level {
     Many,
 }
 
+/// What one level of a pattern stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A level with this text.
+    Literal(&'a str),
+    /// Any one level.
+    One,
+    /// Any number of levels, also none; nothing comes after it.
+    Many,
+}
+
 /// Why a text is not a pattern or not a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -131,6 +142,15 @@ impl Pattern {
             })
             .collect();
         names.map(|n| n.join("/"))
+    }
+
+    /// Its levels, for an index of many patterns.
+    pub fn levels(&self) -> impl Iterator<Item = Step<'_>> {
+        self.levels.iter().map(|level| match level {
+            Level::Literal(text) => Step::Literal(text),
+            Level::One => Step::One,
+            Level::Many => Step::Many,
+        })
     }
 
     /// The levels before a `#`, and whether there is one.

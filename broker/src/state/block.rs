@@ -1,0 +1,410 @@
+//! One block on its way into the state.
+
+use std::collections::btree_map::Entry::Vacant;
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_crypto::identity::Attribute;
+use sealcast_wire::{Utc, Writer, limits};
+
+use super::client::Record;
+use super::entry::Entry;
+use super::interests::{Id, Subscription};
+use super::outbox::{Advertisement, Notice, Outbox, Results};
+use super::outcome::{Code, Outcome};
+use super::store::{Changes, Store, StoreError};
+use super::{State, table};
+use crate::operation::{
+    Act, Action, Admin, Checked, Client, Execute, Header, Interest, Operation, OperationId, Publication, Registration,
+};
+
+/// The block, with what it has changed so far.
+pub(super) struct Block<'a, S> {
+    state: &'a mut State<S>,
+    outbox: Outbox,
+    /// Rows, but for those of clients and subscriptions, which are written once at the end.
+    changes: Changes,
+    clients: BTreeMap<Client, Option<Record>>,
+    /// Publications (by index) and who they interest at which place.
+    placed: Vec<(usize, Id, u64)>,
+    /// Subscriptions whose row is to be written, or is gone.
+    subscriptions: BTreeSet<Id>,
+}
+
+/// Where an operation comes from.
+#[derive(Clone, Copy)]
+struct Origin<'a> {
+    client: Client,
+    number: u64,
+    id: &'a OperationId,
+    frame: u32,
+}
+
+impl<'a, S: Store> Block<'a, S> {
+    pub(super) fn new(state: &'a mut State<S>, height: u64, at: Utc) -> Block<'a, S> {
+        Block {
+            state,
+            outbox: Outbox::new(height, at),
+            changes: Changes::new(),
+            clients: BTreeMap::new(),
+            placed: Vec::new(),
+            subscriptions: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn execute(mut self, frames: &[Checked]) -> Result<Outbox, StoreError> {
+        for (place, frame) in (0..).zip(frames) {
+            self.frame(place, frame)?;
+        }
+        self.notify()?;
+        self.commit()
+    }
+
+    /// Executes what of a frame is new: a frame that is sent again, also if cut differently, repeats
+    /// nothing; one whose turn has not come waits with its client.
+    fn frame(&mut self, place: u32, checked: &Checked) -> Result<(), StoreError> {
+        let frame = checked.frame();
+        let client = frame.client();
+        let mut outcomes = Vec::new();
+        for (number, id, operation) in frame.operations() {
+            let next = self.record(&client)?.as_ref().map_or(0, |r| r.next);
+            let known = self.record(&client)?.is_some();
+            outcomes.push(if known && number < next {
+                Outcome::new(Code::Duplicate)
+            } else if known && number > next {
+                Outcome::number(Code::Gap, next)
+            } else {
+                let outcome = self.operation(Origin { client, number, id, frame: place }, operation)?;
+                // A number is used up whatever became of the operation, once the client is known.
+                if let Some(record) = self.record(&client)? {
+                    record.next = number + 1;
+                }
+                outcome
+            });
+        }
+        self.outbox.results.push(Results { client, first: frame.first(), outcomes });
+        Ok(())
+    }
+
+    fn operation(&mut self, origin: Origin<'_>, operation: &Operation) -> Result<Outcome, StoreError> {
+        if self.record(&origin.client)?.as_ref().is_some_and(|r| r.revoked) {
+            return Ok(Outcome::new(Code::Revoked));
+        }
+        let done = match operation {
+            Operation::Register(registration) => self.register(origin, registration)?,
+            Operation::Administer(admin) => self.administer(admin)?,
+            _ => match self.attributes(&origin.client)? {
+                None => Err(Outcome::new(Code::Unregistered)),
+                Some(attributes) => match operation {
+                    Operation::Advertise { .. } => Ok(self.advertise(origin)),
+                    Operation::Subscribe(interest) => self.subscribe(origin, interest),
+                    Operation::Unsubscribe(id) => self.unsubscribe((origin.client, *id)),
+                    Operation::Publish(publication) => self.publish(origin, publication, &attributes)?,
+                    Operation::Sync => Ok(self.outbox.height.to_be_bytes().to_vec()),
+                    Operation::Register(_) | Operation::Administer(_) => unreachable!("they stand above"),
+                },
+            },
+        };
+        Ok(match done {
+            Err(outcome) => outcome,
+            Ok(answer) => {
+                let sn = self.state.head.next_sn;
+                self.state.head.next_sn += 1;
+                Outcome::with(Code::Done, [&sn.to_be_bytes()[..], &answer].concat())
+            }
+        })
+    }
+
+    /// `reg`: who vouches for the client, judged at the block's time (E10), is remembered (E3).
+    fn register(&mut self, origin: Origin<'_>, asked: &Registration) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+        let at = self.outbox.at;
+        let Ok(credential) = asked.verify(&self.state.genesis, &self.state.cluster, &origin.client, at) else {
+            return Ok(Err(Outcome::new(Code::Proof)));
+        };
+        if self.get(&table::revoked(&credential.issuer, &credential.serial))?.is_some() {
+            return Ok(Err(Outcome::new(Code::CredentialRevoked)));
+        }
+        let mut record = self.record(&origin.client)?.take().unwrap_or_default();
+        let fits = record.add(&credential, at);
+        if fits {
+            record.intent = asked.intent;
+            let intents = &mut self.state.intents;
+            if asked.intent {
+                intents.insert(origin.client)
+            } else {
+                intents.remove(&origin.client)
+            };
+            let holder = table::holder(&credential.issuer, &credential.serial, Some(&origin.client));
+            self.changes.insert(holder, Some(Vec::new()));
+        }
+        let known = fits || record != Record::default();
+        self.clients.insert(origin.client, known.then_some(record));
+        Ok(if fits { Ok(Vec::new()) } else { Err(Outcome::new(Code::TooMany)) })
+    }
+
+    /// `advertise`: to all with intent, when the block is done.
+    fn advertise(&mut self, origin: Origin<'_>) -> Vec<u8> {
+        let Origin { client, number, id, frame } = origin;
+        let sn = self.state.head.next_sn;
+        self.outbox.advertisements.push(Advertisement { sn, client, number, id: *id, frame });
+        Vec::new()
+    }
+
+    /// `sub`: stands from its own place in the order on.
+    fn subscribe(&mut self, origin: Origin<'_>, interest: &Interest) -> Result<Vec<u8>, Outcome> {
+        let id = (origin.client, origin.number);
+        let interests = &mut self.state.interests;
+        if interests.of(&origin.client).len() >= limits::SUBSCRIPTIONS_PER_CLIENT_MAX
+            || interests.len() >= limits::SUBSCRIPTIONS_MAX
+        {
+            return Err(Outcome::new(Code::TooMany));
+        }
+        interests.insert(id, Subscription { interest: interest.clone(), since: self.state.head.next_sn, next: 0 });
+        self.subscriptions.insert(id);
+        Ok(Vec::new())
+    }
+
+    fn unsubscribe(&mut self, id: Id) -> Result<Vec<u8>, Outcome> {
+        if !self.state.interests.remove(&id) {
+            return Err(Outcome::new(Code::NoSubscription));
+        }
+        self.subscriptions.insert(id);
+        Ok(Vec::new())
+    }
+
+    /// `pub` (Chios IV-B, IV-C): executes `o`, gives the publication its numbers, and finds who is interested.
+    /// If `o` fails, nothing is published.
+    fn publish(
+        &mut self,
+        origin: Origin<'_>,
+        publication: &Publication,
+        attributes: &[Attribute],
+    ) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+        let (policy, rules) = self.state.policy();
+        if publication.policy != policy {
+            return Ok(Err(Outcome::number(Code::StalePolicy, policy)));
+        }
+        if publication.epoch != self.state.head.epoch {
+            return Ok(Err(Outcome::with(Code::StaleEpoch, self.state.head.epoch.to_be_bytes())));
+        }
+        if !rules.allows(Act::Publish, &publication.headers, attributes) {
+            return Ok(Err(Outcome::new(Code::Denied)));
+        }
+        let answer = match self.run(&publication.headers[0], &publication.execute)? {
+            Ok(answer) => answer,
+            Err(outcome) => return Ok(Err(outcome)),
+        };
+        let sn = self.state.head.next_sn;
+        let mut places = Vec::with_capacity(publication.headers.len());
+        for header in &publication.headers {
+            let ps = self.get(&table::topic(header))?.map_or(Ok(0), |row| table::number(&row))?;
+            self.changes.insert(table::topic(header), Some((ps + 1).to_be_bytes().to_vec()));
+            self.changes.insert(table::index(header, ps), Some(sn.to_be_bytes().to_vec()));
+            places.push((header.clone(), ps));
+        }
+        let mut detail = Writer::new();
+        places.iter().for_each(|(_, ps)| {
+            detail.u64(*ps);
+        });
+        detail.raw(&answer);
+        let index = self.outbox.publications.len();
+        for (id, place) in self.state.interests.place(&publication.headers) {
+            self.placed.push((index, id, place));
+            self.subscriptions.insert(id);
+        }
+        let entry = Entry {
+            sn,
+            height: self.outbox.height,
+            at: self.outbox.at,
+            frame: origin.frame,
+            client: origin.client,
+            number: origin.number,
+            id: *origin.id,
+            policy: publication.policy,
+            epoch: publication.epoch,
+            places,
+            access: publication.access.clone(),
+        };
+        self.changes.insert(table::entry(sn), Some(entry.to_bytes()));
+        self.outbox.publications.push(entry);
+        Ok(Ok(detail.finish()))
+    }
+
+    /// The executable operation `o`, on keys of the first header's topic.
+    fn run(&mut self, header: &Header, execute: &Execute) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+        let row = |key: &[u8]| table::value(&header.topic, key);
+        match execute {
+            Execute::Nothing => {}
+            Execute::Put { key, value } => {
+                self.changes.insert(row(key), Some(value.clone()));
+            }
+            Execute::Increment { key, by } => {
+                let held = self.get(&row(key))?.unwrap_or_else(|| vec![0; 8]);
+                let sum = held.try_into().ok().and_then(|bytes| i64::from_be_bytes(bytes).checked_add(*by));
+                let Some(sum) = sum else { return Ok(Err(Outcome::new(Code::NoNumber))) };
+                self.changes.insert(row(key), Some(sum.to_be_bytes().to_vec()));
+                return Ok(Ok(sum.to_be_bytes().to_vec()));
+            }
+            Execute::CompareAndSet { key, expected, value } => {
+                let held = self.get(&row(key))?;
+                if held != *expected {
+                    let detail = held.map_or(vec![0], |value| [&[1], &value[..]].concat());
+                    return Ok(Err(Outcome::with(Code::Mismatch, detail)));
+                }
+                self.changes.insert(row(key), Some(value.clone()));
+            }
+        }
+        Ok(Ok(Vec::new()))
+    }
+
+    /// An act of the administrators, each once and in order (E3).
+    fn administer(&mut self, admin: &Admin) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+        let next = self.state.head.next_act;
+        if admin.number != next {
+            return Ok(Err(Outcome::number(Code::AdminNumber, next)));
+        }
+        if admin.verify(&self.state.genesis, &self.state.cluster).is_err() {
+            return Ok(Err(Outcome::new(Code::Signatures)));
+        }
+        let changed = match &admin.action {
+            Action::Policy(policy) => {
+                self.state.head.policy += 1;
+                let number = self.state.head.policy;
+                self.changes.insert(table::policy(number), Some(policy.to_bytes()));
+                self.state.policies.insert(number, policy.clone());
+                true
+            }
+            Action::Epoch(epoch) if *epoch > self.state.head.epoch => {
+                self.state.head.epoch = *epoch;
+                true
+            }
+            Action::Epoch(_) => false,
+            Action::RevokeClient(client) => self.revoke(client)?,
+            Action::RevokeCredential { issuer, serial } => self.revoke_credential(issuer, serial)?,
+        };
+        // An act that changes nothing is used up too: the next one was signed with the next number.
+        self.state.head.next_act += 1;
+        Ok(if changed { Ok(Vec::new()) } else { Err(Outcome::new(Code::Futile)) })
+    }
+
+    /// Ends a client, also one that never came: its key is never good again (E2).
+    fn revoke(&mut self, client: &Client) -> Result<bool, StoreError> {
+        let record = self.record(client)?.get_or_insert_default();
+        if record.revoked {
+            return Ok(false);
+        }
+        record.revoked = true;
+        self.state.intents.remove(client);
+        for id in self.state.interests.of(client) {
+            self.state.interests.remove(&id);
+            self.subscriptions.insert(id);
+        }
+        Ok(true)
+    }
+
+    /// Ends a credential: who held it loses what it says, and nobody registers with it again.
+    fn revoke_credential(&mut self, issuer: &str, serial: &[u8]) -> Result<bool, StoreError> {
+        let row = table::revoked(issuer, serial);
+        if self.get(&row)?.is_some() {
+            return Ok(false);
+        }
+        self.changes.insert(row, Some(Vec::new()));
+        let prefix = table::holder(issuer, serial, None);
+        let mut holders: BTreeSet<Vec<u8>> = self.changes.keys().filter(|k| k.starts_with(&prefix)).cloned().collect();
+        for (key, value) in super::rows(&self.state.store, &prefix) {
+            value?;
+            holders.insert(key);
+        }
+        for key in holders {
+            let client = table::read(&key[prefix.len()..], |r| Ok(Client(r.array()?)))?;
+            if let Some(record) = self.record(&client)? {
+                record.credentials.remove(&(issuer.to_owned(), serial.to_vec()));
+            }
+            self.changes.insert(key, None);
+        }
+        Ok(true)
+    }
+
+    /// Deliver or ⊥, for all whom the block's publications interest, by the state after the block (E2).
+    fn notify(&mut self) -> Result<(), StoreError> {
+        let mut readers: BTreeMap<Client, Option<Vec<Attribute>>> = BTreeMap::new();
+        let mut notices: BTreeMap<Id, Notice> = BTreeMap::new();
+        for (index, id, place) in std::mem::take(&mut self.placed) {
+            // Who unsubscribed or was ended later in the block gets nothing of it any more.
+            if self.state.interests.get(&id).is_none() {
+                continue;
+            }
+            if let Vacant(unread) = readers.entry(id.0) {
+                unread.insert(self.attributes(&id.0)?);
+            }
+            let entry = &self.outbox.publications[index];
+            let deliver = readers[&id.0].as_ref().is_some_and(|held| self.state.releases(entry, held));
+            let notice = notices.entry(id).or_insert(Notice {
+                client: id.0,
+                subscription: id.1,
+                first: place,
+                runs: Vec::new(),
+            });
+            notice.push(entry.sn, deliver);
+        }
+        self.outbox.notices = notices.into_values().collect();
+        if !self.outbox.advertisements.is_empty() {
+            let mut intents = self.state.interests.clients();
+            intents.extend(&self.state.intents);
+            self.outbox.intents = intents.into_iter().collect();
+        }
+        Ok(())
+    }
+
+    /// Brings the hashes up to date and stores all of it in one change.
+    fn commit(mut self) -> Result<Outbox, StoreError> {
+        for (client, record) in std::mem::take(&mut self.clients) {
+            if let Some(record) = record {
+                self.changes.insert(table::client(&client), Some(record.to_bytes()));
+            }
+        }
+        for id in std::mem::take(&mut self.subscriptions) {
+            let row = self.state.interests.get(&id).map(Subscription::to_bytes);
+            self.changes.insert(table::subscription(&id.0, id.1), row);
+        }
+        for (key, value) in self.changes.iter().filter(|(key, _)| table::is_element(key)) {
+            let before = self.state.store.get(key)?;
+            if before == *value {
+                continue;
+            }
+            let set = &mut self.state.head.set;
+            before.iter().for_each(|v| set.remove(key, v));
+            value.iter().for_each(|v| set.insert(key, v));
+        }
+        let (height, at) = (self.outbox.height, self.outbox.at);
+        if !self.outbox.publications.is_empty() {
+            self.state.head.append(height, &self.outbox.publications_root());
+        }
+        self.state.head.height = height;
+        self.state.head.at = at;
+        self.changes.insert(table::HEAD.to_vec(), Some(self.state.head.to_bytes()));
+        self.state.store.apply(self.changes)?;
+        self.outbox.state_root = self.state.root();
+        Ok(self.outbox)
+    }
+
+    /// What is known of a client, to be read or changed.
+    fn record(&mut self, client: &Client) -> Result<&mut Option<Record>, StoreError> {
+        if !self.clients.contains_key(client) {
+            let record = self.state.client(client)?;
+            self.clients.insert(*client, record);
+        }
+        Ok(self.clients.get_mut(client).expect("it was just put there"))
+    }
+
+    fn attributes(&mut self, client: &Client) -> Result<Option<Vec<Attribute>>, StoreError> {
+        let at = self.outbox.at;
+        Ok(self.record(client)?.as_ref().and_then(|r| r.attributes(at)))
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.changes.get(key) {
+            Some(changed) => Ok(changed.clone()),
+            None => self.state.store.get(key),
+        }
+    }
+}

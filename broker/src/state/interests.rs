@@ -1,0 +1,176 @@
+//! Standing subscriptions, found by topic without asking each of them.
+//!
+//! ```text
+//!            ward3 ──▶ + ──▶ orders   ward3/+/orders
+//! root ──▶ { market ──▶ #             market/#
+//!            price                    price = 105
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_crypto::identity::Step;
+
+use crate::operation::{Client, Header, Interest};
+
+/// A subscription's name: the client, and the number of the operation that made it.
+pub(super) type Id = (Client, u64);
+
+/// All standing subscriptions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Interests {
+    standing: BTreeMap<Id, Subscription>,
+    root: Node,
+}
+
+/// One subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subscription {
+    /// What it wants.
+    pub(super) interest: Interest,
+    /// It is about operations with this number or higher ones.
+    pub(super) since: u64,
+    /// The place that its next publication gets: gap-free, also over what may not be read.
+    pub(super) next: u64,
+}
+
+/// A level of topics.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    literal: BTreeMap<String, Node>,
+    one: Option<Box<Node>>,
+    /// Patterns that end here.
+    here: BTreeSet<Id>,
+    /// Patterns that end in `#` here.
+    many: BTreeSet<Id>,
+}
+
+impl Interests {
+    pub(super) fn insert(&mut self, id: Id, subscription: Subscription) {
+        for pattern in subscription.interest.anchors() {
+            let steps: Vec<Step<'_>> = pattern.levels().collect();
+            self.root.change(&steps, &mut |ids| {
+                ids.insert(id);
+            });
+        }
+        self.standing.insert(id, subscription);
+    }
+
+    pub(super) fn remove(&mut self, id: &Id) -> bool {
+        let Some(subscription) = self.standing.remove(id) else { return false };
+        for pattern in subscription.interest.anchors() {
+            let steps: Vec<Step<'_>> = pattern.levels().collect();
+            self.root.change(&steps, &mut |ids| {
+                ids.remove(id);
+            });
+        }
+        true
+    }
+
+    pub(super) fn get(&self, id: &Id) -> Option<&Subscription> {
+        self.standing.get(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.standing.len()
+    }
+
+    /// The client's subscriptions.
+    pub(super) fn of(&self, client: &Client) -> Vec<Id> {
+        self.standing.range((*client, 0)..=(*client, u64::MAX)).map(|(id, _)| *id).collect()
+    }
+
+    /// Who has a subscription.
+    pub(super) fn clients(&self) -> BTreeSet<Client> {
+        self.standing.keys().map(|(client, _)| *client).collect()
+    }
+
+    /// Gives the publication with these headers the next place in every subscription that wants it.
+    pub(super) fn place(&mut self, headers: &[Header]) -> Vec<(Id, u64)> {
+        let mut found = BTreeSet::new();
+        for header in headers {
+            let levels: Vec<&str> = header.topic.split('/').collect();
+            self.root.find(&levels, &mut found);
+        }
+        let mut places = Vec::new();
+        for id in found {
+            let subscription = self.standing.get_mut(&id).expect("the index names standing subscriptions");
+            if subscription.interest.matches(headers) {
+                places.push((id, subscription.next));
+                subscription.next += 1;
+            }
+        }
+        places
+    }
+}
+
+impl Node {
+    /// Changes the set of a pattern, and forgets what became empty.
+    fn change(&mut self, steps: &[Step<'_>], change: &mut impl FnMut(&mut BTreeSet<Id>)) {
+        match steps.split_first() {
+            None => change(&mut self.here),
+            Some((Step::Many, _)) => change(&mut self.many),
+            Some((Step::One, rest)) => {
+                let mut node = self.one.take().unwrap_or_default();
+                node.change(rest, change);
+                self.one = (!node.is_empty()).then_some(node);
+            }
+            Some((Step::Literal(text), rest)) => {
+                let mut node = self.literal.remove(*text).unwrap_or_default();
+                node.change(rest, change);
+                if !node.is_empty() {
+                    self.literal.insert((*text).to_owned(), node);
+                }
+            }
+        }
+    }
+
+    fn find(&self, levels: &[&str], found: &mut BTreeSet<Id>) {
+        found.extend(&self.many);
+        match levels.split_first() {
+            None => found.extend(&self.here),
+            Some((level, rest)) => {
+                let literal = self.literal.get(*level);
+                literal.into_iter().chain(self.one.as_deref()).for_each(|node| node.find(rest, found));
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.literal.is_empty() && self.one.is_none() && self.here.is_empty() && self.many.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixture::{client, header};
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_matches_and_forgets_what_goes(
+            wanted in prop::collection::vec("(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?|#", 1..12),
+            gone in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+            topics in prop::collection::vec("[abc](/[abc]){0,3}", 1..4),
+        ) {
+            let mut interests = Interests::default();
+            let mut all: BTreeMap<Id, Interest> = BTreeMap::new();
+            for (n, text) in (0..).zip(&wanted) {
+                let interest: Interest = format!("{text} or c and {text}").parse().expect("an interest");
+                all.insert((client(1), n), interest.clone());
+                interests.insert((client(1), n), Subscription { interest, since: 0, next: 0 });
+            }
+            for index in gone {
+                let id = (client(1), index.index(wanted.len()) as u64);
+                prop_assert_eq!(interests.remove(&id), all.remove(&id).is_some());
+            }
+            let headers: Vec<Header> = topics.iter().map(|t| header(t)).collect();
+            let expected: Vec<Id> = all.iter().filter(|(_, i)| i.matches(&headers)).map(|(id, _)| *id).collect();
+            let found: Vec<Id> = interests.place(&headers).into_iter().map(|(id, _)| id).collect();
+            prop_assert_eq!(found, expected);
+            all.keys().for_each(|id| { interests.remove(id); });
+            prop_assert!(interests.root.is_empty());
+        }
+    }
+}

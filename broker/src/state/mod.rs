@@ -1,0 +1,287 @@
+//! What a broker executes: ordered blocks in, results and notices out, the same at every broker.
+//!
+//! A block is (height, time, frames), the frames [`Checked`] before. [`State::execute`] depends on
+//! nothing else: time is the block's (E10), and there is no clock, no randomness and no map without order.
+//! Rows lie in a [`Store`]; memory holds the standing subscriptions, the policies and one block's changes.
+//!
+//! **Who gets what** (Chios IV-C). A publication interests whoever has a standing subscription at its place in the
+//! order. Each subscription counts what interests it, without gaps: also under `and` and wildcards, where the
+//! numbers of a single topic would leave the subscriber wondering what to wait for. Whether it is released or ⊥
+//! is judged on the state after the block, so that a revocation in the same block comes first; and again on
+//! the newest state before a share leaves: [`State::may_read`] (E2).
+//!
+//! **State root.** `T("sealcast/v1/state"; cluster, u64 height, i64 time, u64 next sn, u64 next act, u64 policy,
+//! u32 epoch, history, set)`. `set` is the [`SetHash`] over all rows that may change; publications, which never do,
+//! are in the `history`: `T("sealcast/v1/history"; history before, u64 height, root of the block's
+//! publications)`, over blocks that have any. So a block costs as much as it changes, and whoever holds a snapshot
+//! computes the root from it and compares ([`State::restore`]).
+
+mod block;
+pub mod client;
+mod entry;
+mod interests;
+mod outbox;
+mod outcome;
+mod read;
+mod snapshot;
+pub mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::identity::Attribute;
+use sealcast_crypto::set_hash::{SET_HASH_LEN, SetHash};
+use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
+
+use crate::expression::Tree;
+use crate::genesis::{Cluster, Genesis};
+use crate::operation::{Act, Checked, Client, Interest, Policy};
+use interests::{Interests, Subscription};
+
+pub use client::Record;
+pub use entry::Entry;
+pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
+pub use outcome::{Code, ExecuteError, Outcome};
+pub use read::{Place, ReadError, Reading, Resumed};
+pub use snapshot::RestoreError;
+pub use store::{Changes, Memory, Row, Store, StoreError};
+
+/// A broker's state at one height.
+#[derive(Clone, Debug)]
+pub struct State<S> {
+    genesis: Genesis,
+    cluster: Cluster,
+    store: S,
+    head: Head,
+    policies: BTreeMap<u64, Policy>,
+    interests: Interests,
+    /// Who wants advertisements without a subscription.
+    intents: BTreeSet<Client>,
+}
+
+/// What is stored beside the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Head {
+    height: u64,
+    at: Utc,
+    next_sn: u64,
+    next_act: u64,
+    policy: u64,
+    epoch: u32,
+    history: [u8; 32],
+    set: SetHash,
+}
+
+impl<S: Store> State<S> {
+    /// The state that lies in a store; in an empty one, that of height 0.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn open(genesis: Genesis, store: S) -> Result<State<S>, StoreError> {
+        let head = match store.get(table::HEAD)? {
+            Some(bytes) => table::read(&bytes, Head::decode)?,
+            None => Head::first(),
+        };
+        let cluster = genesis.cluster();
+        let mut state = State {
+            genesis,
+            cluster,
+            store,
+            head,
+            policies: BTreeMap::from([(0, Policy::default())]),
+            interests: Interests::default(),
+            intents: BTreeSet::new(),
+        };
+        state.remember()?;
+        Ok(state)
+    }
+
+    /// Executes the next block. All of it is stored, in one change, or nothing.
+    ///
+    /// # Errors
+    /// [`ExecuteError`].
+    pub fn execute(&mut self, height: u64, at: Utc, frames: &[Checked]) -> Result<Outbox, ExecuteError> {
+        let next = self.head.height + 1;
+        if height != next {
+            return Err(ExecuteError::Height(next));
+        }
+        Ok(block::Block::new(self, height, outcome::later(at, self.head.at)).execute(frames)?)
+    }
+
+    /// The last block that was executed; 0 before the first.
+    pub fn height(&self) -> u64 {
+        self.head.height
+    }
+
+    /// That block's time.
+    pub fn time(&self) -> Utc {
+        self.head.at
+    }
+
+    /// The cluster's id.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What the cluster began with.
+    pub fn genesis(&self) -> &Genesis {
+        &self.genesis
+    }
+
+    /// The global policy in force and its number, which publications must name (E6).
+    pub fn policy(&self) -> (u64, &Policy) {
+        (self.head.policy, &self.policies[&self.head.policy])
+    }
+
+    /// The key epoch in force, which publications must name (E6).
+    pub fn epoch(&self) -> u32 {
+        self.head.epoch
+    }
+
+    /// The number of the administrators' next act.
+    pub fn next_act(&self) -> u64 {
+        self.head.next_act
+    }
+
+    /// What is known of a client.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn client(&self, client: &Client) -> Result<Option<Record>, StoreError> {
+        let row = self.store.get(&table::client(client))?;
+        row.map(|bytes| table::read(&bytes, Record::decode)).transpose()
+    }
+
+    /// The hash that stands for all of it.
+    pub fn root(&self) -> [u8; 32] {
+        let head = &self.head;
+        Transcript::new("sealcast/v1/state")
+            .add(&self.cluster.0)
+            .add(&head.height.to_be_bytes())
+            .add(&head.at.0.to_be_bytes())
+            .add(&head.next_sn.to_be_bytes())
+            .add(&head.next_act.to_be_bytes())
+            .add(&head.policy.to_be_bytes())
+            .add(&head.epoch.to_be_bytes())
+            .add(&head.history)
+            .add(&head.set.digest())
+            .finish()
+    }
+
+    /// Whether the publication may be released to somebody with these attributes: its own rule, the
+    /// global policy that it was sealed for, and the one in force now, all of them.
+    fn releases(&self, entry: &Entry, attributes: &[Attribute]) -> bool {
+        let headers = entry.headers();
+        let numbers = BTreeSet::from([entry.policy, self.head.policy]);
+        entry.access.as_ref().is_none_or(|access| access.allows(attributes))
+            && numbers.iter().all(|n| self.policies[n].allows(Act::Read, &headers, attributes))
+    }
+
+    /// Reads into memory what is held there.
+    fn remember(&mut self) -> Result<(), StoreError> {
+        for (key, value) in rows(&self.store, &[table::POLICY]) {
+            let (key, value) = (key, value?);
+            let number = table::read(&key[1..], |r| r.u64())?;
+            let policy = Policy::from_bytes(&value).map_err(|_| StoreError("a policy is none".into()))?;
+            self.policies.insert(number, policy);
+        }
+        for (key, value) in rows(&self.store, &[table::SUBSCRIPTION]) {
+            let (id, subscription) = (
+                table::read(&key[1..], |r| Ok((Client(r.array()?), r.u64()?)))?,
+                table::read(&value?, Subscription::decode)?,
+            );
+            self.interests.insert(id, subscription);
+        }
+        for (key, value) in rows(&self.store, &[table::CLIENT]) {
+            let record = table::read(&value?, Record::decode)?;
+            if record.intent && !record.revoked {
+                self.intents.insert(Client(table::read(&key[1..], |r| r.array())?));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All rows whose keys begin so, page by page. After an error there is nothing more.
+fn rows<'a, S: Store>(
+    store: &'a S,
+    prefix: &[u8],
+) -> impl Iterator<Item = (Vec<u8>, Result<Vec<u8>, StoreError>)> + 'a {
+    let (mut from, until) = (prefix.to_vec(), table::after(prefix));
+    let mut page = Vec::new().into_iter();
+    let mut done = false;
+    std::iter::from_fn(move || {
+        loop {
+            if let Some((key, value)) = page.next() {
+                return Some((key, Ok(value)));
+            }
+            if done {
+                return None;
+            }
+            let rows: Vec<Row> = match store.range(&from, &until, limits::STORE_PAGE_ROWS) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    done = true;
+                    return Some((Vec::new(), Err(error)));
+                }
+            };
+            match rows.last() {
+                Some((last, _)) => from = [last, &[0][..]].concat(),
+                None => done = true,
+            }
+            page = rows.into_iter();
+        }
+    })
+}
+
+impl Head {
+    fn first() -> Head {
+        Head {
+            height: 0,
+            at: Utc(i64::MIN),
+            next_sn: 0,
+            next_act: 1,
+            policy: 0,
+            epoch: 0,
+            history: [0; 32],
+            set: SetHash::new(),
+        }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u64(self.height).raw(&self.at.0.to_be_bytes()).u64(self.next_sn).u64(self.next_act);
+        w.u64(self.policy).u32(self.epoch).raw(&self.history).raw(&self.set.to_bytes());
+        w.finish()
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Head, Malformed> {
+        let (height, at, next_sn, next_act) = (r.u64()?, Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u64()?);
+        let (policy, epoch, history) = (r.u64()?, r.u32()?, r.array()?);
+        let set = SetHash::from_bytes(r.take(SET_HASH_LEN)?).ok_or(Malformed)?;
+        Ok(Head { height, at, next_sn, next_act, policy, epoch, history, set })
+    }
+
+    /// Appends a block's publications to the history.
+    fn append(&mut self, height: u64, publications: &[u8; 32]) {
+        let transcript = Transcript::new("sealcast/v1/history").add(&self.history);
+        self.history = transcript.add(&height.to_be_bytes()).add(publications).finish();
+    }
+}
+
+impl Subscription {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u64(self.since).u64(self.next).bytes16(&self.interest.to_bytes());
+        w.finish()
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Subscription, Malformed> {
+        let (since, next) = (r.u64()?, r.u64()?);
+        let interest: Interest = Tree::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?;
+        Ok(Subscription { interest, since, next })
+    }
+}

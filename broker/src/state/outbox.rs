@@ -1,0 +1,254 @@
+//! What a block yields: publications in their places, results, and who gets what; with one root over all
+//! of it, so that one broker's word with a path is as good as f+1 equal answers (E1).
+//!
+//! ```text
+//! outbox root = T("sealcast/v1/outbox"; u64 height, publications, results, notices, advertisements)
+//!                                                   each the root of a Merkle tree, or 32 zeros without leaves
+//! executed    = T("sealcast/v1/executed"; cluster, u64 height, state root, outbox root)   what each broker signs
+//! ```
+
+use std::sync::OnceLock;
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::merkle::{Tree, root_of};
+use sealcast_wire::{Utc, Writer};
+
+use super::entry::Entry;
+use super::outcome::Outcome;
+use crate::genesis::Cluster;
+use crate::operation::{Client, OperationId};
+
+/// What a block yields.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    /// The block.
+    pub height: u64,
+    /// Its time.
+    pub at: Utc,
+    /// The state after it.
+    pub state_root: [u8; 32],
+    /// Publications, by sn.
+    pub publications: Vec<Entry>,
+    /// Results, one for each frame, in the block's order.
+    pub results: Vec<Results>,
+    /// What subscribers get, by client and subscription.
+    pub notices: Vec<Notice>,
+    /// Advertisements, by sn; they go to [`Outbox::intents`].
+    pub advertisements: Vec<Advertisement>,
+    /// Who wants advertisements; empty where there are none.
+    pub intents: Vec<Client>,
+    trees: OnceLock<Trees>,
+}
+
+/// The results of one frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Results {
+    /// Whose.
+    pub client: Client,
+    /// The number of the frame's first operation.
+    pub first: u64,
+    /// What became of each operation.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What one subscription gets of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whose subscription.
+    pub client: Client,
+    /// Its number.
+    pub subscription: u64,
+    /// The place of the first one: places are gap-free from block to block, so nothing can be left out.
+    pub first: u64,
+    /// What is there, in order.
+    pub runs: Vec<Run>,
+}
+
+/// Consecutive places of one subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// One place: this publication, which the subscriber may read.
+    Deliver {
+        /// Its sn.
+        sn: u64,
+    },
+    /// So many places with publications that it may not read: ⊥.
+    Empty {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// An advertisement in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertisement {
+    /// The place of its operation.
+    pub sn: u64,
+    /// Who says so.
+    pub client: Client,
+    /// As the client numbered it.
+    pub number: u64,
+    /// Names the operation's bytes.
+    pub id: OperationId,
+    /// The frame within the block.
+    pub frame: u32,
+}
+
+/// Which of the four lists something is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// [`Outbox::publications`].
+    Publication = 0,
+    /// [`Outbox::results`].
+    Result = 1,
+    /// [`Outbox::notices`].
+    Notice = 2,
+    /// [`Outbox::advertisements`].
+    Advertisement = 3,
+}
+
+/// That something is in an outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// In which list.
+    pub part: Part,
+    /// At which place.
+    pub index: usize,
+    /// How many the list has.
+    pub count: usize,
+    /// The way to the list's root.
+    pub path: Vec<[u8; 32]>,
+    /// The roots of the four lists; the one of `part` is computed and not looked at.
+    pub roots: [[u8; 32]; 4],
+}
+
+#[derive(Clone, Debug)]
+struct Trees([Option<Tree>; 4]);
+
+impl Outbox {
+    pub(super) fn new(height: u64, at: Utc) -> Outbox {
+        Outbox {
+            height,
+            at,
+            state_root: [0; 32],
+            publications: Vec::new(),
+            results: Vec::new(),
+            notices: Vec::new(),
+            advertisements: Vec::new(),
+            intents: Vec::new(),
+            trees: OnceLock::new(),
+        }
+    }
+
+    /// The root over everything in it.
+    pub fn root(&self) -> [u8; 32] {
+        root(self.height, &self.roots())
+    }
+
+    /// What brokers sign of this block (E1).
+    pub fn executed(&self, cluster: &Cluster) -> [u8; 32] {
+        executed(cluster, self.height, &self.state_root, &self.root())
+    }
+
+    /// That the thing at this place of a list is in it; `None` if there is none.
+    pub fn prove(&self, part: Part, index: usize) -> Option<Proof> {
+        let tree = self.trees().0[part as usize].as_ref()?;
+        let count = tree.count();
+        (index < count).then(|| Proof { part, index, count, path: tree.path(index), roots: self.roots() })
+    }
+
+    /// The root of the publications, which the state's history is made of.
+    pub(super) fn publications_root(&self) -> [u8; 32] {
+        self.roots()[Part::Publication as usize]
+    }
+
+    fn roots(&self) -> [[u8; 32]; 4] {
+        self.trees().0.each_ref().map(|tree| tree.as_ref().map_or([0; 32], Tree::root))
+    }
+
+    fn trees(&self) -> &Trees {
+        self.trees.get_or_init(|| {
+            Trees([
+                tree(self.publications.iter().map(Entry::leaf)),
+                tree(self.results.iter().map(Results::leaf)),
+                tree(self.notices.iter().map(Notice::leaf)),
+                tree(self.advertisements.iter().map(Advertisement::leaf)),
+            ])
+        })
+    }
+}
+
+impl Proof {
+    /// The outbox root of the block at this height if it holds what has this leaf at the proof's place;
+    /// `None` if the proof has no such shape. Shows nothing until f+1 brokers signed that root.
+    pub fn root(&self, height: u64, leaf: &[u8; 32]) -> Option<[u8; 32]> {
+        let mut roots = self.roots;
+        roots[self.part as usize] = root_of(leaf, self.index, self.count, &self.path)?;
+        Some(root(height, &roots))
+    }
+}
+
+impl Results {
+    /// `T("sealcast/v1/results"; client, u64 first, (u16 code ‖ bytes16 detail) …)`
+    pub fn leaf(&self) -> [u8; 32] {
+        let mut w = Writer::new();
+        self.outcomes.iter().for_each(|o| o.encode(&mut w));
+        let first = self.first.to_be_bytes();
+        Transcript::new("sealcast/v1/results").add(&self.client.0).add(&first).add(w.as_slice()).finish()
+    }
+}
+
+impl Notice {
+    /// `T("sealcast/v1/notice"; client, u64 subscription, u64 first, (1 ‖ u64 sn | 2 ‖ u64 count) …)`
+    pub fn leaf(&self) -> [u8; 32] {
+        let mut w = Writer::new();
+        for run in &self.runs {
+            match run {
+                Run::Deliver { sn } => w.u8(1).u64(*sn),
+                Run::Empty { count } => w.u8(2).u64(*count),
+            };
+        }
+        let transcript = Transcript::new("sealcast/v1/notice").add(&self.client.0);
+        let (subscription, first) = (self.subscription.to_be_bytes(), self.first.to_be_bytes());
+        transcript.add(&subscription).add(&first).add(w.as_slice()).finish()
+    }
+
+    /// Adds the next place.
+    pub(super) fn push(&mut self, sn: u64, deliver: bool) {
+        match (self.runs.last_mut(), deliver) {
+            (_, true) => self.runs.push(Run::Deliver { sn }),
+            (Some(Run::Empty { count }), false) => *count += 1,
+            (_, false) => self.runs.push(Run::Empty { count: 1 }),
+        }
+    }
+}
+
+impl Advertisement {
+    /// `T("sealcast/v1/advertised"; u64 sn, client, u64 number, id)`
+    pub fn leaf(&self) -> [u8; 32] {
+        let (sn, number) = (self.sn.to_be_bytes(), self.number.to_be_bytes());
+        Transcript::new("sealcast/v1/advertised").add(&sn).add(&self.client.0).add(&number).add(&self.id.0).finish()
+    }
+}
+
+/// What each broker signs of a block (E1).
+pub fn executed(cluster: &Cluster, height: u64, state_root: &[u8; 32], outbox_root: &[u8; 32]) -> [u8; 32] {
+    let transcript = Transcript::new("sealcast/v1/executed").add(&cluster.0).add(&height.to_be_bytes());
+    transcript.add(state_root).add(outbox_root).finish()
+}
+
+/// The root of entries that share a block, as it went into that block's outbox.
+pub(super) fn publications_root(entries: &[Entry]) -> [u8; 32] {
+    tree(entries.iter().map(Entry::leaf)).map_or([0; 32], |t| t.root())
+}
+
+fn root(height: u64, roots: &[[u8; 32]; 4]) -> [u8; 32] {
+    let transcript = Transcript::new("sealcast/v1/outbox").add(&height.to_be_bytes());
+    roots.iter().fold(transcript, |t, root| t.add(root)).finish()
+}
+
+fn tree(leaves: impl Iterator<Item = [u8; 32]>) -> Option<Tree> {
+    let leaves: Vec<[u8; 32]> = leaves.collect();
+    (!leaves.is_empty()).then(|| Tree::new(&leaves))
+}

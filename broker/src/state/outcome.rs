@@ -1,0 +1,89 @@
+//! What became of an operation: codes that mean the same in every version, and a few bytes of detail.
+
+use sealcast_wire::{Utc, Writer};
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// In one word.
+    pub code: Code,
+    /// What belongs to the word; its form stands with each [`Code`], and without a word there it is empty.
+    pub detail: Vec<u8>,
+}
+
+/// What became of an operation, in one word. Numbers are stable. Only `Done` changed anything but the
+/// client's next number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u16)]
+pub enum Code {
+    /// It was executed. `u64 sn`, then of `pub` its number at each header (`u64` each) and the executable
+    /// operation's answer; of `sync` the `u64 height`.
+    Done = 0,
+    /// The client used its number before.
+    Duplicate = 1,
+    /// Its number comes too early; `u64` the number that is next.
+    Gap = 2,
+    /// Nobody vouches for the client, or no longer.
+    Unregistered = 3,
+    /// Administrators ended the client.
+    Revoked = 4,
+    /// A registration's proof does not hold.
+    Proof = 5,
+    /// The credential was revoked.
+    CredentialRevoked = 6,
+    /// Sealed for another global policy (E6); `u64` the one in force.
+    StalePolicy = 7,
+    /// Sealed to another key epoch (E6); `u32` the one in force.
+    StaleEpoch = 8,
+    /// The global policy does not let the client publish there.
+    Denied = 9,
+    /// The client, or all together, would have too many subscriptions or attributes.
+    TooMany = 10,
+    /// The client has no such subscription.
+    NoSubscription = 11,
+    /// What is to be incremented is no number, or the sum none of 64 bits.
+    NoNumber = 12,
+    /// Compare-and-set found something else: `0`, or `1` and the value.
+    Mismatch = 13,
+    /// Not signed by enough administrators.
+    Signatures = 14,
+    /// Administrators' acts are numbered; `u64` the number that is next.
+    AdminNumber = 15,
+    /// An act that would change nothing, or turn something back.
+    Futile = 16,
+}
+
+impl Outcome {
+    pub(super) fn new(code: Code) -> Outcome {
+        Outcome { code, detail: Vec::new() }
+    }
+
+    pub(super) fn with(code: Code, detail: impl Into<Vec<u8>>) -> Outcome {
+        Outcome { code, detail: detail.into() }
+    }
+
+    pub(super) fn number(code: Code, number: u64) -> Outcome {
+        Outcome::with(code, number.to_be_bytes())
+    }
+
+    /// `u16 code ‖ bytes16 detail`
+    pub(super) fn encode(&self, w: &mut Writer) {
+        w.u16(self.code as u16).bytes16(&self.detail);
+    }
+}
+
+/// Why a block was not executed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExecuteError {
+    /// Blocks execute in order, each once.
+    #[error("block {0} is next")]
+    Height(u64),
+    /// The storage failed. The state in memory is no longer what is stored: it must be opened again.
+    #[error(transparent)]
+    Store(#[from] super::store::StoreError),
+}
+
+/// Time never goes back: a block is executed at its own time or that of the one before, the later.
+pub(super) fn later(block: Utc, before: Utc) -> Utc {
+    block.max(before)
+}

@@ -1,0 +1,208 @@
+//! Reading without ordering (Chios III-A, `read`): always judged on the newest executed state (E2).
+
+use sealcast_crypto::identity::Attribute;
+use sealcast_wire::limits;
+
+use super::entry::Entry;
+use super::outbox::{Notice, Run};
+use super::store::{Store, StoreError};
+use super::{State, table};
+use crate::operation::{Act, Client, Header};
+
+/// What stands at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A publication that the client may read.
+    Publication(Box<Entry>),
+    /// One that it may not: ⊥.
+    Empty,
+}
+
+/// A place of a topic and what stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number at the topic.
+    pub ps: u64,
+    /// What stands there.
+    pub reading: Reading,
+}
+
+/// What a subscription got since a place, as far as was looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// As a block would have notified it, but judged on the newest state.
+    pub notice: Notice,
+    /// All operations below this number were looked at; the next question begins here.
+    pub until: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// This broker has not come as far as the client has seen (E9); another one has.
+    #[error("this broker is at height {height}, below what the client has seen")]
+    Behind {
+        /// Where it is.
+        height: u64,
+    },
+    /// Nobody vouches for the client, or it was ended, or the policy keeps it from the topic's values.
+    #[error("the client may not read")]
+    Denied,
+    /// The client has no such subscription.
+    #[error("no such subscription")]
+    NoSubscription,
+    /// The storage failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<S: Store> State<S> {
+    /// What stands at a topic's place; `None` if nothing does yet. What it is never changes, only whether
+    /// this client may read it (E9).
+    ///
+    /// # Errors
+    /// `Denied` or `Store`.
+    pub fn read(&self, client: &Client, header: &Header, ps: u64) -> Result<Option<Reading>, ReadError> {
+        let attributes = self.reader(client)?;
+        let Some(sn) = self.store.get(&table::index(header, ps))? else { return Ok(None) };
+        let entry = self.entry(table::number(&sn)?)?;
+        Ok(Some(self.judge(entry, &attributes)))
+    }
+
+    /// The places of a topic from a number on, at most `limit` of them and of [`limits::READ_PLACES_MAX`], at a broker that has
+    /// executed block `floor`.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_range(
+        &self,
+        client: &Client,
+        header: &Header,
+        from: u64,
+        limit: usize,
+        floor: u64,
+    ) -> Result<Vec<Place>, ReadError> {
+        self.reached(floor)?;
+        let attributes = self.reader(client)?;
+        let until = table::after(&table::index(header, u64::MAX));
+        let rows = self.store.range(&table::index(header, from), &until, limit.min(limits::READ_PLACES_MAX))?;
+        rows.iter()
+            .zip(from..)
+            .map(|((_, sn), ps)| {
+                let entry = self.entry(table::number(sn)?)?;
+                Ok(Place { ps, reading: self.judge(entry, &attributes) })
+            })
+            .collect()
+    }
+
+    /// The last place of a topic, at a broker that has executed block `floor`; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_latest(&self, client: &Client, header: &Header, floor: u64) -> Result<Option<Place>, ReadError> {
+        self.reached(floor)?;
+        let Some(next) = self.store.get(&table::topic(header))? else {
+            return self.reader(client).map(|_| None);
+        };
+        let ps = table::number(&next)? - 1;
+        Ok(self.read(client, header, ps)?.map(|reading| Place { ps, reading }))
+    }
+
+    /// A value of the key–value state. Who may read it, the policy says of its topic.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_value(
+        &self,
+        client: &Client,
+        topic: &str,
+        key: &[u8],
+        floor: u64,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        self.reached(floor)?;
+        let attributes = self.reader(client)?;
+        let header = Header { topic: topic.to_owned(), value: None };
+        if !self.policy().1.allows(Act::Read, &[header], &attributes) {
+            return Err(ReadError::Denied);
+        }
+        Ok(self.store.get(&table::value(topic, key))?)
+    }
+
+    /// Whether a share of the publication with this sn may leave for the client now (E2).
+    ///
+    /// # Errors
+    /// `Store`.
+    pub fn may_read(&self, client: &Client, sn: u64) -> Result<bool, ReadError> {
+        let Ok(attributes) = self.reader(client) else { return Ok(false) };
+        match self.store.get(&table::entry(sn))? {
+            Some(row) => Ok(self.releases(&table::read(&row, Entry::decode)?, &attributes)),
+            None => Ok(false),
+        }
+    }
+
+    /// What a subscription got from `place` on, which is the first that the client lacks, looking at operations
+    /// from `sn` on: for a client that comes back. The client says both as it last knew them; the subscription's own
+    /// beginning is (0, 0). Looks at [`limits::RESUME_ENTRIES_MAX`] publications at most.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn resume(
+        &self,
+        client: &Client,
+        subscription: u64,
+        place: u64,
+        sn: u64,
+        floor: u64,
+    ) -> Result<Resumed, ReadError> {
+        self.reached(floor)?;
+        let attributes = self.reader(client)?;
+        let standing = self.interests.get(&(*client, subscription)).ok_or(ReadError::NoSubscription)?;
+        let from = table::entry(sn.max(standing.since));
+        let rows = self.store.range(&from, &table::after(&[table::ENTRY]), limits::RESUME_ENTRIES_MAX)?;
+        let mut notice = Notice { client: *client, subscription, first: place, runs: Vec::new() };
+        let mut until = self.head.next_sn;
+        if rows.len() == limits::RESUME_ENTRIES_MAX {
+            until = table::read(&rows[rows.len() - 1].0[1..], |r| r.u64())? + 1;
+        }
+        for (_, row) in &rows {
+            let entry = table::read(row, Entry::decode)?;
+            if standing.interest.matches(&entry.headers()) {
+                notice.push(entry.sn, self.releases(&entry, &attributes));
+            }
+        }
+        Ok(Resumed { notice, until })
+    }
+
+    /// The publication with this sn, for the broker itself.
+    ///
+    /// # Errors
+    /// There is none, or the storage failed.
+    pub fn entry(&self, sn: u64) -> Result<Entry, StoreError> {
+        let row = self.store.get(&table::entry(sn))?;
+        row.map_or(Err(StoreError(format!("publication {sn} is missing"))), |row| table::read(&row, Entry::decode))
+    }
+
+    fn judge(&self, entry: Entry, attributes: &[Attribute]) -> Reading {
+        if self.releases(&entry, attributes) { Reading::Publication(Box::new(entry)) } else { Reading::Empty }
+    }
+
+    fn reader(&self, client: &Client) -> Result<Vec<Attribute>, ReadError> {
+        self.client(client)?.and_then(|r| r.attributes(self.head.at)).ok_or(ReadError::Denied)
+    }
+
+    fn reached(&self, floor: u64) -> Result<(), ReadError> {
+        let height = self.head.height;
+        if height < floor { Err(ReadError::Behind { height }) } else { Ok(()) }
+    }
+}
+
+impl Notice {
+    /// How many places it covers.
+    pub fn places(&self) -> u64 {
+        let of = |run: &Run| match run {
+            Run::Deliver { .. } => 1,
+            Run::Empty { count } => *count,
+        };
+        self.runs.iter().map(of).sum()
+    }
+}

@@ -1,0 +1,117 @@
+//! The rows of a broker's state.
+//!
+//! | key | value | in the state's root |
+//! |---|---|---|
+//! | `M` | the head: height, time, numbers, history, the set's hash | each field |
+//! | `C` ‖ client | [`super::client::Record`] | as element of the set |
+//! | `D` ‖ bytes16 issuer ‖ bytes16 serial ‖ client | – : who holds a credential | as element |
+//! | `K` ‖ bytes16 topic ‖ key | a value of the key–value state | as element |
+//! | `P` ‖ u64 number | a global policy | as element |
+//! | `R` ‖ bytes16 issuer ‖ bytes16 serial | – : a revoked credential | as element |
+//! | `S` ‖ client ‖ u64 id | u64 first sn ‖ u64 next place ‖ interest: a subscription | as element |
+//! | `T` ‖ bytes16 topic ‖ value | u64 next ps | as element |
+//! | `E` ‖ u64 sn | [`super::Entry`]: a publication | by the history |
+//! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 sn: the S-PS index (Chios Fig. 2) | follows from `E` |
+
+use sealcast_wire::{Malformed, Reader, Writer};
+
+use super::store::StoreError;
+use crate::operation::{Client, Header};
+
+pub(super) const HEAD: &[u8] = b"M";
+pub(super) const CLIENT: u8 = b'C';
+pub(super) const ENTRY: u8 = b'E';
+pub(super) const INDEX: u8 = b'I';
+pub(super) const POLICY: u8 = b'P';
+pub(super) const SUBSCRIPTION: u8 = b'S';
+
+/// Tables whose rows are elements of the set that the state's root hashes.
+const ELEMENTS: &[u8] = b"CDKPRST";
+
+pub(super) fn is_element(key: &[u8]) -> bool {
+    key.first().is_some_and(|table| ELEMENTS.contains(table))
+}
+
+pub(super) fn client(client: &Client) -> Vec<u8> {
+    [&[CLIENT], &client.0[..]].concat()
+}
+
+pub(super) fn holder(issuer: &str, serial: &[u8], client: Option<&Client>) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u8(b'D').bytes16(issuer.as_bytes()).bytes16(serial).raw(client.map_or(&[], |c| &c.0));
+    w.finish()
+}
+
+pub(super) fn revoked(issuer: &str, serial: &[u8]) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u8(b'R').bytes16(issuer.as_bytes()).bytes16(serial);
+    w.finish()
+}
+
+pub(super) fn value(topic: &str, key: &[u8]) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u8(b'K').bytes16(topic.as_bytes()).raw(key);
+    w.finish()
+}
+
+pub(super) fn policy(number: u64) -> Vec<u8> {
+    numbered(POLICY, number)
+}
+
+pub(super) fn entry(sn: u64) -> Vec<u8> {
+    numbered(ENTRY, sn)
+}
+
+pub(super) fn subscription(client: &Client, id: u64) -> Vec<u8> {
+    [&[SUBSCRIPTION], &client.0[..], &id.to_be_bytes()].concat()
+}
+
+pub(super) fn topic(header: &Header) -> Vec<u8> {
+    of_header(b'T', header).finish()
+}
+
+pub(super) fn index(header: &Header, ps: u64) -> Vec<u8> {
+    let mut w = of_header(INDEX, header);
+    w.u64(ps);
+    w.finish()
+}
+
+/// The first key behind all that begin with this one; behind all rows if it is empty.
+pub(super) fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![u8::MAX]
+}
+
+fn numbered(table: u8, number: u64) -> Vec<u8> {
+    [&[table], &number.to_be_bytes()[..]].concat()
+}
+
+fn of_header(table: u8, header: &Header) -> Writer {
+    let mut w = Writer::new();
+    w.u8(table).bytes16(header.topic.as_bytes());
+    match &header.value {
+        None => w.u8(0),
+        Some(value) => w.u8(1).bytes16(value.as_bytes()),
+    };
+    w
+}
+
+/// The number that is a row's whole value.
+pub(super) fn number(value: &[u8]) -> Result<u64, StoreError> {
+    read(value, |r| r.u64())
+}
+
+/// Reads a row's value; what we stored ourselves can only be wrong if the storage is.
+pub(super) fn read<T>(
+    value: &[u8],
+    parse: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
+) -> Result<T, StoreError> {
+    let mut r = Reader::new(value);
+    parse(&mut r).and_then(|read| r.end().map(|()| read)).map_err(|_| StoreError("a row is not what was stored".into()))
+}
