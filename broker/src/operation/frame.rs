@@ -10,6 +10,7 @@
 use sealcast_crypto::ed25519::{Key, Signed, false_ones};
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{OriginKey, SIGNATURE_LEN, Signature};
+use sealcast_crypto::tdh2::Label;
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 use super::{Body, Client, Operation, OperationId, Publication, read_bytes, write_bytes};
@@ -32,7 +33,7 @@ pub struct Checked(Frame);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
     /// [`Publication::label`].
-    pub label: [Vec<u8>; 8],
+    pub label: Label,
     /// The key epoch that it names.
     pub epoch: u32,
     /// The bytes.

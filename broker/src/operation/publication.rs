@@ -1,6 +1,7 @@
 //! A publication: headers, rules, an executable operation, and a body that brokers need not understand.
 
 use sealcast_crypto::hash::sha256;
+use sealcast_crypto::tdh2::{self, Label};
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 use super::constraint::{read_topic, read_value, write_value};
@@ -86,26 +87,28 @@ pub enum Body {
 impl Publication {
     /// The label that a ciphertext is bound to: a fixed number of components, each of one encoding, so that
     /// nothing moves from one to another, neither a rule into the headers nor the executable operation
-    /// away (S9, S10).
-    ///
-    /// `(client, number, "pub", SHA-256 of o, Enc(headers, associated data), Enc(access), epoch, policy)`
-    pub fn label(&self, client: &Client, number: u64) -> [Vec<u8>; 8] {
-        let mut execute = Writer::new();
-        self.execute.encode(&mut execute);
-        let mut header = Writer::new();
-        self.encode_header(&mut header);
-        let mut access = Writer::new();
-        self.encode_access(&mut access);
-        [
-            client.0.to_vec(),
-            number.to_be_bytes().to_vec(),
-            b"pub".to_vec(),
-            sha256(execute.as_slice()).to_vec(),
-            header.finish(),
-            access.finish(),
-            self.epoch.to_be_bytes().to_vec(),
-            self.policy.to_be_bytes().to_vec(),
-        ]
+    /// away (S9, S10). Associated data goes with the kind of operation; a header without a value has an empty
+    /// one, which no value is.
+    pub fn label(&self, client: &Client, number: u64) -> Label {
+        let executable = (self.execute != Execute::Nothing).then(|| {
+            let mut w = Writer::new();
+            self.execute.encode(&mut w);
+            sha256(w.as_slice())
+        });
+        let header = |h: &Header| {
+            let value = h.value.clone().unwrap_or_default().into_bytes();
+            tdh2::Header { topic: h.topic.clone().into_bytes(), value }
+        };
+        Label {
+            client: client.0.to_vec(),
+            time: number,
+            operation: [b"pub", &self.associated[..]].concat(),
+            executable,
+            headers: self.headers.iter().map(header).collect(),
+            access: self.access.iter().map(Access::to_bytes).collect(),
+            epoch: u64::from(self.epoch),
+            policy: self.policy,
+        }
     }
 
     pub(super) fn encode(&self, w: &mut Writer) {

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use sealcast_crypto::signature::{Algorithm, SigningKey};
+use sealcast_crypto::tdh2;
 use sealcast_wire::Utc;
 
 use super::*;
@@ -101,14 +102,17 @@ fn s9_the_label_tells_headers_rules_and_operation_apart() {
     variants.push(Publication { headers: vec![header("a")], ..base.clone() });
     variants.push(Publication { headers: vec![header("b"), header("a")], ..base.clone() });
     variants.push(Publication { headers: vec![header("a=b")], ..base.clone() });
+    variants.push(Publication { headers: vec![header("a"), header("b=ad")], ..base.clone() });
     variants.push(Publication { associated: b"".to_vec(), ..base.clone() });
     variants.push(Publication { access: None, ..base.clone() });
     variants.push(Publication { access: Some("a:x = 1 and b:y = 2".parse().unwrap()), ..base.clone() });
     variants.push(Publication { execute: Execute::Nothing, ..base.clone() });
     variants.push(Publication { epoch: 1, ..base.clone() });
     variants.push(Publication { policy: 1, ..base.clone() });
-    let labels: BTreeSet<[Vec<u8>; 8]> = variants.iter().map(|v| v.label(&client(1), 5)).collect();
+    let labels: BTreeSet<[u8; 32]> = variants.iter().map(|v| v.label(&client(1), 5).hash()).collect();
     assert_eq!(labels.len(), variants.len());
+    let label = base.label(&client(1), 5);
+    assert_eq!(tdh2::Label::decode(&label.encode()), Ok(label), "within the limits of labels");
     assert_ne!(base.label(&client(1), 5), base.label(&client(2), 5));
     assert_ne!(base.label(&client(1), 5), base.label(&client(1), 6));
     let other_body = Publication { body: Body::Sealed(b"c".to_vec()), ..base.clone() };
@@ -118,7 +122,8 @@ fn s9_the_label_tells_headers_rules_and_operation_apart() {
 #[test]
 fn s10_the_executable_operation_is_bound_to_the_ciphertext() {
     let with = |by| Publication { execute: Execute::Increment { key: b"k".to_vec(), by }, ..publication(&["a"], b"") };
-    assert_ne!(with(1).label(&client(1), 0)[3], with(2).label(&client(1), 0)[3]);
+    assert_ne!(with(1).label(&client(1), 0).executable, with(2).label(&client(1), 0).executable);
+    assert_eq!(publication(&["a"], b"").label(&client(1), 0).executable, None);
 }
 
 #[test]
