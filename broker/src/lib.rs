@@ -17,5 +17,7 @@ pub mod expression;
 #[cfg(test)]
 mod fixture;
 pub mod genesis;
+#[cfg(test)]
+mod golden;
 pub mod operation;
 pub mod state;

@@ -1,0 +1,98 @@
+//! The formats of docs/WIRE.md, 15, held fast: bytes and hashes of one short story, which a peer must get too.
+//!
+//! Keys are Ed25519 with seeds of 32 equal bytes: 1 the client, 2 the issuer «exchange», 3 the only administrator,
+//! 4 the only broker.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{Algorithm, SigningKey};
+use sealcast_wire::Utc;
+
+use crate::fixture::{client, origin_key, publication, publish, subscribe};
+use crate::genesis::{Genesis, Issuer};
+use crate::operation::{Action, Admin, Claim, Execute, Frame, Operation, Proof, Publication, Registration, check};
+use crate::state::{Memory, State};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
+    let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([2; 32])).expect("a key");
+    let genesis = Genesis {
+        name: "golden".into(),
+        brokers: BTreeSet::from([origin_key(4).public_bytes()]),
+        quorum: 1,
+        administrators: vec![Key::new(&origin_key(3).public_bytes()).expect("a key")],
+        issuers: BTreeMap::from([("exchange".to_owned(), Issuer::Key(issuer.public().clone()))]),
+    };
+    let cluster = genesis.cluster();
+    let claim = Claim::sign("exchange", &[7], (Utc(0), Utc(1000)), &[("desk", "fx")], &client(1), &issuer);
+    let mut admin = Admin::new(1, Action::Policy("read market/# if exchange:desk in [fx, \"a b\"]".parse().unwrap()));
+    assert!(admin.sign(&genesis, &cluster, &origin_key(3)));
+    let published = Publication {
+        access: Some("exchange:desk = fx and (exchange:level >= 3 or not exchange:level < 0)".parse().unwrap()),
+        associated: b"ad".to_vec(),
+        execute: Execute::Increment { key: b"k".to_vec(), by: 5 },
+        policy: 1,
+        ..publication(&["market/eurusd", "price=105"], b"body")
+    };
+    let access = published.access.as_ref().expect("it was put there").to_bytes();
+    let label = published.label(&client(1), 3).hash();
+    let frame = Frame::sign(
+        &cluster,
+        &origin_key(1),
+        0,
+        vec![
+            Operation::Register(Registration { intent: true, proof: Proof::Claim(claim) }),
+            Operation::Administer(admin),
+            subscribe("market/+ and price = 105"),
+            publish(published),
+            Operation::Advertise { scope: "market/#".parse().unwrap(), text: b"quotes".to_vec() },
+        ],
+    );
+    let bytes = frame.to_bytes();
+    let frames: Vec<_> = check(&cluster, vec![frame.clone()], |_| vec![]).into_iter().map(Result::unwrap).collect();
+    let mut state = State::open(genesis.clone(), Memory::default()).expect("memory does not fail");
+    let outbox = state.execute(1, Utc(10), &frames).expect("memory does not fail");
+    assert!(outbox.results[0].outcomes.iter().all(|o| o.code as u16 == 0), "{:?}", outbox.results);
+    let seen = [
+        ("genesis", hex(&sha256(&genesis.to_bytes()))),
+        ("cluster", hex(&cluster.0)),
+        ("access", hex(&access)),
+        ("label", hex(&label)),
+        ("frame", hex(&sha256(&bytes))),
+        ("digest", hex(&frame.digest(&cluster))),
+        ("entry", hex(&outbox.publications[0].leaf())),
+        ("results", hex(&outbox.results[0].leaf())),
+        ("notice", hex(&outbox.notices[0].leaf())),
+        ("advertisement", hex(&outbox.advertisements[0].leaf())),
+        ("outbox root", hex(&outbox.root())),
+        ("state root", hex(&outbox.state_root)),
+        ("executed", hex(&outbox.executed(&cluster))),
+    ];
+    for ((what, value), expected) in seen.iter().zip(EXPECTED) {
+        assert_eq!(value, expected, "{what} of\n{seen:#?}");
+    }
+}
+
+/// In the order of `seen`. Genesis and frame as SHA-256 of their bytes.
+const EXPECTED: [&str; 13] = [
+    "af40631fad8f81c2e3cc521d6423e3dccc7c79432ef60d91437bff7f39b7575f",
+    "1facaccbae02ab5cb474b48095ba621d765fafeb4c7aaf30ba33a7d7e9f642fd",
+    "010100020401000865786368616e676500046465736b000266780200020406000865786368616e676500056c6576656c0000000000000003030403000865786368616e676500056c6576656c0000000000000000",
+    "5e9ecb26dccdab440af0ddb0104414f0f121098e68ad64338ae6707865b09405",
+    "e25618dfdbedb44eea1c4876158624b2f050785a4010e09d4ee548fe85e0b384",
+    "fa9e040ce1e768d46813fb76f87f92dcc8b0a9851ee015a4c53b94df03fea49b",
+    "b028da637e78c37e7717784e847120519dddfd9b7b76b4aa8c8679035345a1f7",
+    "2c1509aef4a9d8d5a576ef2874365e6ffad6ac90dbe203c579a0896af6f06e15",
+    "7c967fe0558e09df95ebcb99e6a72be3024f494663a47d81d8a30d17ba6de338",
+    "57458832b3ca6a92e3406a790ab572311f8a9ef53cf5120ba8f23a99230acc7a",
+    "1382ef687b5005bf9ed87a2aec4979afd42826a027cceae1f9ced43544503657",
+    "e3dd8c9c87027cc224c9b3c8f55cd72479eb57695dba134e9cbcbaa833ac3c8d",
+    "db45845d88cc1bc754ec08025ceb05d899698a90d2ed961c2a474cb7f971f717",
+];
