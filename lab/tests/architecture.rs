@@ -168,6 +168,28 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
             &["sealcast-wire", "sealcast-crypto", "rand_core", "rand_chacha", "thiserror", "zeroize"][..],
         ),
         ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
+        (
+            "sealcast-order",
+            &[
+                "sealcast-wire",
+                "bytes",
+                "commonware-actor",
+                "commonware-broadcast",
+                "commonware-codec",
+                "commonware-consensus",
+                "commonware-cryptography",
+                "commonware-p2p",
+                "commonware-parallel",
+                "commonware-runtime",
+                "commonware-storage",
+                "commonware-stream",
+                "commonware-utils",
+                "futures",
+                "rand_chacha",
+                "rand_core",
+                "thiserror",
+            ][..],
+        ),
         ("sealcast-broker", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
     ]);
     let dependencies = dependencies();
@@ -188,7 +210,7 @@ fn invariant_3_delivery_never_sees_a_key() {
 
 #[test]
 fn invariant_4_no_hash_map_whose_order_can_reach_an_output() {
-    for pure in ["wire/src", "crypto/src", "keys/src", "broker/src", "sealcast/src/group"] {
+    for pure in ["wire/src", "crypto/src", "keys/src", "order/src", "broker/src", "sealcast/src/group"] {
         assert_absent(pure, &["HashMap", "HashSet"], &[]);
     }
 }
@@ -200,7 +222,7 @@ const OF_A_FORMAT: &[&str] =
 #[test]
 fn invariant_5_every_limit_lies_in_wire_limits() {
     let mut found = Vec::new();
-    for folder in ["keys/src", "delivery/src", "broker/src", "sealcast/src/group"] {
+    for folder in ["keys/src", "delivery/src", "order/src", "broker/src", "sealcast/src/group"] {
         for (path, text) in sources(folder) {
             for (n, line) in code(&text) {
                 let name = line.split("const ").nth(1).and_then(|l| l.split_once(": usize")).map(|(name, _)| name);
@@ -218,6 +240,17 @@ fn invariant_6_nothing_imports_lab() {
     for (name, dependencies) in dependencies() {
         assert!(!dependencies.contains("sealcast-lab"), "{name} imports lab");
     }
+}
+
+#[test]
+fn invariant_7_the_engine_stays_in_order_and_what_is_alpha_upstream_in_one_file() {
+    for (name, dependencies) in dependencies() {
+        let engine: Vec<_> = dependencies.iter().filter(|d| d.starts_with("commonware")).collect();
+        assert!(name == "sealcast-order" || engine.is_empty(), "{name} imports {engine:?}");
+    }
+    let alpha = ["consensus::Application", "Inline", "Deferred", "Ancestry", "marshal::coding", "commonware_glue"];
+    assert_absent("order/src", &alpha, &["order/src/engine/alpha.rs"]);
+    assert_absent("order/src", &["simulated::"], &["order/src/engine/simulation.rs"]);
 }
 
 #[test]
@@ -262,7 +295,7 @@ fn licences_of_all_dependencies_are_allowed() {
 #[test]
 fn every_rule_of_this_stage_has_a_test_with_its_id() {
     let mut text = String::new();
-    for folder in ["wire", "crypto", "keys", "delivery", "broker", "sealcast", "cli", "lab"] {
+    for folder in ["wire", "crypto", "keys", "delivery", "order", "broker", "sealcast", "cli", "lab"] {
         for (_, source) in sources(folder) {
             text.push_str(&source);
         }

@@ -210,3 +210,28 @@ pub const STORE_PAGE_ROWS: usize = 1024;
 pub const READ_PLACES_MAX: usize = 1024;
 /// Publications that one resumption of a subscription looks at.
 pub const RESUME_ENTRIES_MAX: usize = 16_384;
+
+/// Brokers of a cluster, at least: 3f+1 for one that lies.
+pub const BROKERS_MIN: usize = 4;
+/// Default frames of one block: as many operations of 1 KB as `BLOCK_BYTES` holds.
+pub const BLOCK_FRAMES: usize = 1000;
+/// Default bytes of one block's frames: larger ones gained no throughput here and cost latency.
+pub const BLOCK_BYTES: usize = 1 << 20;
+/// Frames of one block, at most, whatever the settings say.
+pub const BLOCK_FRAMES_MAX: usize = 65_536;
+/// Bytes of one block's frames, at most, whatever the settings say.
+pub const BLOCK_BYTES_MAX: usize = 64 << 20;
+/// Silence of a leading broker after which its term is given up, at most (E14 asks for 300 ms; slow links for more).
+pub const LEADER_TIMEOUT_MAX: Duration = Duration::from_secs(10);
+/// Frames that wait to be ordered at one broker.
+pub const ORDER_POOL_FRAMES_MAX: usize = 1 << 18;
+/// Bytes of frames that wait to be ordered at one broker.
+pub const ORDER_POOL_BYTES_MAX: usize = 128 << 20;
+/// Ordered frames whose hashes a pool remembers, against copies that come late.
+pub const ORDERED_FRAMES_KNOWN: usize = 65_536;
+/// Frames between `submit` and the link to the leader.
+pub const SUBMITTED_FRAMES: usize = 4096;
+/// Proofs of misbehaviour that an engine keeps in memory.
+pub const EVIDENCE_MAX: usize = 256;
+
+const _: () = assert!(BLOCK_BYTES <= BLOCK_BYTES_MAX && BLOCK_FRAMES <= BLOCK_FRAMES_MAX);

@@ -1,0 +1,189 @@
+//! A block as the engine's own traits want it. The layout is described in `block`.
+
+use std::sync::Arc;
+
+use bytes::BufMut;
+use commonware_codec::{Buf, BufsMut, EncodeSize, Error, Read, Write};
+use commonware_consensus::types::Height;
+use commonware_consensus::{BoundedBlock, Heightable};
+use commonware_cryptography::{Digestible, sha256};
+
+use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, LENGTH_BYTES, VERSION};
+
+fn length(n: usize) -> u32 {
+    u32::try_from(n).expect("a block is bounded far below 2^32")
+}
+
+fn write_header(block: &Block, buf: &mut impl BufMut) {
+    buf.put_u8(VERSION);
+    buf.put_slice(&block.parent);
+    buf.put_u64(block.height);
+    buf.put_u64(block.time);
+    buf.put_u32(length(block.frames.len()));
+}
+
+impl Write for Block {
+    fn write(&self, buf: &mut impl BufMut) {
+        write_header(self, buf);
+        for frame in &self.frames {
+            buf.put_u32(length(frame.bytes().len()));
+            buf.put_slice(frame.bytes());
+        }
+    }
+
+    fn write_bufs(&self, buf: &mut impl BufsMut) {
+        write_header(self, buf);
+        for frame in &self.frames {
+            buf.put_u32(length(frame.bytes().len()));
+            buf.push(frame.bytes().clone());
+        }
+    }
+}
+
+impl EncodeSize for Block {
+    fn encode_size(&self) -> usize {
+        self.encode_inline_size() + self.bytes()
+    }
+
+    fn encode_inline_size(&self) -> usize {
+        HEADER_BYTES + self.frames.len() * LENGTH_BYTES
+    }
+}
+
+impl Read for Block {
+    type Cfg = BlockSize;
+
+    fn read_cfg(buf: &mut impl Buf, size: &BlockSize) -> Result<Block, Error> {
+        let short = |_| Error::EndOfBuffer;
+        if buf.try_get_u8().map_err(short)? != VERSION {
+            return Err(Error::Invalid("block", "unknown version"));
+        }
+        let mut parent = [0; 32];
+        buf.try_copy_to_slice(&mut parent).map_err(short)?;
+        let height = buf.try_get_u64().map_err(short)?;
+        let time = buf.try_get_u64().map_err(short)?;
+        let count = buf.try_get_u32().map_err(short)? as usize;
+        // Nothing is allocated for a count that the bytes at hand cannot hold (G2).
+        if count > size.frames || count.saturating_mul(LENGTH_BYTES) > buf.remaining() {
+            return Err(Error::InvalidLength(count));
+        }
+        let mut room = size.room(count);
+        let mut frames = Vec::with_capacity(count);
+        for _ in 0..count {
+            let n = buf.try_get_u32().map_err(short)? as usize;
+            room = room.checked_sub(n).ok_or(Error::InvalidLength(n))?;
+            frames.push(Frame::new(buf.try_take_owned::<bytes::Bytes>(n).map_err(short)?));
+        }
+        Ok(Block { parent, height, time, frames })
+    }
+}
+
+impl Digestible for Block {
+    type Digest = sha256::Digest;
+
+    fn digest(&self) -> sha256::Digest {
+        sha256::Digest(self.hash())
+    }
+}
+
+impl Heightable for Block {
+    fn height(&self) -> Height {
+        Height::new(self.height)
+    }
+}
+
+impl commonware_consensus::Block for Block {
+    fn parent(&self) -> sha256::Digest {
+        sha256::Digest(self.parent)
+    }
+}
+
+impl BoundedBlock for Block {
+    fn max_encode_size(size: &BlockSize) -> usize {
+        HEADER_BYTES + frames_bytes_max(*size)
+    }
+}
+
+/// Frames on their way to the leader: as in a block, without a header.
+pub(super) fn encode_frames(frames: &[Frame]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frames.iter().map(|f| LENGTH_BYTES + f.bytes().len()).sum());
+    for frame in frames {
+        bytes.put_u32(length(frame.bytes().len()));
+        bytes.put_slice(frame.bytes());
+    }
+    bytes
+}
+
+/// The frames in such a message; nothing if one of them breaks a bound.
+pub(super) fn decode_frames(mut buf: impl Buf, size: BlockSize) -> Option<Vec<Frame>> {
+    let mut frames = Vec::new();
+    while buf.has_remaining() {
+        let n = buf.try_get_u32().ok()? as usize;
+        if n > size.frame_bytes_max() || frames.len() == size.frames {
+            return None;
+        }
+        frames.push(Frame::new(buf.try_take_owned::<bytes::Bytes>(n).ok()?));
+    }
+    Some(frames)
+}
+
+/// The longest such message.
+pub(super) fn frames_bytes_max(size: BlockSize) -> usize {
+    size.frames * LENGTH_BYTES + size.frame_bytes_max()
+}
+
+/// A shared block without a copy, where nobody else holds it.
+pub(super) fn shared(block: commonware_cryptography::Digested<Block>) -> Arc<Block> {
+    block.inner_shared()
+}
+
+#[cfg(test)]
+mod tests {
+    use commonware_codec::{Decode, Encode};
+
+    use super::*;
+
+    const SIZE: BlockSize = BlockSize { frames: 3, bytes: 16 };
+
+    fn block() -> Block {
+        let frames = vec![Frame::new(&b"hello"[..]), Frame::new(&b""[..]), Frame::new(&b"you"[..])];
+        Block { parent: [1; 32], height: 0x0102, time: 3, frames }
+    }
+
+    #[test]
+    fn a_blocks_encoding_is_the_documented_one() {
+        let mut by_hand = vec![1];
+        by_hand.extend([1; 32]);
+        by_hand.extend(0x0102u64.to_be_bytes());
+        by_hand.extend(3u64.to_be_bytes());
+        by_hand.extend([0, 0, 0, 3, 0, 0, 0, 5]);
+        by_hand.extend(b"hello\0\0\0\0\0\0\0\x03you");
+        assert_eq!(block().encode(), by_hand);
+        assert_eq!(Block::decode_cfg(bytes::Bytes::from(by_hand), &SIZE).expect("it is canonical"), block());
+        assert!(block().encode_size() <= Block::max_encode_size(&SIZE));
+    }
+
+    #[test]
+    fn rule_g2_a_block_beyond_its_bounds_is_not_decoded() {
+        let bytes = block().encode();
+        for size in [BlockSize { frames: 2, bytes: 16 }, BlockSize { frames: 3, bytes: 7 }] {
+            assert!(Block::decode_cfg(bytes.clone(), &size).is_err(), "{size:?}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(Block::decode_cfg(bytes.slice(..cut), &SIZE).is_err(), "cut at {cut}");
+        }
+        let mut huge = bytes[..HEADER_BYTES - 4].to_vec();
+        huge.extend([0xff; 4]);
+        assert!(Block::decode_cfg(bytes::Bytes::from(huge), &BlockSize { frames: usize::MAX, bytes: 16 }).is_err());
+    }
+
+    #[test]
+    fn forwarded_frames_come_back_and_garbage_does_not() {
+        let frames = block().frames;
+        let bytes = bytes::Bytes::from(encode_frames(&frames));
+        assert!(bytes.len() <= frames_bytes_max(SIZE));
+        assert_eq!(decode_frames(bytes.clone(), SIZE), Some(frames));
+        assert_eq!(decode_frames(bytes.slice(..bytes.len() - 1), SIZE), None);
+        assert_eq!(decode_frames(bytes, BlockSize { frames: 2, bytes: 16 }), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Brings frames to the broker that leads, and takes those that others bring (E14).
+//!
+//! Simplex asks only the leader for a block, so a frame that waits elsewhere would wait for its own broker's turn.
+//! Each frame is therefore sent to the leader when it is submitted. When the leader changes, or a link had no room,
+//! what waits is sent from the pool, a few blocks ahead of what is delivered. And what still waits after a while is
+//! sent once more: a message may have been lost on the way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use commonware_cryptography::ed25519::PublicKey;
+use commonware_p2p::{Receiver, Recipients, Sender};
+use commonware_runtime::{Clock, Spawner};
+use commonware_utils::channel::mpsc;
+use futures::FutureExt as _;
+use sealcast_wire::limits;
+
+use super::codec;
+use super::shared::Shared;
+use crate::application::Origin;
+use crate::block::{BlockSize, Frame, Hash};
+
+pub(super) struct Forward {
+    pub(super) shared: Arc<Shared>,
+    pub(super) size: BlockSize,
+    /// The brokers in the caller's order.
+    pub(super) brokers: Vec<PublicKey>,
+    pub(super) me: usize,
+    /// How long a frame waits before it is sent once more.
+    pub(super) again: Duration,
+}
+
+/// What the leader was sent.
+#[derive(Default)]
+struct Sent {
+    leader: usize,
+    frames: BTreeSet<Hash>,
+    /// Frames wait that this leader was not sent.
+    behind: bool,
+    /// What waited when we looked last.
+    waited: BTreeSet<Hash>,
+}
+
+impl Forward {
+    pub(super) async fn run<E, S, R>(
+        self,
+        context: E,
+        mut submitted: mpsc::Receiver<Frame>,
+        (mut sender, mut receiver): (S, R),
+    ) where
+        E: Clock + Spawner,
+        S: Sender<PublicKey = PublicKey>,
+        R: Receiver<PublicKey = PublicKey>,
+    {
+        let mut sent = Sent { leader: self.shared.status().leader, behind: true, ..Sent::default() };
+        let mut next = context.current() + self.again;
+        loop {
+            let look = self.shared.look.notified();
+            futures::select_biased! {
+                frame = submitted.recv().fuse() => {
+                    let Some(frame) = frame else { return };
+                    let mut frames = vec![frame];
+                    while frames.len() < self.size.frames
+                        && let Ok(frame) = submitted.try_recv()
+                    {
+                        frames.push(frame);
+                    }
+                    // When behind, they are sent in their turn, from the pool.
+                    if !sent.behind {
+                        self.send(&mut sender, &mut sent, frames);
+                    }
+                }
+                message = receiver.recv().fuse() => {
+                    let Ok((from, message)) = message else { return };
+                    self.take(&from, message);
+                }
+                () = look.fuse() => {}
+                () = context.sleep_until(next).fuse() => {
+                    self.send_again(&mut sender, &mut sent);
+                    next = context.current() + self.again;
+                }
+            }
+            self.catch_up(&mut sender, &mut sent);
+        }
+    }
+
+    /// Sends a new leader, or one that was not sent everything, what waits.
+    fn catch_up(&self, sender: &mut impl Sender<PublicKey = PublicKey>, sent: &mut Sent) {
+        let leader = self.shared.status().leader;
+        let overflowed = self.shared.overflowed.swap(false, Ordering::AcqRel);
+        if sent.leader != leader {
+            *sent = Sent { leader, behind: true, ..Sent::default() };
+        }
+        sent.behind |= overflowed;
+        if !sent.behind || leader == self.me {
+            return;
+        }
+        let ahead = BlockSize { frames: self.size.frames * BLOCKS_AHEAD, bytes: self.size.bytes * BLOCKS_AHEAD };
+        let waiting = self.shared.application.waiting(ahead);
+        let bytes: usize = waiting.iter().map(|f| f.bytes().len()).sum();
+        // Full up to one more frame: there may be more behind it.
+        let all = waiting.len() < ahead.frames && bytes + self.size.frame_bytes_max() <= ahead.bytes;
+        let unsent = waiting.into_iter().filter(|f| !sent.frames.contains(&f.hash())).collect();
+        sent.behind = !all;
+        self.send(sender, sent, unsent);
+    }
+
+    /// Sends what waited already when we looked last time; if all of that still waits, everything.
+    fn send_again(&self, sender: &mut impl Sender<PublicKey = PublicKey>, sent: &mut Sent) {
+        let waiting = self.shared.application.waiting(self.size);
+        let now: BTreeSet<Hash> = waiting.iter().map(Frame::hash).collect();
+        if !sent.waited.is_empty() && sent.waited.is_subset(&now) {
+            sent.frames.clear();
+            sent.behind = true;
+        } else {
+            let still = waiting.into_iter().filter(|f| sent.waited.contains(&f.hash())).collect();
+            self.send(sender, sent, still);
+        }
+        sent.waited = now;
+    }
+
+    /// Sends frames to the leader, in as many messages as it takes.
+    fn send(&self, sender: &mut impl Sender<PublicKey = PublicKey>, sent: &mut Sent, frames: Vec<Frame>) {
+        if sent.leader == self.me {
+            return;
+        }
+        if sent.frames.len() > limits::ORDER_POOL_FRAMES_MAX {
+            sent.frames.clear();
+        }
+        let mut rest = &frames[..];
+        while !rest.is_empty() {
+            let mut room = self.size.bytes;
+            let fits = rest.iter().take_while(|f| {
+                let fits = f.bytes().len() <= room;
+                room = room.saturating_sub(f.bytes().len());
+                fits
+            });
+            // A frame too long for company goes alone.
+            let (now, later) = rest.split_at(fits.count().clamp(1, self.size.frames));
+            let to = Recipients::One(self.brokers[sent.leader].clone());
+            if sender.send(to, codec::encode_frames(now), false).is_empty() {
+                // The link is full; they go later, from the pool.
+                sent.behind = true;
+                return;
+            }
+            sent.frames.extend(now.iter().map(Frame::hash));
+            rest = later;
+        }
+    }
+
+    fn take(&self, from: &PublicKey, message: impl commonware_codec::Buf) {
+        let Some(broker) = self.brokers.iter().position(|b| b == from) else { return };
+        let mut taken = false;
+        for frame in codec::decode_frames(message, self.size).unwrap_or_default() {
+            taken |= self.shared.application.offer(Origin::Broker(broker), frame).is_ok();
+        }
+        if taken {
+            self.shared.frames.notify_waiters();
+        }
+    }
+}
+
+/// Blocks that a leader is given in advance of what is delivered, when much waits.
+const BLOCKS_AHEAD: usize = 8;

@@ -1,0 +1,74 @@
+//! What the owner of a running engine holds, whatever runtime it runs on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use commonware_consensus::marshal::core::Mailbox;
+use commonware_consensus::marshal::standard::Standard;
+use commonware_consensus::simplex::scheme::ed25519::Scheme;
+use commonware_consensus::types::Height;
+use commonware_utils::channel::mpsc;
+
+use super::shared::Shared;
+use super::{codec, stack};
+use crate::application::Origin;
+use crate::block::{Block, Frame};
+use crate::order::{Evidence, Floor, Later, Refused, Status};
+
+#[derive(Clone)]
+pub(super) struct Handle {
+    shared: Arc<Shared>,
+    mailbox: Mailbox<Scheme, Standard<Block>>,
+    submit: mpsc::Sender<Frame>,
+}
+
+impl Handle {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        mailbox: Mailbox<Scheme, Standard<Block>>,
+        submit: mpsc::Sender<Frame>,
+    ) -> Handle {
+        Handle { shared, mailbox, submit }
+    }
+
+    pub(super) fn submit(&self, frame: Frame) -> Result<(), Refused> {
+        if !self.status().running {
+            return Err(Refused::Ended);
+        }
+        self.shared.application.offer(Origin::Here, frame.clone())?;
+        self.shared.frames.notify_waiters();
+        if self.submit.try_send(frame).is_err() {
+            self.shared.overflowed.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    pub(super) fn evidence(&self) -> Vec<Evidence> {
+        self.shared.evidence()
+    }
+
+    pub(super) fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
+        let mailbox = self.mailbox.clone();
+        Box::pin(async move { mailbox.get_block(Height::new(height)).await.map(codec::shared) })
+    }
+
+    pub(super) fn floor(&self, height: u64) -> Later<Option<Floor>> {
+        let mailbox = self.mailbox.clone();
+        Box::pin(async move {
+            let certificate = stack::certificate(&mailbox, height).await?;
+            Some(Floor { height, certificate })
+        })
+    }
+
+    pub(super) fn prune(&self, height: u64) {
+        self.mailbox.prune(Height::new(height.min(self.status().height)));
+    }
+
+    pub(super) fn ended(&self) {
+        self.shared.ended();
+    }
+}

@@ -1,0 +1,212 @@
+//! The engine among 3f+1 brokers: upstream's simplex and marshal, over its own authenticated links, on its own runtime.
+//!
+//! ```text
+//! submit ─▶ application's pool ──forward──▶ leader: draw ─▶ block ─▶ broadcast ─▶ all: valid? ─▶ 2f+1 votes, twice
+//!                                                                                    │
+//! deliver ◀── by height, durable, until acknowledged ◀── archive ◀── final ◀─────────┘
+//! ```
+//!
+//! `stack` puts it together for any runtime and links; this file runs it on tokio over TCP, one thread of its own
+//! beside the runtime's, so that callers need no runtime at all.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use commonware_cryptography::ChaCha20Poly1305;
+use commonware_cryptography::ed25519::PublicKey;
+use commonware_p2p::authenticated::lookup;
+use commonware_p2p::{Address, AddressableManager as _};
+use commonware_runtime::{Quota, Runner as _, Spawner as _, Supervisor as _, tokio};
+use commonware_stream::cups::{self, Cups};
+use commonware_stream::sake::{self, Sake};
+use commonware_utils::TryCollect as _;
+use commonware_utils::channel::oneshot;
+use commonware_utils::ordered::Map;
+
+use crate::application::Application;
+use crate::block::{Block, Frame};
+use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
+
+mod alpha;
+mod codec;
+mod deliver;
+mod forward;
+mod handle;
+mod settings;
+mod shared;
+#[cfg(test)]
+mod simulation;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use settings::{Broker, Settings, SigningSeed, Start, StartError};
+
+/// One broker's engine, running.
+pub struct Engine {
+    handle: handle::Handle,
+    end: Mutex<Option<oneshot::Sender<End>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How the engine's thread is told to end.
+struct End {
+    /// Told when everything has ended; without it, ending is a crash.
+    graceful: Option<oneshot::Sender<()>>,
+}
+
+impl Engine {
+    /// Starts it, with its journal and archives in `settings.folder`. Returns when the journal has been read.
+    pub fn start(settings: Settings, application: Arc<dyn Application>) -> Result<Engine, StartError> {
+        let cluster = stack::Cluster::check(&settings)?;
+        std::fs::create_dir_all(&settings.folder)?;
+        // Upstream reports a port in use by ending the network task later; we want to know now.
+        drop(std::net::TcpListener::bind(settings.listen)?);
+        let (end, ended) = oneshot::channel();
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("order".to_string())
+            .spawn(move || run(settings, cluster, application, ready, ended))?;
+        let handle =
+            is_ready.recv().map_err(|_| io::Error::other("the engine's journal or archives cannot be read"))?;
+        Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
+    }
+
+    fn end(&self, graceful: Option<oneshot::Sender<()>>) {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(end) = end {
+            // If nobody listens, the engine has ended already.
+            let _ = end.send(End { graceful });
+        }
+    }
+}
+
+impl Order for Engine {
+    fn submit(&self, frame: Frame) -> Result<(), Refused> {
+        self.handle.submit(frame)
+    }
+
+    fn status(&self) -> Status {
+        self.handle.status()
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        self.handle.evidence()
+    }
+
+    fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
+        self.handle.block(height)
+    }
+
+    fn floor(&self, height: u64) -> Later<Option<Floor>> {
+        self.handle.floor(height)
+    }
+
+    fn prune(&self, height: u64) {
+        self.handle.prune(height);
+    }
+
+    fn stop(&self) -> Later<()> {
+        let (done, is_done) = oneshot::channel();
+        self.end(Some(done));
+        Box::pin(async move {
+            // An error means that the thread is gone: it has ended.
+            let _ = is_done.await;
+        })
+    }
+}
+
+impl Drop for Engine {
+    /// Like a crash, which journal and archives bear.
+    fn drop(&mut self) {
+        self.end(None);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A panic in it was reported by its own hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    settings: Settings,
+    cluster: stack::Cluster,
+    application: Arc<dyn Application>,
+    ready: mpsc::SyncSender<handle::Handle>,
+    ended: oneshot::Receiver<End>,
+) {
+    let config = tokio::Config::new()
+        .with_storage_directory(&settings.folder)
+        .with_worker_threads(settings.threads)
+        .with_tcp_nodelay(Some(true));
+    tokio::Runner::new(config).start(|context| async move {
+        let (mut network, mut oracle) =
+            lookup::Network::new(context.child("network"), links(&settings, cluster.message_bytes_max(&settings)));
+        oracle.track(0, addresses(&cluster.keys, settings.brokers.iter().map(|b| b.address)));
+        let links = stack::Links::new((0..stack::CHANNELS).map(|i| network.register(i, stack::quota())));
+        let (handle, all) = stack::start(
+            context.child("order"),
+            "",
+            &settings,
+            cluster,
+            application,
+            stack::Network { peers: oracle.clone(), blocker: oracle, links },
+        )
+        .await;
+        let network = network.start();
+        // If the caller is gone, `ended` says so.
+        let _ = ready.send(handle.clone());
+        let end = futures::future::select(futures::future::select(all, network), ended).await;
+        handle.ended();
+        if let futures::future::Either::Right((Ok(End { graceful: Some(done) }), _)) = end {
+            // What does not end within this time would not end at all; a crash is safe too.
+            let _ = context.stop(0, Some(STOP_TIMEOUT)).await;
+            let _ = done.send(());
+        }
+    });
+}
+
+type Handshake = Cups<Sake<commonware_cryptography::ed25519::PrivateKey>, ChaCha20Poly1305>;
+
+fn links(settings: &Settings, message_bytes_max: u32) -> lookup::Config<Handshake> {
+    let handshake = Cups::new(
+        Sake {
+            signer: settings.key.0.clone(),
+            synchrony_bound: CLOCKS_APART,
+            max_handshake_age: CLOCKS_APART,
+            version: sake::Version::V1,
+        },
+        cups::Version::V1,
+    );
+    let namespace = [b"sealcast/v1/links/", &settings.namespace[..]].concat();
+    let brokers = settings.brokers.len().try_into().expect("there are at least 4 brokers");
+    let mut config = lookup::Config::local(
+        handshake,
+        &namespace,
+        settings.listen,
+        brokers,
+        message_bytes_max,
+        1024.try_into().expect("it is not zero"),
+    );
+    // Brokers are known by key; on a machine with several addresses their packets may come from any.
+    config.bypass_ip_check = true;
+    // A restarted broker is to be back within seconds, not after upstream's minute.
+    config.peer_connection_cooldown = Duration::from_millis(250);
+    config.dial_frequency = Duration::from_millis(100);
+    config.allowed_handshake_rate_per_ip = Quota::per_second(64.try_into().expect("it is not zero"));
+    config.allowed_handshake_rate_per_subnet = Quota::per_second(256.try_into().expect("it is not zero"));
+    config.tracked_peer_sets = 1.try_into().expect("it is not zero");
+    config
+}
+
+fn addresses(keys: &[PublicKey], addresses: impl Iterator<Item = SocketAddr>) -> Map<PublicKey, Address> {
+    keys.iter().cloned().zip(addresses.map(Address::from)).try_collect().expect("the keys were checked to differ")
+}
+
+/// How far two brokers' clocks may differ for a handshake.
+const CLOCKS_APART: Duration = Duration::from_secs(10);
+/// How long a graceful end may take.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,138 @@
+//! What an engine is told at its start.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::block::BlockSize;
+use crate::order::Floor;
+
+/// The settings of one broker's engine.
+///
+/// `namespace`, `brokers`, `block` and `term` must be the same at all brokers.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the cluster, bound into every vote and every link (G3).
+    pub namespace: Vec<u8>,
+    /// All brokers, this one among them; the index in this list is the broker's index everywhere.
+    pub brokers: Vec<Broker>,
+    /// The key of this broker.
+    pub key: SigningSeed,
+    /// Where this broker listens for the others.
+    pub listen: SocketAddr,
+    /// The engine's folder: votes, blocks, certificates. A broker that has lost it must not come back under the same
+    /// key: it could vote twice in one view.
+    pub folder: PathBuf,
+    /// Where to begin if the folder is empty.
+    pub start: Start,
+    /// How much one block may hold.
+    pub block: BlockSize,
+    /// Views in a row that one broker leads. Short terms bound what a leader who ignores forwarded frames can
+    /// delay; long terms spare the change of leader. 1 changes the leader with each block.
+    pub term: u32,
+    /// Silence of a leader after which its term is given up (E14: ≤ 300 ms).
+    pub leader_timeout: Duration,
+    /// A leader without frames proposes an empty block after this; must be well below `leader_timeout`.
+    pub heartbeat: Duration,
+    /// How far a block's time may be ahead of this broker's clock; beyond it the broker waits (E10).
+    pub drift: Duration,
+    /// Blocks delivered and not yet acknowledged, at most.
+    pub unacknowledged: usize,
+    /// Threads that run the engine.
+    pub threads: usize,
+}
+
+impl Settings {
+    /// The defaults for a broker of this cluster.
+    pub fn new(
+        namespace: &[u8],
+        brokers: Vec<Broker>,
+        key: SigningSeed,
+        listen: SocketAddr,
+        folder: PathBuf,
+    ) -> Settings {
+        Settings {
+            namespace: namespace.to_vec(),
+            brokers,
+            key,
+            listen,
+            folder,
+            start: Start::Genesis,
+            block: BlockSize::default(),
+            term: 64,
+            leader_timeout: Duration::from_millis(300),
+            heartbeat: Duration::from_millis(150),
+            drift: Duration::from_secs(1),
+            unacknowledged: 32,
+            threads: 2,
+        }
+    }
+}
+
+/// Another broker, or this one, as all know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Its Ed25519 key.
+    pub key: [u8; 32],
+    /// Where it is reached.
+    pub address: SocketAddr,
+}
+
+/// The seed of a broker's Ed25519 key.
+#[derive(Clone)]
+pub struct SigningSeed(pub(super) commonware_cryptography::ed25519::PrivateKey);
+
+impl SigningSeed {
+    /// From 32 secret bytes (RFC 8032).
+    pub fn new(seed: &[u8; 32]) -> SigningSeed {
+        use commonware_codec::{Copying, DecodeExt as _};
+        SigningSeed(
+            commonware_cryptography::ed25519::PrivateKey::decode(Copying(seed)).expect("any 32 bytes are a seed"),
+        )
+    }
+
+    /// The key that others know.
+    pub fn public(&self) -> [u8; 32] {
+        use commonware_cryptography::Signer as _;
+        self.0.public_key().as_ref().try_into().expect("an Ed25519 key has 32 bytes")
+    }
+}
+
+impl fmt::Debug for SigningSeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<redacted>")
+    }
+}
+
+/// Where an engine with an empty folder begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the first block.
+    Genesis,
+    /// With this block; the caller has the state that it led to.
+    Floor(Floor),
+}
+
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Fewer than 4 brokers tolerate nothing; `brokers` holds all of them, each once.
+    #[error("{0} brokers, of which each must be named once; at least 4 are needed")]
+    Brokers(usize),
+    /// This broker's own key is not among `brokers`.
+    #[error("this broker is not a member of the cluster")]
+    NotAMember,
+    /// A broker's key is no Ed25519 key.
+    #[error("the key of broker {0} is not an Ed25519 key")]
+    Key(usize),
+    /// The certificate to start from is not one of this cluster.
+    #[error("the certificate to start from does not verify")]
+    Floor,
+    /// `heartbeat` < `leader_timeout`, `term`, `threads`, `unacknowledged` ≥ 1 and a block's limits must hold.
+    #[error("the settings contradict each other: {0}")]
+    Settings(&'static str),
+    /// The folder cannot be used, or the thread not be started.
+    #[error("cannot start: {0}")]
+    Io(#[from] std::io::Error),
+}

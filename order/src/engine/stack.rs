@@ -1,0 +1,387 @@
+//! The engine put together: simplex, marshal, the blocks' broadcast and backfill, our hooks. Generic over runtime and
+//! links, so that the same code runs on tokio over TCP and in the deterministic simulator.
+
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::sync::Arc;
+use std::time::Duration;
+
+use commonware_broadcast::buffered;
+use commonware_codec::{Decode as _, Encode as _};
+use commonware_consensus::marshal::core::{Actor, Mailbox};
+use commonware_consensus::marshal::standard::Standard;
+use commonware_consensus::marshal::{self, resolver};
+use commonware_consensus::simplex;
+use commonware_consensus::simplex::config::{Floor as SimplexFloor, ForwardPolicy, SkipBudget, SkipPolicy};
+use commonware_consensus::simplex::elector::RoundRobin;
+use commonware_consensus::simplex::scheme::ed25519::Scheme;
+use commonware_consensus::simplex::types::Finalization;
+use commonware_consensus::types::{Epoch, FixedEpocher, Height, Round, TermLength, View, ViewDelta};
+use commonware_cryptography::certificate::{ConstantProvider, Verifier as _};
+use commonware_cryptography::ed25519::PublicKey;
+use commonware_cryptography::sha256::Digest;
+use commonware_cryptography::{Digested, Signer as _};
+use commonware_p2p::{Blocker, Provider, Receiver, Sender};
+use commonware_parallel::Sequential;
+use commonware_runtime::buffer::paged::CacheRef;
+use commonware_runtime::{Clock, Handle as Task, Metrics, Quota, Spawner, Storage};
+use commonware_storage::archive::prunable;
+use commonware_storage::translator::EightCap;
+use commonware_utils::channel::mpsc;
+use commonware_utils::ordered::Set;
+use commonware_utils::{NonZeroDuration, TryCollect as _};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{CryptoRng, SeedableRng as _};
+use sealcast_wire::limits;
+
+use super::alpha::{self, Hooks};
+use super::codec;
+use super::deliver::Deliver;
+use super::forward::Forward;
+use super::handle::Handle;
+use super::settings::{Settings, Start, StartError};
+use super::shared::Shared;
+use super::watch::{Schedule, Watch};
+use crate::application::Application;
+use crate::block::Block;
+
+/// The links of one broker, one per purpose.
+pub(super) struct Links<S, R> {
+    pub(super) votes: (S, R),
+    pub(super) certificates: (S, R),
+    pub(super) resolver: (S, R),
+    pub(super) blocks: (S, R),
+    pub(super) backfill: (S, R),
+    pub(super) frames: (S, R),
+}
+
+/// What a broker's tasks reach the others by.
+pub(super) struct Network<S, R, M, B> {
+    /// Knows who the brokers are.
+    pub(super) peers: M,
+    /// Cuts off a broker that misbehaves.
+    pub(super) blocker: B,
+    pub(super) links: Links<S, R>,
+}
+
+/// How many links that are; channel numbers are 0 to one less.
+pub(super) const CHANNELS: u64 = 6;
+
+impl<S, R> Links<S, R> {
+    /// Registers each channel with `register`.
+    pub(super) fn new(mut channels: impl Iterator<Item = (S, R)>) -> Links<S, R> {
+        let mut next = || channels.next().expect("there are as many channels as purposes");
+        Links {
+            votes: next(),
+            certificates: next(),
+            resolver: next(),
+            blocks: next(),
+            backfill: next(),
+            frames: next(),
+        }
+    }
+}
+
+/// The cluster as the engine sees it: checked settings.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) keys: Vec<PublicKey>,
+    pub(super) me: usize,
+    pub(super) scheme: Scheme,
+    /// Index in the caller's list by index in the sorted one.
+    pub(super) indices: Arc<Vec<usize>>,
+    floor: Option<Finalization<Scheme, Digest>>,
+}
+
+impl Cluster {
+    pub(super) fn check(settings: &Settings) -> Result<Cluster, StartError> {
+        let n = settings.brokers.len();
+        let mut keys = Vec::with_capacity(n);
+        for (i, broker) in settings.brokers.iter().enumerate() {
+            let key = PublicKey::decode_cfg(bytes::Bytes::copy_from_slice(&broker.key), &());
+            keys.push(key.map_err(|_| StartError::Key(i))?);
+        }
+        let sorted: Set<PublicKey> = keys.iter().cloned().try_collect().map_err(|_| StartError::Brokers(n))?;
+        if !(limits::BROKERS_MIN..=limits::BROKERS_MAX).contains(&n) {
+            return Err(StartError::Brokers(n));
+        }
+        let own = settings.key.0.public_key();
+        let me = keys.iter().position(|k| *k == own).ok_or(StartError::NotAMember)?;
+        let indices =
+            sorted.iter().map(|s| keys.iter().position(|k| k == s).expect("the set was made of these keys")).collect();
+        let namespace = [b"sealcast/v1/order/", &settings.namespace[..]].concat();
+        let scheme = Scheme::signer(&namespace, sorted, settings.key.0.clone()).ok_or(StartError::NotAMember)?;
+        settings.check()?;
+        let floor = match &settings.start {
+            Start::Genesis => None,
+            Start::Floor(floor) => {
+                let config = scheme.certificate_codec_config();
+                let finalization = Finalization::<Scheme, Digest>::decode_cfg(
+                    bytes::Bytes::copy_from_slice(&floor.certificate),
+                    &config,
+                )
+                .map_err(|_| StartError::Floor)?;
+                // Weights of a batch of one quorum; their seed need not be secret, for the certificate is public
+                // and was chosen before it: it is a hash of the certificate.
+                let seed =
+                    <commonware_cryptography::Sha256 as commonware_cryptography::Hasher>::hash(&[&floor.certificate]).0;
+                if !finalization.verify(&mut ChaCha20Rng::from_seed(seed), &scheme, &Sequential) {
+                    return Err(StartError::Floor);
+                }
+                Some(finalization)
+            }
+        };
+        Ok(Cluster { keys, me, scheme, indices: Arc::new(indices), floor })
+    }
+
+    /// The longest message on any link.
+    pub(super) fn message_bytes_max(&self, settings: &Settings) -> u32 {
+        let n = u32::try_from(self.keys.len()).expect("the number of brokers is bounded");
+        commonware_p2p::max_message_size(&[
+            marshal::max_payload_size::<Standard<Block>, Scheme>(n, &settings.block),
+            simplex::max_payload_size::<Scheme, Digest>(n),
+            codec::frames_bytes_max(settings.block),
+        ])
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), StartError> {
+        let wrong = StartError::Settings;
+        if self.heartbeat >= self.leader_timeout {
+            return Err(wrong("the heartbeat must come before the leader's time-out"));
+        }
+        if self.leader_timeout.is_zero() || self.leader_timeout > limits::LEADER_TIMEOUT_MAX {
+            return Err(wrong("the leader's time-out is too long, or zero"));
+        }
+        if self.term == 0 || self.threads == 0 || self.unacknowledged == 0 {
+            return Err(wrong("term, threads and unacknowledged are at least 1"));
+        }
+        if self.block.frames == 0 || self.block.bytes == 0 || self.block.bytes > limits::BLOCK_BYTES_MAX {
+            return Err(wrong("a block holds at least one frame and at most BLOCK_BYTES_MAX bytes"));
+        }
+        if self.block.frames > limits::BLOCK_FRAMES_MAX {
+            return Err(wrong("a block holds at most BLOCK_FRAMES_MAX frames"));
+        }
+        Ok(())
+    }
+}
+
+/// Messages of one kind that one broker may send another per second; what exceeds it is dropped. Generous: brokers
+/// are few and known, and a view takes milliseconds.
+pub(super) fn quota() -> Quota {
+    Quota::per_second(const { NonZeroU32::new(4096).unwrap() })
+}
+
+/// Starts all tasks under `context`. They end with it; the task returned ends when one of them does. `disk` is the
+/// beginning of every partition's name, so that brokers can share a simulated disk.
+pub(super) async fn start<E, S, R, M, B>(
+    context: E,
+    disk: &str,
+    settings: &Settings,
+    cluster: Cluster,
+    application: Arc<dyn Application>,
+    Network { peers, blocker, links }: Network<S, R, M, B>,
+) -> (Handle, Task<()>)
+where
+    E: Spawner + Clock + Storage + Metrics + CryptoRng,
+    S: Sender<PublicKey = PublicKey>,
+    R: Receiver<PublicKey = PublicKey>,
+    M: Provider<PublicKey = PublicKey>,
+    B: Blocker<PublicKey = PublicKey>,
+{
+    let me = cluster.keys[cluster.me].clone();
+    let scheme = cluster.scheme.clone();
+    let shared = Arc::new(Shared::new(application));
+    let pages = CacheRef::new(PAGE_BYTES, PAGES);
+    let genesis = Block::genesis(&settings.namespace);
+    let genesis_hash = Digest(genesis.hash());
+    let epochs = FixedEpocher::new(ONE_EPOCH);
+
+    let backfill = resolver::p2p::init(
+        context.child("backfill"),
+        resolver::p2p::Config {
+            public_key: me.clone(),
+            peer_provider: peers.clone(),
+            blocker: blocker.clone(),
+            mailbox_size: MAILBOX,
+            fetch_timeout: NonZeroDuration::new_panic(FETCH_TIMEOUT),
+            fetch_retry_delay: FETCH_RETRY,
+            priority_requests: false,
+            priority_responses: false,
+        },
+        links.backfill,
+    );
+    let (broadcast, buffer) = buffered::Engine::new(
+        context.child("broadcast"),
+        buffered::Config {
+            public_key: me.clone(),
+            mailbox_size: MAILBOX,
+            deque_size: BLOCKS_PER_BROKER,
+            priority: false,
+            codec_config: settings.block,
+            peer_provider: peers.clone(),
+            strategy: Sequential,
+        },
+    );
+    let broadcast = broadcast.start(links.blocks);
+
+    let finalizations = prunable::Archive::init(
+        context.child("certificates"),
+        archive(format!("{disk}certificates"), Scheme::certificate_codec_config_unbounded(), &pages),
+    )
+    .await
+    .expect("the archive of certificates opens");
+    let blocks =
+        prunable::Archive::init(context.child("blocks"), archive(format!("{disk}blocks"), settings.block, &pages))
+            .await
+            .expect("the archive of blocks opens");
+    let (marshal, mailbox, floor) = Actor::init(
+        context.child("marshal"),
+        finalizations,
+        blocks,
+        marshal::Config {
+            provider: ConstantProvider::new(scheme.clone()),
+            epocher: epochs.clone(),
+            start: match &cluster.floor {
+                None => marshal::Start::Genesis(Digested::precomputed(genesis, genesis_hash)),
+                Some(finalization) => marshal::Start::Floor(finalization.clone()),
+            },
+            partition_prefix: format!("{disk}marshal"),
+            mailbox_size: MAILBOX,
+            view_retention: VIEWS_KEPT,
+            prunable_items_per_section: ITEMS_PER_SECTION,
+            page_cache: pages.clone(),
+            replay_buffer: WRITE_BUFFER,
+            key_write_buffer: WRITE_BUFFER,
+            value_write_buffer: WRITE_BUFFER,
+            block_codec_config: settings.block,
+            max_repair: REPAIRS,
+            max_pending_acks: NonZeroUsize::new(settings.unacknowledged).expect("checked at the start"),
+            strategy: Sequential,
+        },
+    )
+    .await;
+
+    let term = TermLength::new(NonZeroU32::new(settings.term).expect("checked at the start"));
+    let elector = if settings.term == 1 {
+        RoundRobin::default()
+    } else {
+        RoundRobin::default().with_term(term, settings.leader_timeout * 8, VIEWS_AHEAD)
+    };
+    let schedule = Schedule::new(elector.clone(), term, &scheme, cluster.indices.clone());
+    let processed = floor.processed().map_or(0, |p| p.height().get());
+    shared.started(processed, schedule.leader(Round::new(Epoch::zero(), View::new(1))));
+    let marshal = marshal.start(Deliver { shared: shared.clone() }, buffer, backfill);
+
+    let (submit, submitted) = mpsc::channel(limits::SUBMITTED_FRAMES);
+    let forward = Forward {
+        shared: shared.clone(),
+        size: settings.block,
+        brokers: cluster.keys.clone(),
+        me: cluster.me,
+        again: settings.leader_timeout * 2,
+    };
+    let frames = links.frames;
+    let forward = context.child("forward").spawn(move |context| forward.run(context, submitted, frames));
+
+    let hooks =
+        Hooks { shared: shared.clone(), size: settings.block, heartbeat: settings.heartbeat, drift: settings.drift };
+    let glue = alpha::glue(context.child("glue"), hooks, mailbox.clone(), epochs);
+    let mut seed = [0; 32];
+    let mut rng = context.child("seed");
+    rng.fill_bytes(&mut seed);
+    let watch = Watch {
+        shared: shared.clone(),
+        schedule,
+        scheme: scheme.clone(),
+        rng: ChaCha20Rng::from_seed(seed),
+        next: glue.clone(),
+    };
+    let simplex = simplex::Engine::new(
+        context.child("simplex"),
+        simplex::Config {
+            scheme,
+            elector,
+            blocker,
+            automaton: glue.clone(),
+            relay: glue,
+            reporter: watch,
+            // Evidence of two votes in one view must not depend on when the second one comes.
+            track_historical_votes: true,
+            strategy: Sequential,
+            partition: format!("{disk}simplex"),
+            mailbox_size: MAILBOX,
+            epoch: Epoch::zero(),
+            floor: match cluster.floor {
+                None => SimplexFloor::Genesis(genesis_hash),
+                Some(finalization) => SimplexFloor::Finalized(finalization),
+            },
+            replay_buffer: WRITE_BUFFER,
+            write_buffer: WRITE_BUFFER,
+            page_cache: pages,
+            leader_timeout: settings.leader_timeout,
+            certification_timeout: settings.leader_timeout * 3,
+            timeout_retry: settings.leader_timeout * 3,
+            view_retention: VIEWS_KEPT,
+            skip: SkipPolicy::Enabled { timeout: settings.leader_timeout * 6, budget: SkipBudget::Participants },
+            fetch_timeout: NonZeroDuration::new_panic(FETCH_TIMEOUT),
+            fetch_retry_delay: FETCH_RETRY,
+            forward: ForwardPolicy::SilentLeader,
+        },
+    );
+    let simplex = simplex.start(links.votes, links.certificates, links.resolver);
+
+    let ended = shared.clone();
+    let task = context.child("all").spawn(move |_| async move {
+        let tasks: Vec<Task<()>> = vec![broadcast, marshal, forward, simplex];
+        let _ = futures::future::select_all(tasks).await;
+        ended.ended();
+    });
+    (Handle::new(shared, mailbox, submit), task)
+}
+
+fn archive<C>(name: String, codec_config: C, pages: &CacheRef) -> prunable::Config<EightCap, C> {
+    prunable::Config {
+        translator: EightCap,
+        metadata_partition: format!("{name}-metadata"),
+        key_partition: format!("{name}-key"),
+        key_page_cache: pages.clone(),
+        value_partition: format!("{name}-value"),
+        compression: None,
+        codec_config,
+        items_per_section: ITEMS_PER_SECTION,
+        key_write_buffer: WRITE_BUFFER,
+        value_write_buffer: WRITE_BUFFER,
+        replay_buffer: WRITE_BUFFER,
+    }
+}
+
+/// The certificate that proves a block final, in upstream's encoding.
+pub(super) async fn certificate(mailbox: &Mailbox<Scheme, Standard<Block>>, height: u64) -> Option<Vec<u8>> {
+    mailbox.get_finalization(Height::new(height)).await.map(|f| f.encode().to_vec())
+}
+
+/// All heights belong to one epoch: the set of brokers does not change while an engine runs.
+const ONE_EPOCH: NonZeroU64 = NonZeroU64::new(1 << 62).unwrap();
+/// Blocks that a leader may propose ahead of the last one certified.
+const VIEWS_AHEAD: ViewDelta = ViewDelta::new(2);
+/// Views behind the last final one whose votes, and whose unfinalised blocks, are kept.
+const VIEWS_KEPT: ViewDelta = ViewDelta::new(64);
+/// Blocks per file of an archive: what pruning removes at once.
+const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
+/// Blocks of one broker kept in memory until they are certified.
+const BLOCKS_PER_BROKER: usize = 16;
+/// Missing blocks fetched at a time.
+const REPAIRS: NonZeroUsize = NonZeroUsize::new(32).unwrap();
+/// Messages between two of the engine's tasks.
+const MAILBOX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+/// A page of the cache for keys and votes, as upstream stores it: 4,096 bytes with its checksum.
+const PAGE_BYTES: NonZeroU16 = NonZeroU16::new(4096 - 12).unwrap();
+/// 8 MB of such pages.
+const PAGES: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
+/// Bytes that gather before a write.
+const WRITE_BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
+/// A peer that does not answer is given up after this, and another asked.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause before the next try.
+const FETCH_RETRY: Duration = Duration::from_millis(50);

@@ -1,0 +1,284 @@
+//! Stories of four brokers. A seed decides latency, loss, who is spoken to, when things break.
+
+use std::sync::Arc;
+
+use commonware_runtime::deterministic::{Config, FaultConfig, PartialWriteMode, Runner, WriteConfig};
+use commonware_runtime::{Runner as _, Supervisor as _};
+use commonware_utils::probability;
+
+use super::settings::Start;
+use super::simulation::{SIZE, World, ledgers, pairs};
+use crate::block::Frame;
+use crate::order::{Misdeed, Refused};
+use crate::testing::{BAD, Ledger, assert_agree};
+
+const ALL: [usize; 4] = [0, 1, 2, 3];
+
+fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    let only = std::env::var("SEALCAST_SEED").ok().and_then(|s| s.parse().ok());
+    match only {
+        Some(seed) => seed..seed + 1,
+        None => 0..count,
+    }
+}
+
+/// A failure names the seed: `SEALCAST_SEED=<seed> cargo test -p sealcast-order <story>` replays it.
+fn story(name: &str, seed: u64) -> String {
+    format!("{name}, seed {seed}")
+}
+
+#[test]
+fn all_brokers_deliver_one_order_under_loss_and_latency() {
+    for seed in seeds(24) {
+        let story = story("loss and latency", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), Some(10)).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let frames = world.submit_many(&ALL, "frame", 40).await;
+            world.until_ordered(&ALL, &frames, &story).await;
+            assert_agree(&world.ledgers, &story);
+        });
+    }
+}
+
+#[test]
+fn a_crashed_broker_replays_its_journal_and_catches_up() {
+    for seed in seeds(24) {
+        let story = story("crash and restart", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let victim = world.below(4);
+            let others: Vec<usize> = ALL.into_iter().filter(|i| *i != victim).collect();
+            let mut frames = world.submit_many(&others, "before", 15).await;
+            world.crash(victim).await;
+            frames.extend(world.submit_many(&others, "without", 15).await);
+            world.until_ordered(&others, &frames, &story).await;
+            world.start(victim).await;
+            frames.extend(world.submit_many(&ALL, "after", 15).await);
+            world.until_ordered(&ALL, &frames, &story).await;
+            assert_agree(&world.ledgers, &story);
+        });
+    }
+}
+
+#[test]
+fn halves_order_nothing_apart_and_everything_together() {
+    for seed in seeds(16) {
+        let story = story("partition and heal", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let mut frames = world.submit_many(&ALL, "before", 10).await;
+            world.until_ordered(&ALL, &frames, &story).await;
+            for (a, b) in pairs().filter(|(a, b)| a / 2 != b / 2) {
+                world.unlink(a, b).await;
+            }
+            // What was on its way arrives; then nothing can become final.
+            world.sleep(500).await;
+            let heights: Vec<u64> = world.ledgers.iter().map(|l| l.height()).collect();
+            frames.extend(world.submit_many(&ALL, "apart", 10).await);
+            world.sleep(3000).await;
+            let now: Vec<u64> = world.ledgers.iter().map(|l| l.height()).collect();
+            assert_eq!(now.iter().max(), heights.iter().max(), "{story}: half of the brokers ordered something");
+            for (a, b) in pairs().filter(|(a, b)| a / 2 != b / 2) {
+                world.link(a, b, 10, 100).await;
+            }
+            world.until_ordered(&ALL, &frames, &story).await;
+            assert_agree(&world.ledgers, &story);
+        });
+    }
+}
+
+#[test]
+fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
+    for seed in seeds(16) {
+        let story = story("twins", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), None).await;
+            let honest = [0, 1, 2];
+            for i in honest {
+                world.start(i).await;
+            }
+            let other = Arc::new(Ledger::new(SIZE));
+            let twin = world.start_twins(3, other.clone()).await;
+            // The halves hold different frames, so that they propose different blocks in one view.
+            twin.submit(Frame::new(&b"twin"[..])).expect("the twin takes it");
+            let frames = world.submit_many(&honest, "frame", 30).await;
+            world.until_ordered(&honest, &frames, &story).await;
+            let evidence = || (0..3).flat_map(|i| world.broker(i).evidence()).collect::<Vec<_>>();
+            world.until(|| !evidence().is_empty(), &format!("{story}: evidence")).await;
+            for e in evidence() {
+                assert_eq!(e.broker, 3, "{story}: {e:?}");
+                assert!(!e.proof.is_empty());
+            }
+            assert!(evidence().iter().any(|e| e.misdeed == Misdeed::TwoNotarizeVotes), "{story}");
+            assert_agree(&world.ledgers[..3], &story);
+        });
+    }
+}
+
+#[test]
+fn an_invalid_block_is_never_final() {
+    for seed in seeds(16) {
+        let story = story("invalid block", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut ledgers = ledgers();
+            ledgers[3] = Arc::new(Ledger::lax(SIZE));
+            let mut world = World::new(context, ledgers, None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let bad = Frame::new([BAD, b" frame"].concat());
+            assert_eq!(world.broker(0).submit(bad.clone()), Err(Refused::Invalid));
+            world.broker(3).submit(bad.clone()).expect("a lax broker takes anything");
+            // Long enough for broker 3 to lead several times; each of its blocks holds the bad frame.
+            let frames = world.submit_many(&[0, 1, 2], "frame", 60).await;
+            world.until_ordered(&ALL, &frames, &story).await;
+            assert_agree(&world.ledgers, &story);
+            assert!(world.ledgers.iter().all(|l| !l.has(std::slice::from_ref(&bad))), "{story}");
+        });
+    }
+}
+
+#[test]
+fn rule_e12_nothing_acknowledged_is_lost_when_all_are_killed_and_writes_are_torn() {
+    for seed in seeds(16) {
+        let story = story("all killed", seed);
+        let torn = FaultConfig {
+            write_rate: Some(WriteConfig {
+                failure_rate: probability!(0.0),
+                retention_rate: probability!(0.5),
+                mode: if seed % 2 == 0 { PartialWriteMode::Prefix } else { PartialWriteMode::Subset },
+            }),
+            ..FaultConfig::default()
+        };
+        let config = Config::new().with_seed(seed).with_storage_fault_config(torn);
+        let ledgers = ledgers();
+        let before = ledgers.clone();
+        let (frames, checkpoint) = Runner::new(config).start_and_recover(|context| async move {
+            let mut world = World::new(context, before, None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let count = 10 + world.below(20);
+            world.submit_many(&ALL, "before", count).await
+        });
+        let acknowledged: Vec<u64> = ledgers.iter().map(|l| l.height()).collect();
+        ledgers.iter().for_each(|l| l.crash());
+        let after = ledgers.clone();
+        let name = story.clone();
+        Runner::from(checkpoint).start(|context| async move {
+            let mut world = World::new(context.child("after"), after, None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            // What was not ordered before the crash is gone from the pools; clients hand it in again.
+            for frame in &frames {
+                let _ = world.broker(0).submit(frame.clone());
+            }
+            world.until_ordered(&ALL, &frames, &name).await;
+        });
+        assert!(ledgers.iter().zip(acknowledged).all(|(l, before)| l.height() >= before), "{story}");
+        assert_agree(&ledgers, &story);
+    }
+}
+
+#[test]
+fn a_broker_without_history_starts_from_a_floor() {
+    for seed in seeds(8) {
+        let story = story("floor", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), None).await;
+            for i in 0..3 {
+                world.start(i).await;
+            }
+            let before = world.submit_many(&[0, 1, 2], "before", 20).await;
+            world.until_ordered(&[0, 1, 2], &before, &story).await;
+            let height = world.ledgers[0].height();
+            let mut floor = None;
+            for h in (1..=height).rev() {
+                floor = floor.or(world.broker(0).floor(h).await);
+            }
+            let floor = floor.expect("some block has its own certificate");
+            let from = floor.height;
+            world.start_from(3, Start::Floor(floor));
+            world.start(3).await;
+            let after = world.submit_many(&ALL, "after", 20).await;
+            world.until_ordered(&ALL, &after, &story).await;
+            let first = *world.ledgers[3].blocks().first_key_value().expect("it has blocks").0;
+            assert!(first >= from, "{story}: it began at {first}, below its floor {from}");
+            assert_agree(&world.ledgers, &story);
+            assert!(world.broker(3).block(first).await.is_some());
+        });
+    }
+}
+
+#[test]
+fn rule_e14_a_frame_at_any_broker_wakes_the_leader() {
+    for seed in seeds(8) {
+        let story = story("idle", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            world.until(|| world.ledgers.iter().all(|l| l.height() > 2), &story).await;
+            for n in 0..12 {
+                let i = n % 4;
+                let frame = world.submit(i, &format!("frame {n}"));
+                // Four message delays of at most 35 ms and some scheduling, unless the leader is just changing.
+                world.sleep(400).await;
+                assert!(world.ledgers[i].has(&[frame]), "{story}: frame {n} waits for its own broker's turn");
+            }
+        });
+    }
+}
+
+#[test]
+fn rule_e14_a_backlog_reaches_the_leader_as_soon_as_it_can() {
+    for seed in seeds(8) {
+        let story = story("backlog", seed);
+        Runner::seeded(seed).start(|context| async move {
+            let mut world = World::new(context, ledgers(), None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            for (a, b) in pairs().filter(|(a, b)| *a == 0 || *b == 0) {
+                world.unlink(a, b).await;
+            }
+            let frames: Vec<Frame> = (0..300).map(|n| world.submit(0, &format!("frame {n}"))).collect();
+            world.sleep(3000).await;
+            for (a, b) in pairs().filter(|(a, b)| *a == 0 || *b == 0) {
+                world.link(a, b, 5, 100).await;
+            }
+            // 38 blocks; a block's worth with each repair would take half a minute.
+            world.sleep(8000).await;
+            assert!(world.ledgers[1].has(&frames), "{story}: only {} of 300", world.ledgers[1].frames().len());
+            assert_agree(&world.ledgers, &story);
+        });
+    }
+}
+
+#[test]
+fn rule_g10_the_same_seed_gives_the_same_trace() {
+    let trace = || {
+        Runner::seeded(7).start(|context| async move {
+            let auditor = context.auditor();
+            let mut world = World::new(context, ledgers(), Some(10)).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let frames = world.submit_many(&ALL, "frame", 10).await;
+            world.until_ordered(&ALL, &frames, "trace").await;
+            auditor.state()
+        })
+    };
+    assert_eq!(trace(), trace());
+}

@@ -1,0 +1,110 @@
+//! The trait of whatever orders: the engine among 3f+1 brokers, or one broker alone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::block::{Block, Frame};
+
+/// A result that comes later; usable from any async runtime, and by `futures::executor::block_on` without one.
+pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// One total order. Delivery goes through the `Application` given at the start.
+pub trait Order: Send + Sync {
+    /// Hands in a frame: it goes to the application's pool and to the broker that leads (E14). `Ok` promises
+    /// nothing yet; the frame is ordered when a block with it is delivered.
+    fn submit(&self, frame: Frame) -> Result<(), Refused>;
+
+    /// Where things stand.
+    fn status(&self) -> Status;
+
+    /// Proofs of misbehaviour seen since the start, the newest last, at most `limits::EVIDENCE_MAX`.
+    fn evidence(&self) -> Vec<Evidence>;
+
+    /// The block of this height, if it is held here.
+    fn block(&self, height: u64) -> Later<Option<Arc<Block>>>;
+
+    /// The proof that a quorum finalised the block of this height: where another broker may start (`Start::Floor`).
+    fn floor(&self, height: u64) -> Later<Option<Floor>>;
+
+    /// Blocks below `height` are needed no more. They go in steps; blocks not yet acknowledged stay.
+    fn prune(&self, height: u64);
+
+    /// Ends gracefully: what was delivered and acknowledged is recorded. Dropping ends it like a crash, which is safe too.
+    fn stop(&self) -> Later<()>;
+}
+
+/// Where an order stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The view of the protocol.
+    pub view: u64,
+    /// The index of the broker that leads it.
+    pub leader: usize,
+    /// The highest block acknowledged here.
+    pub height: u64,
+    /// The highest block known to be final.
+    pub tip: u64,
+    /// Whether it still runs.
+    pub running: bool,
+}
+
+impl Status {
+    /// Blocks between what is known to be final and what was acknowledged here.
+    pub fn lag(&self) -> u64 {
+        self.tip.saturating_sub(self.height)
+    }
+}
+
+/// Why a frame is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// As many frames wait as may wait; try again later.
+    #[error("the pool of waiting frames is full")]
+    Full,
+    /// It waits already, or was ordered not long ago.
+    #[error("the frame is known already")]
+    Known,
+    /// It fits no block.
+    #[error("the frame is larger than a block")]
+    TooLarge,
+    /// The application does not want it.
+    #[error("the frame is not valid")]
+    Invalid,
+    /// The order has ended.
+    #[error("the order has ended")]
+    Ended,
+}
+
+/// What a broker did that no honest broker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misdeed {
+    /// Voted for two different blocks in one view.
+    TwoNotarizeVotes,
+    /// Voted for the finality of two different blocks in one view.
+    TwoFinalizeVotes,
+    /// Voted to skip a view and for the finality of its block.
+    SkippedAndFinalized,
+}
+
+/// Two signed statements that contradict each other. Anyone who knows the brokers' keys can check them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// The broker's index.
+    pub broker: usize,
+    /// The view in which it happened.
+    pub view: u64,
+    /// What it was.
+    pub misdeed: Misdeed,
+    /// The two signed votes, in the engine's encoding.
+    pub proof: Vec<u8>,
+}
+
+/// The proof that a block is final, from which a broker without history can start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// The block's height.
+    pub height: u64,
+    /// The quorum's certificate, in the engine's encoding.
+    pub certificate: Vec<u8>,
+}

@@ -1,0 +1,404 @@
+//! One unreplicated broker: the same trait over a log on disk. The baseline of every figure (the paper's Chios-Solo).
+//!
+//! ```text
+//! log          = record*               one file per SEGMENT_BLOCKS blocks, named by the first block's height
+//! record       = length (4) ‖ checksum (4) ‖ block      checksum = the first 4 bytes of SHA-256(block)
+//! acknowledged = height (8) ‖ height (8)
+//! ```
+//!
+//! A block is written and synced before it is delivered. A record cut short by a crash was never delivered, and goes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use commonware_codec::{Decode as _, Encode as _};
+use commonware_cryptography::{Hasher as _, Sha256};
+use commonware_utils::channel::oneshot;
+
+use crate::application::{Ack, Application, Delivered, Origin};
+use crate::block::{Block, BlockSize, Frame, Parent};
+use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
+
+/// The settings of a broker alone.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the cluster.
+    pub namespace: Vec<u8>,
+    /// Where the log lies.
+    pub folder: PathBuf,
+    /// How much one block may hold.
+    pub block: BlockSize,
+    /// Blocks delivered and not yet acknowledged, at most.
+    pub unacknowledged: usize,
+}
+
+/// One broker alone.
+pub struct Solo {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    application: Arc<dyn Application>,
+    acknowledged: AtomicU64,
+    log: Mutex<Log>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    tip: u64,
+    running: bool,
+    /// A frame or an acknowledgement came in since the writer last looked.
+    news: bool,
+    end: bool,
+    /// Told when the writer has ended.
+    ended: Vec<oneshot::Sender<()>>,
+}
+
+impl Solo {
+    /// Opens the log in `settings.folder`, or begins one.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or written, or holds the log of another cluster.
+    pub fn start(settings: Settings, application: Arc<dyn Application>) -> io::Result<Solo> {
+        let (log, tip) = Log::open(&settings.folder, Block::genesis(&settings.namespace), settings.block)?;
+        let acknowledged = log.acknowledged()?.min(tip.height);
+        let shared = Arc::new(Shared {
+            application,
+            acknowledged: AtomicU64::new(acknowledged),
+            log: Mutex::new(log),
+            state: Mutex::new(State { tip: tip.height, running: true, ..State::default() }),
+            changed: Condvar::new(),
+        });
+        let writer = Writer { shared: shared.clone(), settings, tip, flying: Vec::new() };
+        let thread = std::thread::Builder::new().name("solo".to_string()).spawn(move || writer.run())?;
+        Ok(Solo { shared, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Order for Solo {
+    fn submit(&self, frame: Frame) -> Result<(), Refused> {
+        if !lock(&self.shared.state).running {
+            return Err(Refused::Ended);
+        }
+        self.shared.application.offer(Origin::Here, frame)?;
+        self.shared.news();
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let height = self.shared.acknowledged.load(Ordering::Acquire);
+        let state = lock(&self.shared.state);
+        Status { view: state.tip, leader: 0, height, tip: state.tip, running: state.running }
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        Vec::new()
+    }
+
+    fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
+        let block = lock(&self.shared.log).read(height).ok().flatten();
+        Box::pin(std::future::ready(block.map(Arc::new)))
+    }
+
+    fn floor(&self, _height: u64) -> Later<Option<Floor>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn prune(&self, height: u64) {
+        let below = height.min(self.shared.acknowledged.load(Ordering::Acquire));
+        // What cannot be removed now is removed by a later call.
+        let _ = lock(&self.shared.log).prune(below);
+    }
+
+    fn stop(&self) -> Later<()> {
+        let (done, is_done) = oneshot::channel();
+        let mut state = lock(&self.shared.state);
+        if state.running {
+            state.ended.push(done);
+        }
+        state.end = true;
+        self.shared.changed.notify_all();
+        Box::pin(async move {
+            // An error means that it had ended before.
+            let _ = is_done.await;
+        })
+    }
+}
+
+impl Drop for Solo {
+    fn drop(&mut self) {
+        lock(&self.shared.state).end = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            // A panic in it was reported by its own hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a thread that panicked left behind is still the last that is known.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn news(&self) {
+        lock(&self.state).news = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The thread that makes blocks.
+struct Writer {
+    shared: Arc<Shared>,
+    settings: Settings,
+    tip: Block,
+    /// Blocks delivered and perhaps not acknowledged, the newest first.
+    flying: Vec<Arc<Block>>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        // A log that cannot be written ends the order, and the status says so.
+        let _ = self.order();
+        let _ = lock(&self.shared.log).acknowledge(self.shared.acknowledged.load(Ordering::Acquire));
+        let mut state = lock(&self.shared.state);
+        state.running = false;
+        for done in state.ended.drain(..) {
+            let _ = done.send(());
+        }
+    }
+
+    fn order(&mut self) -> io::Result<()> {
+        for height in self.shared.acknowledged.load(Ordering::Acquire) + 1..=self.tip.height {
+            let block = lock(&self.shared.log).read(height)?;
+            self.deliver(Arc::new(block.ok_or(io::ErrorKind::NotFound)?));
+        }
+        while self.wait() {
+            while let Some(block) = self.next()? {
+                let mut log = lock(&self.shared.log);
+                log.append(&block)?;
+                log.acknowledge(self.shared.acknowledged.load(Ordering::Acquire))?;
+                drop(log);
+                lock(&self.shared.state).tip = block.height;
+                self.tip = block.clone();
+                self.deliver(Arc::new(block));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next block, if frames wait and not too many blocks are out.
+    fn next(&mut self) -> io::Result<Option<Block>> {
+        let acknowledged = self.shared.acknowledged.load(Ordering::Acquire);
+        self.flying.retain(|b| b.height > acknowledged);
+        if self.flying.len() >= self.settings.unacknowledged || lock(&self.shared.state).end {
+            return Ok(None);
+        }
+        let hash = self.tip.hash();
+        let parent = Parent { height: self.tip.height, hash, time: self.tip.time, ancestors: &self.flying };
+        let frames = self.shared.application.draw(&parent, self.settings.block);
+        if frames.is_empty() {
+            return Ok(None);
+        }
+        let block = Block { parent: hash, height: self.tip.height + 1, time: self.tip.time.max(now_micros()), frames };
+        if !block.fits(self.settings.block) || !self.shared.application.valid(&parent, &block) {
+            return Err(io::Error::other("the application draws what it does not find valid"));
+        }
+        Ok(Some(block))
+    }
+
+    fn deliver(&mut self, block: Arc<Block>) {
+        self.flying.insert(0, block.clone());
+        let receipt = Receipt { shared: self.shared.clone(), height: block.height, done: false };
+        let hash = block.hash();
+        self.shared.application.deliver(Delivered { block, hash }, Ack::new(move || receipt.done()));
+    }
+
+    /// Waits for news; whether to go on.
+    fn wait(&self) -> bool {
+        let state = lock(&self.shared.state);
+        let idle = |s: &mut State| !s.news && !s.end;
+        let mut state = self.shared.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+        state.news = false;
+        !state.end
+    }
+}
+
+/// An acknowledgement that is still out.
+struct Receipt {
+    shared: Arc<Shared>,
+    height: u64,
+    done: bool,
+}
+
+impl Receipt {
+    fn done(mut self) {
+        self.done = true;
+        self.shared.acknowledged.fetch_max(self.height, Ordering::AcqRel);
+        self.shared.news();
+    }
+}
+
+impl Drop for Receipt {
+    /// Dropped unacknowledged: the application has failed, and going on would lose the block.
+    fn drop(&mut self) {
+        if !self.done {
+            lock(&self.shared.state).end = true;
+            self.shared.changed.notify_all();
+        }
+    }
+}
+
+/// Microseconds since 1970.
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The blocks on disk.
+struct Log {
+    folder: PathBuf,
+    size: BlockSize,
+    /// Where each block lies: its file, offset and length.
+    index: BTreeMap<u64, (u64, u64, usize)>,
+    /// The file that grows, and its length.
+    last: Option<(u64, File, u64)>,
+    mark: File,
+}
+
+impl Log {
+    /// Opens the log and finds its last block, which is `genesis` if there is none.
+    fn open(folder: &Path, genesis: Block, size: BlockSize) -> io::Result<(Log, Block)> {
+        fs::create_dir_all(folder)?;
+        let mark = open_file(&folder.join("acknowledged"))?;
+        let mut log = Log { folder: folder.to_path_buf(), size, index: BTreeMap::new(), last: None, mark };
+        let mut segments = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let name = entry?.file_name();
+            segments.extend(name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse::<u64>().ok()));
+        }
+        segments.sort_unstable();
+        let mut tip = genesis;
+        for segment in segments {
+            let file = open_file(&log.path(segment))?;
+            let bytes = fs::read(log.path(segment))?;
+            let mut at = 0;
+            while let Some((block, length)) = record(&bytes[at..], size) {
+                // The first block held may stand on pruned ones.
+                let first = log.index.is_empty() && block.height > 1;
+                if !first && (block.parent != tip.hash() || block.height != tip.height + 1) {
+                    let what = "the log has a gap or is of another cluster";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                log.index.insert(block.height, (segment, at as u64, length));
+                at += length;
+                tip = block;
+            }
+            file.set_len(at as u64)?;
+            log.last = Some((segment, file, at as u64));
+        }
+        Ok((log, tip))
+    }
+
+    fn append(&mut self, block: &Block) -> io::Result<()> {
+        let body = block.encode();
+        let mut bytes = Vec::with_capacity(RECORD_HEADER_BYTES + body.len());
+        bytes.extend(u32::try_from(body.len()).expect("a block is bounded").to_be_bytes());
+        bytes.extend(checksum(&body));
+        bytes.extend(&body);
+        let full = self.last.as_ref().is_none_or(|(first, ..)| block.height >= first + SEGMENT_BLOCKS);
+        if full {
+            self.last = Some((block.height, open_file(&self.path(block.height))?, 0));
+            File::open(&self.folder)?.sync_all()?;
+        }
+        let (segment, file, end) = self.last.as_mut().expect("it was just opened");
+        file.write_all_at(&bytes, *end)?;
+        file.sync_data()?;
+        self.index.insert(block.height, (*segment, *end, bytes.len()));
+        *end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn read(&self, height: u64) -> io::Result<Option<Block>> {
+        let Some(&(segment, offset, length)) = self.index.get(&height) else { return Ok(None) };
+        let mut bytes = vec![0; length];
+        File::open(self.path(segment))?.read_exact_at(&mut bytes, offset)?;
+        let (block, _) = record(&bytes, self.size).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Some(block))
+    }
+
+    /// Removes the files that hold only blocks below `height`; the file that grows stays.
+    fn prune(&mut self, height: u64) -> io::Result<()> {
+        let mut segments: Vec<u64> = self.index.values().map(|(segment, ..)| *segment).collect();
+        segments.dedup();
+        for pair in segments.windows(2) {
+            if pair[1] <= height {
+                fs::remove_file(self.path(pair[0]))?;
+                self.index.retain(|_, (segment, ..)| *segment != pair[0]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest block acknowledged; 0 if that was never written or cut short.
+    fn acknowledged(&self) -> io::Result<u64> {
+        let mut bytes = [0; 16];
+        match self.mark.read_exact_at(&mut bytes, 0) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(self.pruned()),
+            other => other?,
+        }
+        let (a, b) = bytes.split_at(8);
+        let height = u64::from_be_bytes(a.try_into().expect("the half of 16 bytes"));
+        Ok(if a == b { height.max(self.pruned()) } else { self.pruned() })
+    }
+
+    /// Only acknowledged blocks are pruned.
+    fn pruned(&self) -> u64 {
+        self.index.first_key_value().map_or(0, |(height, _)| height - 1)
+    }
+
+    /// Not synced: what is lost is delivered once more.
+    fn acknowledge(&self, height: u64) -> io::Result<()> {
+        self.mark.write_all_at(&[height.to_be_bytes(); 2].concat(), 0)
+    }
+
+    fn path(&self, segment: u64) -> PathBuf {
+        self.folder.join(format!("{segment:020}.log"))
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// The block at the front of `bytes` and the bytes of its record.
+fn record(bytes: &[u8], size: BlockSize) -> Option<(Block, usize)> {
+    let (header, rest) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
+    let length = u32::from_be_bytes(header[..4].try_into().expect("4 bytes")) as usize;
+    let body = rest.get(..length)?;
+    if header[4..] != checksum(body) {
+        return None;
+    }
+    let block = Block::decode_cfg(bytes::Bytes::copy_from_slice(body), &size).ok()?;
+    Some((block, RECORD_HEADER_BYTES + length))
+}
+
+fn checksum(body: &[u8]) -> [u8; 4] {
+    Sha256::hash(&[body]).0[..4].try_into().expect("4 of 32 bytes")
+}
+
+/// Length and checksum.
+const RECORD_HEADER_BYTES: usize = 8;
+/// Blocks per file: what pruning removes at once.
+const SEGMENT_BLOCKS: u64 = 256;

@@ -1,0 +1,255 @@
+//! Orders over real sockets and a real disk: four brokers on loopback, and one alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::executor::block_on;
+use sealcast_order::engine::{Broker, Engine, Settings, SigningSeed, StartError};
+use sealcast_order::pool::Pool;
+use sealcast_order::solo::{self, Solo};
+use sealcast_order::{Ack, Application, Block, BlockSize, Delivered, Frame, Hash, Order, Origin, Parent, Refused};
+
+/// Keeps all blocks, and acknowledges unless told not to.
+struct Ledger {
+    state: Mutex<State>,
+}
+
+struct State {
+    pool: Pool,
+    blocks: BTreeMap<u64, Hash>,
+    frames: BTreeSet<Hash>,
+    held: Option<Vec<Ack>>,
+}
+
+impl Ledger {
+    fn new() -> Arc<Ledger> {
+        let pool = Pool::new(BlockSize::default());
+        let state = State { pool, blocks: BTreeMap::new(), frames: BTreeSet::new(), held: None };
+        Arc::new(Ledger { state: Mutex::new(state) })
+    }
+
+    fn holding_back() -> Arc<Ledger> {
+        let ledger = Ledger::new();
+        ledger.state.lock().unwrap().held = Some(Vec::new());
+        ledger
+    }
+
+    fn ordered(&self) -> usize {
+        self.state.lock().unwrap().frames.len()
+    }
+
+    fn blocks(&self) -> BTreeMap<u64, Hash> {
+        self.state.lock().unwrap().blocks.clone()
+    }
+}
+
+impl Application for Ledger {
+    fn offer(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
+        let mut state = self.state.lock().unwrap();
+        if state.frames.contains(&frame.hash()) {
+            return Err(Refused::Known);
+        }
+        state.pool.offer(frame)
+    }
+
+    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.state.lock().unwrap().pool.draw(parent.ancestors, size)
+    }
+
+    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+        self.state.lock().unwrap().pool.draw(&[], size)
+    }
+
+    fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {
+        let state = self.state.lock().unwrap();
+        block.frames.iter().all(|f| !state.frames.contains(&f.hash()))
+    }
+
+    fn deliver(&self, delivered: Delivered, ack: Ack) {
+        let mut state = self.state.lock().unwrap();
+        state.pool.delivered(&delivered.block);
+        state.frames.extend(delivered.block.frames.iter().map(Frame::hash));
+        let before = state.blocks.insert(delivered.block.height, delivered.hash);
+        assert!(before.is_none_or(|hash| hash == delivered.hash), "two blocks of one height");
+        match &mut state.held {
+            Some(held) => held.push(ack),
+            None => ack.done(),
+        }
+    }
+}
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("sealcast-order-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn frame(n: usize) -> Frame {
+    Frame::new(format!("frame {n}").into_bytes())
+}
+
+/// A watchdog, far beyond what it takes.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "never came: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn cluster(folder: &Path) -> Vec<Settings> {
+    let listeners: Vec<TcpListener> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(|l| l.local_addr().unwrap()).collect();
+    let seeds: Vec<SigningSeed> = (1..=4).map(|i| SigningSeed::new(&[i; 32])).collect();
+    let brokers: Vec<Broker> =
+        seeds.iter().zip(&addresses).map(|(s, a)| Broker { key: s.public(), address: *a }).collect();
+    let of = |i: usize| {
+        let folder = folder.join(i.to_string());
+        Settings::new(b"loopback", brokers.clone(), seeds[i].clone(), addresses[i], folder)
+    };
+    (0..4).map(of).collect()
+}
+
+#[test]
+fn four_brokers_over_tcp_go_on_without_one_which_then_catches_up() {
+    let folder = Folder::new("four");
+    let settings = cluster(&folder.0);
+    let ledgers: Vec<Arc<Ledger>> = (0..4).map(|_| Ledger::new()).collect();
+    let start = |i: usize| Engine::start(settings[i].clone(), ledgers[i].clone()).expect("it starts");
+    let mut engines: Vec<Option<Engine>> = (0..4).map(|i| Some(start(i))).collect();
+    let submit = |engines: &[Option<Engine>], n: usize| {
+        let alive: Vec<&Engine> = engines.iter().flatten().collect();
+        alive[n % alive.len()].submit(frame(n)).expect("it is taken");
+    };
+
+    (0..1000).for_each(|n| submit(&engines, n));
+    until("1,000 frames at all", || ledgers.iter().all(|l| l.ordered() == 1000));
+
+    engines[3] = None;
+    (1000..1500).for_each(|n| submit(&engines, n));
+    until("1,500 frames at three", || ledgers[..3].iter().all(|l| l.ordered() == 1500));
+    assert_eq!(ledgers[3].ordered(), 1000);
+
+    engines[3] = Some(start(3));
+    until("1,500 frames at all", || ledgers.iter().all(|l| l.ordered() == 1500));
+    (1500..1600).for_each(|n| submit(&engines, n));
+    until("1,600 frames at all", || ledgers.iter().all(|l| l.ordered() == 1600));
+
+    let (first, last) = (ledgers[0].blocks(), ledgers[3].blocks());
+    for (height, hash) in &first {
+        assert!(last.get(height).is_none_or(|other| other == hash), "another block {height}");
+    }
+    let engine = engines[0].as_ref().expect("it runs");
+    let (height, hash) = first.last_key_value().expect("it has blocks");
+    assert_eq!(block_on(engine.block(*height)).expect("it is held").hash(), *hash);
+    assert!(engine.evidence().is_empty());
+    for engine in engines.into_iter().flatten() {
+        assert!(engine.status().running);
+        block_on(engine.stop());
+        assert!(!engine.status().running);
+        assert_eq!(engine.submit(frame(9999)), Err(Refused::Ended));
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let folder = Folder::new("refused");
+    let good = cluster(&folder.0).remove(0);
+    let start = |change: fn(&mut Settings)| {
+        let mut settings = good.clone();
+        change(&mut settings);
+        Engine::start(settings, Ledger::new()).map(drop)
+    };
+    assert!(matches!(start(|s| s.brokers.truncate(3)), Err(StartError::Brokers(3))));
+    assert!(matches!(start(|s| s.brokers[1] = s.brokers[0]), Err(StartError::Brokers(4))));
+    assert!(matches!(start(|s| s.key = SigningSeed::new(&[9; 32])), Err(StartError::NotAMember)));
+    assert!(matches!(start(|s| s.heartbeat = s.leader_timeout), Err(StartError::Settings(_))));
+    assert!(matches!(start(|s| s.folder = "/proc/nothing".into()), Err(StartError::Io(_))));
+    assert_eq!(format!("{:?}", good.key), "<redacted>");
+}
+
+fn alone(folder: &Path) -> solo::Settings {
+    let block = BlockSize { frames: 16, bytes: 4096 };
+    solo::Settings { namespace: b"alone".to_vec(), folder: folder.to_path_buf(), block, unacknowledged: 8 }
+}
+
+#[test]
+fn one_broker_alone_keeps_its_order_over_restarts() {
+    let folder = Folder::new("solo");
+    let ledger = Ledger::new();
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
+    (0..500).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
+    until("500 frames", || ledger.ordered() == 500);
+    let tip = solo.status().tip;
+    drop(solo);
+
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts again");
+    assert_eq!(solo.status().tip, tip);
+    (500..9000).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
+    until("9,000 frames", || ledger.ordered() == 9000 && solo.status().lag() == 0);
+    let status = solo.status();
+    assert!(status.tip >= 9000 / 16);
+    assert!(block_on(solo.block(1)).is_some());
+    solo.prune(status.tip);
+    assert!(block_on(solo.block(1)).is_none(), "whole files below are removed");
+    let last = block_on(solo.block(status.tip)).expect("the last one stays");
+    assert_eq!(Some(&last.hash()), ledger.blocks().get(&status.tip));
+    block_on(solo.stop());
+    assert_eq!(solo.submit(frame(9001)), Err(Refused::Ended));
+    drop(solo);
+
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts a third time");
+    assert_eq!(solo.status().height, status.tip, "what was acknowledged does not come again");
+}
+
+#[test]
+fn rule_g6_a_block_not_acknowledged_comes_again_and_a_torn_record_never_comes() {
+    let folder = Folder::new("solo-again");
+    let ledger = Ledger::holding_back();
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
+    for n in 0..3 {
+        solo.submit(frame(n)).expect("it is taken");
+        until("one more block", || ledger.ordered() == n + 1);
+    }
+    assert_eq!((solo.status().height, solo.status().tip), (0, 3));
+    drop(solo);
+
+    // The crash tore the last record.
+    let log = folder.0.join(format!("{:020}.log", 1));
+    let length = std::fs::metadata(&log).unwrap().len();
+    std::fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(length - 3).unwrap();
+    let after = Ledger::new();
+    let solo = Solo::start(alone(&folder.0), after.clone()).expect("it starts");
+    until("two blocks again", || after.ordered() == 2);
+    assert_eq!(solo.status().tip, 2);
+    solo.submit(frame(2)).expect("it is taken");
+    until("a third block", || after.ordered() == 3);
+    assert_eq!(after.blocks().first_key_value(), ledger.blocks().first_key_value());
+}
+
+#[test]
+fn another_clusters_log_is_refused() {
+    let folder = Folder::new("solo-other");
+    let ledger = Ledger::new();
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
+    solo.submit(frame(0)).expect("it is taken");
+    until("a block", || ledger.ordered() == 1);
+    drop(solo);
+    let other = solo::Settings { namespace: b"another".to_vec(), ..alone(&folder.0) };
+    assert!(Solo::start(other, Ledger::new()).is_err());
+}
