@@ -149,6 +149,7 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
                 "sealcast-wire",
                 "aws-lc-rs",
                 "bech32",
+                "blake3",
                 "curve25519-dalek",
                 "p256",
                 "pem",
