@@ -159,3 +159,33 @@ fn ordered_publishing_needs_a_way_that_orders() {
     let error = a.publish("t", b"x").ordered().wait().unwrap_err();
     assert_eq!(error.code(), Code::BadPair);
 }
+
+/// All publish at once; the way's orderer decides, and all hear one order, each publisher itself included.
+#[test]
+fn sessions_in_memory_hear_one_order_of_what_is_published_in_one() {
+    let open = || sealcast::open("mem:order?keys=plain&order=total").wait().unwrap();
+    let sessions: Vec<Session> = (0..3).map(|_| open()).collect();
+    let mut readers: Vec<_> = sessions.iter().map(|s| s.subscribe("#").wait().unwrap()).collect();
+    std::thread::scope(|scope| {
+        for (i, session) in sessions.iter().enumerate() {
+            scope.spawn(move || {
+                for n in 0..PER_SESSION {
+                    session.publish("t", vec![i as u8, n]).ordered().wait().unwrap();
+                }
+            });
+        }
+    });
+    let mut heard = readers.iter_mut().map(|reader| {
+        let next = |_| reader.next_timeout(SOON).unwrap().expect("delivered").payload().to_vec();
+        (0..sessions.len() * usize::from(PER_SESSION)).map(next).collect::<Vec<_>>()
+    });
+    let first = heard.next().unwrap();
+    for i in 0..sessions.len() as u8 {
+        let own: Vec<u8> = first.iter().filter(|m| m[0] == i).map(|m| m[1]).collect();
+        assert_eq!(own, (0..PER_SESSION).collect::<Vec<_>>(), "each publisher's messages stay in their order");
+    }
+    assert!(heard.all(|other| other == first), "one order at all");
+}
+
+/// Messages of each publisher.
+const PER_SESSION: u8 = 20;

@@ -34,6 +34,11 @@ impl BestEffort {
         BestEffort { plain: true, ..BestEffort::default() }
     }
 
+    /// The same, whose messages are numbered from after `first`.
+    pub(super) fn plain_from(first: u64) -> BestEffort {
+        BestEffort { number: first, ..BestEffort::plain() }
+    }
+
     pub(super) fn token(&mut self) -> Token {
         self.tokens += 1;
         Token(self.tokens)
@@ -61,7 +66,7 @@ impl BestEffort {
                 if topic.len() > TOPIC_BYTES_MAX {
                     return Err(SendError::TooLong);
                 }
-                self.number += 1;
+                self.number = self.number.wrapping_add(1);
                 let mut data = Data { number: self.number, sent_micros, proof: &[], topic, body };
                 match protect {
                     Some(protect) => {

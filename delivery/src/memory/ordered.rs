@@ -79,9 +79,21 @@ struct Asked {
 impl Ordered {
     /// A client of the orderer at that address.
     pub fn new(orderer: Address, start: Start) -> Ordered {
+        Ordered::over(BestEffort::new(), orderer, start)
+    }
+
+    /// The same for `keys=plain`.
+    ///
+    /// Unsealed messages of two clients can be the same bytes, and the same bytes are one message, so each client
+    /// numbers its own from a `first` that it drew at random.
+    pub fn plain(orderer: Address, start: Start, first: u64) -> Ordered {
+        Ordered::over(BestEffort::plain_from(first), orderer, start)
+    }
+
+    fn over(best_effort: BestEffort, orderer: Address, start: Start) -> Ordered {
         Ordered {
             orderer,
-            best_effort: BestEffort::new(),
+            best_effort,
             next: match start {
                 Start::Beginning => Some(0),
                 Start::Head => None,
@@ -236,19 +248,8 @@ impl Ordered {
                 return Err(if epoch.counter < protect.epoch().counter { Dropped::OldKey } else { Dropped::NoKey });
             }
             let (source, flags, frame) = protect.open(cargo)?;
-            let before = self.best_effort.outputs.len();
-            self.best_effort.take(
-                source,
-                flags,
-                Frame::parse(frame).map_err(|_| Dropped::Malformed)?,
-                Some(protect),
-            )?;
-            for output in self.best_effort.outputs.range_mut(before..) {
-                if let Output::Deliver(delivered) = output {
-                    delivered.index = index;
-                }
-            }
-            return Ok(());
+            let frame = Frame::parse(frame).map_err(|_| Dropped::Malformed)?;
+            return self.take_at(index, source, flags, frame, Some(protect));
         }
         let source = Source::Outside(self.orderer);
         match open_content(cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
@@ -269,8 +270,28 @@ impl Ordered {
                 self.best_effort.outputs.push_back(Output::Keys { source, bytes: bytes.to_vec() });
                 Ok(())
             }
+            data @ Frame::Data(_) => self.take_at(index, source, 0, data, None),
             _ => Err(Dropped::Foreign),
         }
+    }
+
+    /// Takes in what stood in a cargo; its messages are numbered by their place in the order.
+    fn take_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: Frame<'_>,
+        protect: Option<&dyn Protect>,
+    ) -> Result<(), Dropped> {
+        let before = self.best_effort.outputs.len();
+        self.best_effort.take(source, flags, frame, protect)?;
+        for output in self.best_effort.outputs.range_mut(before..) {
+            if let Output::Deliver(delivered) = output {
+                delivered.index = index;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -281,7 +281,11 @@ fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
         }
         Way::Memory { name, ordered } => {
             let machine: Box<dyn Delivery> = match (ordered, plain) {
-                (true, _) => Box::new(Ordered::new(ORDERER, Start::Head)),
+                (true, true) => {
+                    let first = u64::from_be_bytes(rng::bytes()?);
+                    Box::new(Ordered::plain(ORDERER, Start::Head, first))
+                }
+                (true, false) => Box::new(Ordered::new(ORDERER, Start::Head)),
                 (false, true) => Box::new(BestEffort::plain()),
                 (false, false) => Box::new(BestEffort::new()),
             };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::What;
 use crate::memory::Orderer;
-use sealcast_wire::{CertHash, To, Transition};
+use sealcast_wire::{CertHash, Domain, To, Transition};
 
 const ORDERER: Address = Address::Node(0);
 
@@ -68,6 +68,7 @@ impl Wire {
                     batch.clear();
                 }
                 Output::Keys { bytes, .. } => self.seen[i].push(String::from_utf8(bytes).expect("tests send text")),
+                Output::Deliver(d) => self.seen[i].push(format!("#{} {}", d.index, String::from_utf8_lossy(&d.body))),
                 Output::Outcome(token, outcome) => self.seen[i].push(format!("{} {outcome:?}", token.0)),
                 Output::Fetched(id, result) => self.seen[i].push(format!("{id:?} {result:?}")),
                 other => panic!("not expected: {other:?}"),
@@ -138,6 +139,23 @@ fn the_same_bytes_again_are_the_same_message() {
     assert_eq!(wire.seen[0], ["1 Accepted"]);
     assert_eq!(wire.seen[1], ["commit"]);
     assert_eq!(wire.orderer.ordered(), 1);
+}
+
+#[test]
+fn unsealed_messages_are_taken_by_a_plain_way_only_and_two_of_one_text_stay_two() {
+    let mut wire = Wire::new(3, Start::Beginning);
+    wire.clients[0] = Ordered::plain(ORDERER, Start::Beginning, 7);
+    wire.clients[1] = Ordered::plain(ORDERER, Start::Beginning, 1 << 40);
+    for client in 0..2 {
+        let what = What::Data { topic: "t", domain: Domain::GROUP, signed: false, sent_micros: None, body: b"same" };
+        let message = Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group, expect: None };
+        wire.clients[client].send(wire.now, None, message).expect("plain ways need no key");
+    }
+    wire.run(50);
+    let delivered = |client: usize| wire.seen[client].iter().filter(|s| s.starts_with('#')).collect::<Vec<_>>();
+    assert_eq!(delivered(0), ["#0 same", "#1 same"]);
+    assert_eq!(delivered(1), delivered(0));
+    assert!(delivered(2).is_empty(), "a way for sealed messages takes no others");
 }
 
 #[test]
