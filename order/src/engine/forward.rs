@@ -5,7 +5,7 @@
 //! what waits is sent from the pool, a few blocks ahead of what is delivered. And what still waits after a while is
 //! sent once more: a message may have been lost on the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,11 +32,12 @@ pub(super) struct Forward {
     pub(super) again: Duration,
 }
 
-/// What the leader was sent.
+/// What the leaders were sent.
 #[derive(Default)]
 struct Sent {
     leader: usize,
-    frames: BTreeSet<Hash>,
+    /// By leader: one who leads again has them in its pool, and is not sent them again.
+    frames: BTreeMap<usize, BTreeSet<Hash>>,
     /// Frames wait that this leader was not sent.
     behind: bool,
     /// What waited when we looked last.
@@ -91,7 +92,7 @@ impl Forward {
         let leader = self.shared.status().leader;
         let overflowed = self.shared.overflowed.swap(false, Ordering::AcqRel);
         if sent.leader != leader {
-            *sent = Sent { leader, behind: true, ..Sent::default() };
+            (sent.leader, sent.behind) = (leader, true);
         }
         sent.behind |= overflowed;
         if !sent.behind || leader == self.me {
@@ -102,7 +103,8 @@ impl Forward {
         let bytes: usize = waiting.iter().map(|f| f.bytes().len()).sum();
         // Full up to one more frame: there may be more behind it.
         let all = waiting.len() < ahead.frames && bytes + self.size.frame_bytes_max() <= ahead.bytes;
-        let unsent = waiting.into_iter().filter(|f| !sent.frames.contains(&f.hash())).collect();
+        let known = sent.frames.entry(leader).or_default();
+        let unsent = waiting.into_iter().filter(|f| !known.contains(&f.hash())).collect();
         sent.behind = !all;
         self.send(sender, sent, unsent);
     }
@@ -112,7 +114,7 @@ impl Forward {
         let waiting = self.shared.application.waiting(self.size);
         let now: BTreeSet<Hash> = waiting.iter().map(Frame::hash).collect();
         if !sent.waited.is_empty() && sent.waited.is_subset(&now) {
-            sent.frames.clear();
+            sent.frames.remove(&sent.leader);
             sent.behind = true;
         } else {
             let still = waiting.into_iter().filter(|f| sent.waited.contains(&f.hash())).collect();
@@ -126,8 +128,9 @@ impl Forward {
         if sent.leader == self.me {
             return;
         }
-        if sent.frames.len() > limits::ORDER_POOL_FRAMES_MAX {
-            sent.frames.clear();
+        let known = sent.frames.entry(sent.leader).or_default();
+        if known.len() > limits::ORDER_POOL_FRAMES_MAX {
+            known.clear();
         }
         let mut rest = &frames[..];
         while !rest.is_empty() {
@@ -145,7 +148,7 @@ impl Forward {
                 sent.behind = true;
                 return;
             }
-            sent.frames.extend(now.iter().map(Frame::hash));
+            known.extend(now.iter().map(Frame::hash));
             rest = later;
         }
     }
