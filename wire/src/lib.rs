@@ -9,6 +9,7 @@
 pub mod address;
 pub mod codec;
 pub mod dropped;
+pub mod envelope;
 pub mod fetch;
 pub mod frame;
 pub mod guarantee;
@@ -20,6 +21,7 @@ pub mod time;
 pub use address::{Address, Source, To};
 pub use codec::{Malformed, Reader, Writer};
 pub use dropped::{Dropped, Drops};
+pub use envelope::Envelope;
 pub use fetch::{Fetch, FetchId, Fetched};
 pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane, Transition};

@@ -1,8 +1,7 @@
 //! A publication: headers, rules, an executable operation, and a body that brokers need not understand.
 
-use sealcast_crypto::hash::sha256;
-use sealcast_crypto::tdh2::{self, Label};
-use sealcast_wire::{Malformed, Reader, Writer, limits};
+use sealcast_crypto::tdh2::Label;
+use sealcast_wire::{Envelope, Malformed, Reader, Writer, limits};
 
 use super::constraint::{read_topic, read_value, write_value};
 use super::{Client, read_bytes, write_bytes};
@@ -85,37 +84,27 @@ pub enum Body {
 }
 
 impl Publication {
-    /// The label that a ciphertext is bound to: a fixed number of components, each of one encoding, so that
-    /// nothing moves from one to another, neither a rule into the headers nor the executable operation
-    /// away (S9, S10). Associated data goes with the kind of operation; a header without a value has an empty
-    /// one, which no value is.
+    /// The label that a ciphertext is bound to: client, number, and everything of the publication but its body.
     pub fn label(&self, client: &Client, number: u64) -> Label {
-        let executable = (self.execute != Execute::Nothing).then(|| {
-            let mut w = Writer::new();
-            self.execute.encode(&mut w);
-            sha256(w.as_slice())
-        });
-        let header = |h: &Header| {
-            let value = h.value.clone().unwrap_or_default().into_bytes();
-            tdh2::Header { topic: h.topic.clone().into_bytes(), value }
-        };
-        Label {
-            client: client.0.to_vec(),
-            time: number,
-            operation: [b"pub", &self.associated[..]].concat(),
-            executable,
-            headers: self.headers.iter().map(header).collect(),
-            access: self.access.iter().map(Access::to_bytes).collect(),
-            epoch: u64::from(self.epoch),
+        Label::of(&client.0, number, &self.envelope())
+    }
+
+    /// All of it but its body, as clients seal it.
+    pub fn envelope(&self) -> Envelope {
+        let mut execute = Writer::new();
+        self.execute.encode(&mut execute);
+        Envelope {
+            headers: self.headers.iter().map(|h| (h.topic.clone(), h.value.clone())).collect(),
+            associated: self.associated.clone(),
+            access: self.access.as_ref().map(Access::to_bytes),
+            execute: execute.finish(),
             policy: self.policy,
+            epoch: self.epoch,
         }
     }
 
     pub(super) fn encode(&self, w: &mut Writer) {
-        self.encode_header(w);
-        self.encode_access(w);
-        self.execute.encode(w);
-        w.u64(self.policy).u32(self.epoch);
+        self.envelope().encode(w);
         match &self.body {
             Body::Plain(bytes) => write_bytes(w.u8(1), bytes),
             Body::Sealed(bytes) => write_bytes(w.u8(2), bytes),
@@ -142,18 +131,6 @@ impl Publication {
             _ => return Err(Malformed),
         };
         Ok(Publication { headers, associated, access, execute, policy, epoch, body })
-    }
-
-    fn encode_header(&self, w: &mut Writer) {
-        write_headers(w, &self.headers);
-        w.bytes16(&self.associated);
-    }
-
-    fn encode_access(&self, w: &mut Writer) {
-        match &self.access {
-            None => w.u8(0),
-            Some(access) => w.u8(1).bytes16(&access.to_bytes()),
-        };
     }
 }
 

@@ -119,6 +119,24 @@ fn s9_the_label_tells_headers_rules_and_operation_apart() {
     assert_eq!(base.label(&client(1), 5), other_body.label(&client(1), 5), "the ciphertext is bound to it, not in it");
 }
 
+/// The publication's bytes are its envelope and its body; clients seal to the same bytes.
+#[test]
+fn s9_the_envelope_that_clients_seal_is_the_one_that_is_ordered() {
+    let samples = samples(&mut World::new());
+    let publications = samples.iter().filter_map(|operation| match operation {
+        Operation::Publish(publication) => Some((operation.to_bytes(), publication.envelope())),
+        _ => None,
+    });
+    let mut seen = 0;
+    for (bytes, envelope) in publications {
+        let mut r = Reader::new(&bytes[1..]);
+        assert_eq!(sealcast_wire::Envelope::decode(&mut r).as_ref(), Ok(&envelope));
+        assert!(envelope.is_sound() && (1..=3).contains(&r.u8().unwrap()), "the body's kind follows");
+        seen += 1;
+    }
+    assert_eq!(seen, 5);
+}
+
 #[test]
 fn s10_the_executable_operation_is_bound_to_the_ciphertext() {
     let with = |by| Publication { execute: Execute::Increment { key: b"k".to_vec(), by }, ..publication(&["a"], b"") };

@@ -1,5 +1,7 @@
 //! What a ciphertext is bound to: who published it, when, what is to be done, and who may read.
 
+use sealcast_wire::Envelope;
+use sealcast_wire::envelope::NOTHING;
 use sealcast_wire::limits::{LABEL_BYTES_MAX, LABEL_PARTS_MAX};
 
 use crate::hash::sha256;
@@ -45,6 +47,26 @@ impl Label {
     /// Of a client's publication, with nothing else said.
     pub fn new(client: &[u8], time: u64) -> Label {
         Label { client: client.to_vec(), time, ..Label::default() }
+    }
+
+    /// Of a client's publication to brokers, with all that stands on it: nothing moves from one component to another,
+    /// neither a rule into the headers nor the executable operation away (S9, S10). Associated data goes with the kind
+    /// of operation; a header without a value has an empty one, which no value is.
+    pub fn of(client: &[u8], number: u64, envelope: &Envelope) -> Label {
+        let header = |(topic, value): &(String, Option<String>)| Header {
+            topic: topic.clone().into_bytes(),
+            value: value.clone().unwrap_or_default().into_bytes(),
+        };
+        Label {
+            client: client.to_vec(),
+            time: number,
+            operation: [b"pub", &envelope.associated[..]].concat(),
+            executable: (envelope.execute != NOTHING).then(|| sha256(&envelope.execute)),
+            headers: envelope.headers.iter().map(header).collect(),
+            access: envelope.access.iter().cloned().collect(),
+            epoch: u64::from(envelope.epoch),
+            policy: envelope.policy,
+        }
     }
 
     /// With one more header.
