@@ -15,6 +15,7 @@ pub use sealcast_wire::{Fetch, FetchId, Fetched};
 
 pub mod contributory;
 pub mod plain;
+pub mod threshold;
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.
 pub trait Keys: Send {
@@ -187,8 +188,8 @@ pub enum Output {
         index: u64,
         /// Who sealed it, where its seal proves that (A2).
         origin: Option<CertHash>,
-        /// The plaintext; `None` is ⊥.
-        body: Option<Vec<u8>>,
+        /// The plaintexts, as many as were sealed together; `None` is ⊥.
+        bodies: Option<Vec<Vec<u8>>>,
     },
     /// Make this durable before any later `Send` leaves (G6).
     Store {
@@ -292,6 +293,13 @@ pub enum Notice {
     },
     /// The CRL is older than the policy's `max_crl_age`.
     StaleCrl,
+    /// Somebody at the brokers misbehaved, and this proves it to others (E4).
+    Evidence {
+        /// Who.
+        against: threshold::evidence::Culprit,
+        /// What [`threshold::evidence::judge`] reads.
+        record: Vec<u8>,
+    },
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {
         /// Its epoch.
@@ -362,8 +370,8 @@ pub struct Seal<'a> {
     pub topic: &'a str,
     /// Drawn once by the client; binds retries to one message.
     pub id: [u8; 16],
-    /// Who may read it, in the scheme's own terms.
-    pub policy: &'a str,
+    /// Who may read it, in the scheme's own bytes; empty if nothing is said.
+    pub policy: &'a [u8],
     /// The executable operation, if any.
     pub operation: &'a [u8],
     /// The plaintext.
@@ -406,4 +414,10 @@ pub enum SealError {
     /// The policy does not parse, or is stale.
     #[error("policy")]
     Policy,
+    /// The body is larger than what the scheme seals, or there are too many bodies or none.
+    #[error("too large, or too many")]
+    TooLarge,
+    /// The message's id is no number of the kind that the scheme wants.
+    #[error("the message's id is no number of this scheme")]
+    Number,
 }

@@ -235,3 +235,15 @@ pub const SUBMITTED_FRAMES: usize = 4096;
 pub const EVIDENCE_MAX: usize = 256;
 
 const _: () = assert!(BLOCK_BYTES <= BLOCK_BYTES_MAX && BLOCK_FRAMES <= BLOCK_FRAMES_MAX);
+/// Payloads in one ciphertext: publications of one policy that are sealed together.
+pub const SEALED_TOGETHER_MAX: usize = 256;
+/// Ciphertexts that wait for shares; as many as the join holds back.
+pub const SEALED_WAITING_MAX: usize = HELD_DATAGRAMS_MAX;
+/// Bytes of them.
+pub const SEALED_WAITING_BYTES_MAX: usize = 64 << 20;
+/// Shares of one broker that are kept until their ciphertexts come.
+pub const EARLY_SHARES_PER_BROKER: usize = 1024;
+/// Doublings of the time after which brokers are asked for shares again.
+pub const SHARES_ASKED_DOUBLINGS_MAX: u32 = 6;
+
+const _: () = assert!(SEALED_WAITING_BYTES_MAX > BODY_BYTES_MAX);

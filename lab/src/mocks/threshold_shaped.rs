@@ -135,7 +135,7 @@ impl ThresholdShaped {
         let Some((header, body)) = &waiting.sealed else { return };
         if waiting.denied.len() > FAULTY {
             self.waiting.remove(&index);
-            self.outputs.push_back(Output::Opened { index, origin: None, body: None });
+            self.outputs.push_back(Output::Opened { index, origin: None, bodies: None });
             return;
         }
         let proved = |broker: &u16, share: &Share| {
@@ -158,7 +158,7 @@ impl ThresholdShaped {
         if sha256(&key) == header.commitment {
             let (origin, opened) = (header.verified_author(body), header.open(&key, body));
             self.waiting.remove(&index);
-            self.outputs.push_back(Output::Opened { index, origin, body: opened });
+            self.outputs.push_back(Output::Opened { index, origin, bodies: opened.map(|body| vec![body]) });
         } else if !waiting.doubted {
             waiting.doubted = true;
             self.ask(index);
@@ -228,7 +228,7 @@ impl Keys for ThresholdShaped {
                     waiting.ask_at = now.monotonic + PATIENCE;
                 }
                 Err(Malformed) => {
-                    self.outputs.push_back(Output::Opened { index, origin: None, body: None });
+                    self.outputs.push_back(Output::Opened { index, origin: None, bodies: None });
                     return;
                 }
             }

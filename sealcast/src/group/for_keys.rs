@@ -63,8 +63,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.excluded = Some(why.clone());
                 self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
             }
-            keys::Output::Opened { index, origin, body } => {
-                for message in self.opening.opened(index, origin, body, self.ring.current()) {
+            keys::Output::Opened { index, origin, bodies } => {
+                for message in self.opening.opened(index, origin, bodies, self.ring.current()) {
                     self.ready.push_back(Output::Deliver(message));
                 }
             }

@@ -173,15 +173,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let outgoing = |what| Outgoing { what, guarantee, to: To::Group, expect: None };
         if epoch.protect.is_none() {
             // A scheme without a capability seals whole messages, or nothing at all.
-            let seal = keys::Seal { topic, id: self.opening.draw_id(), policy: "", operation: &[], body };
+            let seal = keys::Seal { topic, id: self.opening.draw_id(), policy: &[], operation: &[], body };
             match self.keys.seal(&seal) {
                 Ok(sealed) => {
                     let what = What::Sealed { topic, header: &sealed.header, body: &sealed.body };
                     return Ok(self.delivery.send(now, None, outgoing(what))?);
                 }
                 Err(keys::SealError::PerDatagram) => {}
-                Err(keys::SealError::NotReady) => return Err(PublishError::NotReady),
+                Err(keys::SealError::NotReady | keys::SealError::Number) => return Err(PublishError::NotReady),
                 Err(keys::SealError::Policy) => return Err(PublishError::Denied),
+                Err(keys::SealError::TooLarge) => return Err(delivery::SendError::TooLong.into()),
             }
         }
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };

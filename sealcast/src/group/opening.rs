@@ -22,7 +22,7 @@ enum State {
         sent_micros: Option<u64>,
     },
     /// Opened, or ⊥.
-    Done(Option<Message>),
+    Done(Vec<Message>),
 }
 
 impl Opening {
@@ -41,7 +41,7 @@ impl Opening {
         &mut self,
         index: u64,
         origin: Option<CertHash>,
-        body: Option<Vec<u8>>,
+        bodies: Option<Vec<Vec<u8>>>,
         current: Option<&Arc<Epoch>>,
     ) -> Vec<Message> {
         let Some(topic) = self.topic_of.remove(&index) else { return Vec::new() };
@@ -53,13 +53,13 @@ impl Opening {
                 .and_then(|(e, cert)| Some((e.view.clone(), e.view.slot_of(&cert)?)))
                 .map_or(From::Anonymous, |(view, slot)| From::Member { view, slot, signed: true });
             let message =
-                body.map(|payload| Message { from, topic: topic.clone(), sequence: index, sent_micros, payload });
-            *state = State::Done(message);
+                |payload| Message { from: from.clone(), topic: topic.clone(), sequence: index, sent_micros, payload };
+            *state = State::Done(bodies.into_iter().flatten().map(message).collect());
         }
         let mut out = Vec::new();
         while let Some(first) = line.first_entry().filter(|e| matches!(e.get(), State::Done(_))) {
-            if let State::Done(Some(message)) = first.remove() {
-                out.push(message);
+            if let State::Done(messages) = first.remove() {
+                out.extend(messages);
             }
         }
         if line.is_empty() {
@@ -86,11 +86,11 @@ mod tests {
             opening.wait(index, "market".into(), None).unwrap();
         }
         opening.wait(4, "other".into(), None).unwrap();
-        assert!(opening.opened(3, None, Some(vec![3]), None).is_empty());
-        assert_eq!(opening.opened(4, None, Some(vec![4]), None).len(), 1, "topics do not wait for each other");
+        assert!(opening.opened(3, None, Some(vec![vec![3], vec![4]]), None).is_empty());
+        assert_eq!(opening.opened(4, None, Some(vec![vec![4]]), None).len(), 1, "topics do not wait for each other");
         assert!(opening.opened(2, None, None, None).is_empty());
-        let out: Vec<u64> = opening.opened(1, None, Some(vec![1]), None).iter().map(|m| m.sequence).collect();
-        assert_eq!(out, [1, 3]);
+        let out: Vec<u64> = opening.opened(1, None, Some(vec![vec![1]]), None).iter().map(|m| m.sequence).collect();
+        assert_eq!(out, [1, 3, 3], "what was sealed together has one place");
         assert!(opening.topics.is_empty() && opening.topic_of.is_empty());
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
 use sealcast_keys::contributory::{CompartmentStatus, MemberStatus, Status};
+use sealcast_keys::threshold::evidence::Culprit;
 use sealcast_keys::{Exclusion, Notice};
 use sealcast_wire::{Drops, EpochId, Member, View};
 
@@ -243,6 +244,12 @@ pub(super) fn told(notice: &Notice) -> String {
             format!("the certificate {} ends in {} h", hex(&cert.0[..6]), seconds / 3600)
         }
         Notice::StaleCrl => "the revocation list is older than the policy allows".to_owned(),
+        Notice::Evidence { against: Culprit::Broker(number), .. } => {
+            format!("broker {number} signed a false share")
+        }
+        Notice::Evidence { against: Culprit::Publisher { client, number }, .. } => {
+            format!("publication {number} of {} opens to nothing", hex(&client[..6]))
+        }
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }
 }

@@ -1,0 +1,127 @@
+//! What a client of brokers knows from the cluster file: their keys, and the one to which it seals (E11).
+
+use std::sync::Arc;
+
+use sealcast_crypto::ed25519;
+use sealcast_crypto::group::Group;
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::tdh2::{KeyError, PublicKey};
+use sealcast_wire::EpochId;
+
+/// What a client needs to know before it starts; all of it from a cluster file that it has verified.
+#[derive(Clone)]
+pub struct Config<G: Group> {
+    /// Our own Ed25519 key: whom the labels of our publications name.
+    pub(super) client: [u8; 32],
+    /// Names the cluster in everything that is signed for it.
+    pub(super) cluster: [u8; 32],
+    /// The key to which we seal. Holder i is broker i − 1.
+    pub(super) key: Arc<PublicKey<G>>,
+    /// By number: with which they sign.
+    pub(super) brokers: Vec<ed25519::Key>,
+    /// [`pin`] of the key.
+    pin: [u8; 32],
+}
+
+/// The versions that publications must name (E6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The key's epoch.
+    pub epoch: u32,
+    /// The number of the global policy.
+    pub policy: u64,
+}
+
+impl<G: Group> Config<G> {
+    /// Of a cluster file: its id, its brokers' keys by number, the encoded threshold key, and the [`pin`] of that.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(
+        client: [u8; 32],
+        cluster: [u8; 32],
+        brokers: &[[u8; 32]],
+        key: &[u8],
+        pinned: &[u8; 32],
+    ) -> Result<Config<G>, ConfigError> {
+        if pin(&cluster, key) != *pinned {
+            return Err(ConfigError::Pin);
+        }
+        let key = PublicKey::decode(key)?;
+        let holders = key.parameters().holders;
+        if usize::from(holders) != brokers.len() {
+            return Err(ConfigError::Holders { holders, brokers: brokers.len() });
+        }
+        let numbered = (0_u16..).zip(brokers);
+        let signing = |(number, key)| ed25519::Key::new(key).map_err(|_| ConfigError::Broker(number));
+        let brokers = numbered.map(signing).collect::<Result<_, _>>()?;
+        Ok(Config { client, cluster, key: Arc::new(key), brokers, pin: *pinned })
+    }
+
+    /// Whether this is the key that we have. Another one, were it another sharing of the same key, needs a handover
+    /// that 2f + 1 brokers signed, and none is known yet.
+    ///
+    /// # Errors
+    /// [`ConfigError::Pin`] if it is another.
+    pub fn check_key(&self, key: &[u8]) -> Result<(), ConfigError> {
+        if pin(&self.cluster, key) == self.pin { Ok(()) } else { Err(ConfigError::Pin) }
+    }
+
+    /// f: so many brokers may lie.
+    pub(super) fn faulty(&self) -> usize {
+        self.brokers.len().saturating_sub(1) / 3
+    }
+
+    /// t.
+    pub(super) fn threshold(&self) -> usize {
+        usize::from(self.key.parameters().threshold)
+    }
+}
+
+/// What a cluster file says of the threshold key: `T("sealcast/v1/threshold key"; cluster, encoded key)`.
+pub fn pin(cluster: &[u8; 32], key: &[u8]) -> [u8; 32] {
+    Transcript::new("sealcast/v1/threshold key").add(cluster).add(key).finish()
+}
+
+impl Standing {
+    /// The later of each.
+    pub(super) fn max(self, other: Standing) -> Standing {
+        Standing { epoch: self.epoch.max(other.epoch), policy: self.policy.max(other.policy) }
+    }
+}
+
+impl From<Standing> for EpochId {
+    fn from(it: Standing) -> EpochId {
+        EpochId { counter: it.epoch, hash: it.policy }
+    }
+}
+
+impl From<EpochId> for Standing {
+    fn from(it: EpochId) -> Standing {
+        Standing { epoch: it.counter, policy: it.hash }
+    }
+}
+
+/// A cluster file that does not fit together, or another key than its.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// E11.
+    #[error(
+        "the brokers' threshold key is not the one that the cluster file names, and no handover by 2f+1 brokers is"
+    )]
+    Pin,
+    /// The key itself.
+    #[error("the brokers' threshold key: {0}")]
+    Key(#[from] KeyError),
+    /// The key is shared among others.
+    #[error("the threshold key has {holders} holders, the cluster {brokers} brokers")]
+    Holders {
+        /// n of the key.
+        holders: u16,
+        /// How many the file names.
+        brokers: usize,
+    },
+    /// A broker's key for signatures is none.
+    #[error("broker {0} has no valid Ed25519 key")]
+    Broker(u16),
+}

@@ -1,0 +1,166 @@
+//! The bytes: what goes before a ciphertext, what is in it, and what brokers attach to it.
+//!
+//! ```text
+//! header     = u8 1 ‖ client, 32 ‖ u64 number ‖ envelope
+//! plaintext  = u16 count ‖ (u32 length ‖ payload) …             one ciphertext for one payload or several
+//! attachment = 1 ‖ ctid, 32 ‖ share
+//!            | 2 ‖ ctid, 32 ‖ proved share ‖ signature, 64
+//!            | 3 ‖ ctid, 32                                     this broker finds that we may not read it
+//! ```
+//! Signed is `T("sealcast/v1/share"; cluster, ctid, proved share)`, so that a false proof convicts its broker (E4).
+
+use sealcast_crypto::group::Group;
+use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
+use sealcast_crypto::tdh2::{Label, ProvedShare, Share};
+use sealcast_wire::{Envelope, Malformed, Reader, Writer, limits};
+
+/// What stands before a ciphertext: all that its label is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Who publishes.
+    pub client: [u8; 32],
+    /// Its number of the publication.
+    pub number: u64,
+    /// The publication, less its body.
+    pub envelope: Envelope,
+}
+
+impl Header {
+    /// What the ciphertext is bound to.
+    pub fn label(&self) -> Label {
+        Label::of(&self.client, self.number, &self.envelope)
+    }
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u8(VERSION).raw(&self.client).u64(self.number);
+        self.envelope.encode(&mut w);
+        w.finish()
+    }
+
+    /// Reads what [`Header::to_bytes`] wrote, and nothing else.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Header, Malformed> {
+        let mut r = Reader::new(bytes);
+        if r.u8()? != VERSION {
+            return Err(Malformed);
+        }
+        let header = Header { client: r.array()?, number: r.u64()?, envelope: Envelope::decode(&mut r)? };
+        r.end()?;
+        Ok(header)
+    }
+}
+
+/// The plaintext of these payloads; `None` if they are none, or too many or too large for one ciphertext with
+/// `overhead` bytes of its own.
+pub(super) fn together(payloads: &[&[u8]], overhead: usize) -> Option<Vec<u8>> {
+    let size = payloads.iter().try_fold(2 + overhead, |sum, it| it.len().checked_add(4)?.checked_add(sum))?;
+    if payloads.is_empty() || payloads.len() > limits::SEALED_TOGETHER_MAX || size > limits::BODY_BYTES_MAX {
+        return None;
+    }
+    let mut w = Writer::new();
+    w.u16(payloads.len() as u16);
+    for payload in payloads {
+        w.u32(payload.len() as u32).raw(payload);
+    }
+    Some(w.finish())
+}
+
+/// Reads what [`together`] wrote, and nothing else.
+///
+/// # Errors
+/// [`Malformed`].
+pub(super) fn apart(plaintext: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
+    let mut r = Reader::new(plaintext);
+    let count = r.count16(4, limits::SEALED_TOGETHER_MAX)?;
+    let mut payloads = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = usize::try_from(r.u32()?).map_err(|_| Malformed)?;
+        payloads.push(r.take(length)?.to_vec());
+    }
+    r.end()?;
+    if payloads.is_empty() { Err(Malformed) } else { Ok(payloads) }
+}
+
+/// What a broker attaches to a ciphertext for one reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment<G: Group> {
+    /// ctid of the ciphertext that it is for.
+    pub ciphertext: [u8; 32],
+    /// What.
+    pub what: What<G>,
+}
+
+/// What a broker says of a ciphertext.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What<G: Group> {
+    /// Its share.
+    Share(Share<G>),
+    /// Its share with proof, on complaint.
+    Proved(SignedShare<G>),
+    /// That we may not read it.
+    Denied,
+}
+
+/// A proved share under its broker's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignedShare<G: Group> {
+    /// The share.
+    pub proved: ProvedShare<G>,
+    /// Over [`statement`].
+    pub signature: Signature,
+}
+
+impl<G: Group> Attachment<G> {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        match &self.what {
+            What::Share(share) => w.u8(SHARE).raw(&self.ciphertext).raw(&share.encode()),
+            What::Proved(it) => w.u8(PROVED).raw(&self.ciphertext).raw(&it.proved.encode()).raw(&it.signature),
+            What::Denied => w.u8(DENIED).raw(&self.ciphertext),
+        };
+        w.finish()
+    }
+
+    /// Reads what [`Attachment::to_bytes`] wrote, and nothing else.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Attachment<G>, Malformed> {
+        let mut r = Reader::new(bytes);
+        let (kind, ciphertext) = (r.u8()?, r.array()?);
+        let what = match kind {
+            SHARE => What::Share(Share::decode(r.rest()).map_err(|_| Malformed)?),
+            PROVED => What::Proved(SignedShare::decode(&mut r)?),
+            DENIED => What::Denied,
+            _ => return Err(Malformed),
+        };
+        r.end()?;
+        Ok(Attachment { ciphertext, what })
+    }
+}
+
+impl<G: Group> SignedShare<G> {
+    /// `proved share ‖ signature`.
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<SignedShare<G>, Malformed> {
+        let proved = ProvedShare::decode(r.take(ProvedShare::<G>::LEN)?).map_err(|_| Malformed)?;
+        Ok(SignedShare { proved, signature: r.array::<SIGNATURE_LEN>()? })
+    }
+}
+
+/// What a broker signs with a proved share.
+pub fn statement(cluster: &[u8; 32], ciphertext: &[u8; 32], proved: &[u8]) -> [u8; 32] {
+    Transcript::new("sealcast/v1/share").add(cluster).add(ciphertext).add(proved).finish()
+}
+
+const VERSION: u8 = 1;
+const SHARE: u8 = 1;
+const PROVED: u8 = 2;
+const DENIED: u8 = 3;
+
+const _: () = assert!(limits::SEALED_TOGETHER_MAX <= u16::MAX as usize && limits::BODY_BYTES_MAX <= u32::MAX as usize);

@@ -1,0 +1,623 @@
+//! A cluster of n holders, of which some lie, and readers that get different shares of the same ciphertexts.
+
+use aws_lc_rs::digest::{SHA512, digest};
+use curve25519_dalek::Scalar;
+use curve25519_dalek::ristretto::RistrettoPoint;
+use proptest::prelude::*;
+use sealcast_crypto::aead;
+use sealcast_crypto::group::Parameters;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::tdh2::{Checked, KeyShare, Label, PublicKey, deal};
+use sealcast_wire::{EpochId, Utc};
+
+use super::sealed::{SignedShare, What, statement};
+use super::*;
+
+type G = Ristretto255;
+
+const CLUSTER: [u8; 32] = [7; 32];
+
+struct World {
+    config: Config<G>,
+    holders: Vec<KeyShare<G>>,
+    signing: Vec<OriginKey>,
+    rng: ChaCha20Rng,
+}
+
+fn now(millis: u64) -> Now {
+    Now { monotonic: Monotonic(millis * 1000), utc: Some(Utc(0)) }
+}
+
+fn envelope() -> Envelope {
+    Envelope {
+        headers: vec![("market/eurusd".into(), None), ("price".into(), Some("105".into()))],
+        associated: b"ad".to_vec(),
+        access: Some(b"a condition".to_vec()),
+        execute: NOTHING.to_vec(),
+        policy: 0,
+        epoch: 0,
+    }
+}
+
+impl World {
+    fn new(t: u16, n: u16) -> World {
+        let mut rng = ChaCha20Rng::seed_from_u64(u64::from(t));
+        let (key, holders) = deal::<G>(Parameters::new(b"test", t, n), &mut rng).unwrap();
+        let signing: Vec<_> = (0..n).map(|i| OriginKey::from_seed(&Secret::from_bytes([i as u8 + 1; 32]))).collect();
+        let brokers: Vec<_> = signing.iter().map(OriginKey::public_bytes).collect();
+        let key = key.encode();
+        let config = Config::new([1; 32], CLUSTER, &brokers, &key, &pin(&CLUSTER, &key)).unwrap();
+        World { config, holders, signing, rng }
+    }
+
+    fn key(&self) -> &PublicKey<G> {
+        &self.config.key
+    }
+
+    fn client(&self) -> Threshold<G> {
+        let seed = Secret::from_bytes([9; 32]);
+        Threshold::new("reader", Incarnation::default(), self.config.clone(), Standing::default(), &seed)
+    }
+
+    fn publish(&self, number: u64, payload: &[u8]) -> Sealed {
+        self.client().seal_together(number, envelope(), &[payload]).unwrap()
+    }
+
+    fn checked(&self, it: &Sealed) -> Checked<G> {
+        let label = Header::from_bytes(&it.header).unwrap().label();
+        self.key().check(self.key().bind(Ciphertext::decode(&it.body).unwrap(), &label)).unwrap()
+    }
+
+    /// What broker b attaches as share.
+    fn share(&self, b: u16, it: &Sealed) -> (u16, Vec<u8>) {
+        let checked = self.checked(it);
+        let share = self.holders[usize::from(b)].share(&checked).unwrap();
+        (b, Attachment { ciphertext: *checked.id(), what: What::Share(share) }.to_bytes())
+    }
+
+    /// A share of another message, said to be of this one.
+    fn wrong(&self, b: u16, it: &Sealed) -> (u16, Vec<u8>) {
+        let other = self.checked(&self.publish(99, b"another"));
+        let share = self.holders[usize::from(b)].share(&other).unwrap();
+        (b, Attachment { ciphertext: *self.checked(it).id(), what: What::Share(share) }.to_bytes())
+    }
+
+    /// With proof: of `of`, signed as one of `it`.
+    fn proved(&mut self, b: u16, it: &Sealed, of: &Sealed) -> (u16, Vec<u8>) {
+        let (ciphertext, of) = (*self.checked(it).id(), self.checked(of));
+        let proved = self.holders[usize::from(b)].prove(&of, &mut self.rng).unwrap();
+        let signature = self.signing[usize::from(b)].sign(&statement(&CLUSTER, &ciphertext, &proved.encode()));
+        (b, Attachment { ciphertext, what: What::Proved(SignedShare { proved, signature }) }.to_bytes())
+    }
+
+    fn proof(&mut self, b: u16, it: &Sealed) -> (u16, Vec<u8>) {
+        self.proved(b, it, it)
+    }
+}
+
+/// What a reader did since it was last asked.
+#[derive(Debug, Default, PartialEq)]
+struct Did {
+    opened: Vec<(u64, Option<Vec<Vec<u8>>>)>,
+    asked: Vec<u64>,
+    evidence: Vec<(Culprit, Vec<u8>)>,
+}
+
+fn did(reader: &mut Threshold<G>) -> Did {
+    let mut did = Did::default();
+    while let Some(output) = reader.poll() {
+        match output {
+            Output::Opened { index, origin: None, bodies } => did.opened.push((index, bodies)),
+            Output::Fetch { id, what: Fetch::ShareProofs { index } } => {
+                did.asked.push(index);
+                reader.fetched(now(0), id, Fetched::Missing);
+            }
+            Output::Notice(Notice::Evidence { against, record }) => did.evidence.push((against, record)),
+            Output::Epoch { .. } => {}
+            _ => panic!("not of this scheme"),
+        }
+    }
+    did
+}
+
+fn give(reader: &mut Threshold<G>, index: u64, it: &Sealed, attachments: &[(u16, Vec<u8>)]) -> Did {
+    reader.open(now(0), Delivered { index, header: &it.header, body: Some(&it.body), attachments });
+    did(reader)
+}
+
+fn attach(reader: &mut Threshold<G>, index: u64, attachments: &[(u16, Vec<u8>)]) -> Did {
+    reader.open(now(0), Delivered { index, header: &[], body: None, attachments });
+    did(reader)
+}
+
+fn opened(index: u64, payload: &[u8]) -> Did {
+    Did { opened: vec![(index, Some(vec![payload.to_vec()]))], ..Did::default() }
+}
+
+fn nothing() -> Did {
+    Did::default()
+}
+
+/// All sets of t of 4 brokers.
+fn sets(t: u32) -> impl Iterator<Item = Vec<u16>> {
+    (0_u16..16).filter(move |set| set.count_ones() == t).map(|set| (0..4).filter(|i| set >> i & 1 == 1).collect())
+}
+
+#[test]
+fn rule_e2_any_t_brokers_release_and_fewer_do_not() {
+    for t in [3, 2] {
+        let world = World::new(t, 4);
+        let it = world.publish(5, b"payload");
+        for set in sets(u32::from(t)) {
+            let shares: Vec<_> = set.iter().map(|b| world.share(*b, &it)).collect();
+            let mut reader = world.client();
+            assert_eq!(give(&mut reader, 3, &it, &shares[1..]), nothing(), "one share is missing");
+            assert_eq!(attach(&mut reader, 3, &shares[..1]), opened(3, b"payload"));
+            let mut early = world.client();
+            assert_eq!(attach(&mut early, 3, &shares), nothing());
+            assert_eq!(give(&mut early, 3, &it, &[]), opened(3, b"payload"), "shares may come first");
+            assert!(early.collecting.is_empty() && early.bytes == 0 && early.timeout().is_none());
+        }
+    }
+}
+
+#[test]
+fn one_ciphertext_serves_several_publications_of_one_policy() {
+    let world = World::new(3, 4);
+    let payloads: Vec<Vec<u8>> = (0..16).map(|i| vec![i; 10 + usize::from(i)]).collect();
+    let borrowed: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+    let it = world.client().seal_together(5, envelope(), &borrowed).unwrap();
+    let shares: Vec<_> = (0..3).map(|b| world.share(b, &it)).collect();
+    let found = give(&mut world.client(), 3, &it, &shares);
+    assert_eq!(found.opened, [(3, Some(payloads))]);
+    let sealed = |payloads: &[&[u8]]| world.client().seal_together(5, envelope(), payloads).map(|_| ());
+    assert_eq!(sealed(&[]), Err(SealError::TooLarge));
+    assert_eq!(sealed(&vec![&b""[..]; limits::SEALED_TOGETHER_MAX]), Ok(()));
+    assert_eq!(sealed(&vec![&b""[..]; limits::SEALED_TOGETHER_MAX + 1]), Err(SealError::TooLarge));
+    let room = limits::BODY_BYTES_MAX - Ciphertext::<G>::OVERHEAD - 6;
+    assert_eq!(sealed(&[&vec![0; room]]), Ok(()));
+    assert_eq!(sealed(&[&vec![0; room + 1]]), Err(SealError::TooLarge));
+}
+
+#[test]
+fn a_wrong_share_costs_one_round_of_proofs_and_its_sender_the_belief() {
+    for t in [3, 2] {
+        let mut world = World::new(t, 4);
+        let mut reader = world.client();
+        let it = world.publish(5, b"payload");
+        let mut shares = vec![world.wrong(0, &it)];
+        shares.extend((1..t).map(|b| world.share(b, &it)));
+        let doubt = give(&mut reader, 3, &it, &shares);
+        assert_eq!(doubt, Did { asked: vec![3], ..nothing() });
+        assert_eq!(attach(&mut reader, 3, &[world.share(3, &it)]), nothing(), "only proofs count now");
+        let proofs: Vec<_> = (1..=t).map(|b| world.proof(b, &it)).collect();
+        assert_eq!(attach(&mut reader, 3, &[world.proof(0, &it)]), nothing());
+        assert_eq!(attach(&mut reader, 3, &proofs), opened(3, b"payload"));
+        assert_eq!(reader.liars(), &BTreeSet::from([0]), "it proved another share than it had sent");
+        let next = world.publish(6, b"next");
+        let mut shares = vec![world.wrong(0, &next)];
+        shares.extend((1..=t).map(|b| world.share(b, &next)));
+        assert_eq!(give(&mut reader, 4, &next, &shares), opened(4, b"next"), "no second round");
+    }
+}
+
+#[test]
+fn rule_e4_a_false_proof_convicts_its_broker_and_nobody_else() {
+    let mut world = World::new(3, 4);
+    let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));
+    let mut reader = world.client();
+    give(&mut reader, 3, &it, &[world.wrong(0, &it), world.share(1, &it), world.share(2, &it)]);
+    let answers = [world.proved(0, &it, &other), world.proof(1, &it), world.proof(2, &it)];
+    let found = attach(&mut reader, 3, &answers);
+    let (against, record) = found.evidence.first().expect("evidence").clone();
+    assert_eq!((against, found.opened.len(), reader.liars().len()), (Culprit::Broker(0), 0, 1));
+    assert_eq!(evidence::judge(&world.config, &record, &mut world.rng), Some(Culprit::Broker(0)));
+    assert_eq!(attach(&mut reader, 3, &[world.proof(0, &it)]), nothing(), "of the convicted nothing more is taken");
+    assert_eq!(attach(&mut reader, 3, &[world.proof(3, &it)]), opened(3, b"payload"));
+    for at in 0..record.len() {
+        let mut changed = record.clone();
+        changed[at] ^= 1;
+        assert_eq!(evidence::judge(&world.config, &changed, &mut world.rng), None, "byte {at}");
+    }
+    // A right share, signed, convicts nobody.
+    let checked = world.checked(&it);
+    let right = Attachment::<G>::from_bytes(&world.proof(0, &it).1).unwrap();
+    let What::Proved(signed) = right.what else { panic!("a proof") };
+    let innocent = evidence::false_share(&it.header, &checked, 0, &signed);
+    assert_eq!(evidence::judge(&world.config, &innocent, &mut world.rng), None);
+    // Of a second false proof there is no second record.
+    let next = world.publish(7, b"next");
+    give(&mut reader, 4, &next, &[world.share(1, &next), world.share(2, &next), world.wrong(3, &next)]);
+    let answers = [world.proved(0, &next, &other), world.proof(1, &next), world.proof(2, &next), world.proof(3, &next)];
+    assert_eq!(attach(&mut reader, 4, &answers), opened(4, b"next"));
+}
+
+#[test]
+fn rule_e1_shares_are_their_brokers_own_and_of_this_ciphertext() {
+    let mut world = World::new(3, 4);
+    let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));
+    let mut reader = world.client();
+    give(&mut reader, 3, &it, &[world.share(1, &it)]);
+    let mut refused = |attachment: (u16, Vec<u8>), why: Dropped| {
+        let before = reader.drops().of(why);
+        assert_eq!(attach(&mut reader, 3, &[attachment]), nothing());
+        assert_eq!(reader.drops().of(why), before + 1, "{why}");
+    };
+    refused(world.share(1, &it), Dropped::Replay);
+    refused(world.share(0, &other), Dropped::Conflict);
+    refused((2, world.share(0, &it).1), Dropped::Auth);
+    refused((4, world.share(0, &it).1), Dropped::Auth);
+    refused((u16::MAX, world.share(0, &it).1), Dropped::Auth);
+    let mut outside = world.share(2, &it);
+    outside.1[33..35].copy_from_slice(&9_u16.to_be_bytes());
+    refused(outside, Dropped::Auth);
+    let mut unsigned = world.proof(2, &it);
+    *unsigned.1.last_mut().unwrap() ^= 1;
+    refused(unsigned, Dropped::Auth);
+    refused((2, world.proof(0, &it).1), Dropped::Auth);
+    refused((2, vec![]), Dropped::Malformed);
+    assert_eq!(attach(&mut reader, 3, &[world.share(2, &it), world.share(3, &it)]), opened(3, b"payload"));
+    assert_eq!(attach(&mut reader, 3, &[world.share(0, &it)]), nothing(), "too late");
+    assert_eq!(reader.drops().of(Dropped::Stale), 1);
+}
+
+#[test]
+fn withheld_shares_are_asked_for_later_and_later() {
+    let mut world = World::new(3, 4);
+    let it = world.publish(5, b"payload");
+    let mut reader = world.client();
+    give(&mut reader, 3, &it, &[world.share(0, &it), world.share(1, &it)]);
+    let mut gaps = Vec::new();
+    let mut last = Monotonic(0);
+    for _ in 0..9 {
+        let at = reader.timeout().expect("it waits for a share");
+        gaps.push(at.since(last).as_millis());
+        last = at;
+        reader.handle_timeout(Now { monotonic: at, utc: None });
+        assert_eq!(did(&mut reader).asked, [3]);
+    }
+    assert_eq!(gaps, [150, 150, 300, 600, 1200, 2400, 4800, 9600, 9600]);
+    assert_eq!(attach(&mut reader, 3, &[world.proof(3, &it)]), opened(3, b"payload"), "a proved share is a share");
+    assert_eq!(reader.timeout(), None);
+}
+
+#[test]
+fn rule_e1_that_we_may_not_read_takes_the_word_of_f_plus_one() {
+    let world = World::new(3, 4);
+    let it = world.publish(5, b"payload");
+    let denied = |b: u16| (b, Attachment::<G> { ciphertext: *world.checked(&it).id(), what: What::Denied }.to_bytes());
+    let mut reader = world.client();
+    assert_eq!(give(&mut reader, 3, &it, &[denied(0), denied(0)]), nothing());
+    assert_eq!(attach(&mut reader, 3, &[denied(2)]).opened, [(3, None)]);
+    let mut reader = world.client();
+    give(&mut reader, 3, &it, &[denied(0)]);
+    let shares: Vec<_> = (1..4).map(|b| world.share(b, &it)).collect();
+    assert_eq!(attach(&mut reader, 3, &shares), opened(3, b"payload"));
+}
+
+#[test]
+fn rule_s9_what_a_broker_moves_between_headers_and_policy_is_neither_opened_nor_bottom() {
+    let mut world = World::new(3, 4);
+    let it = world.publish(5, b"payload");
+    let header = Header::from_bytes(&it.header).unwrap();
+    let with = |envelope: Envelope| Sealed { header: Header { envelope, ..header.clone() }.to_bytes(), ..it.clone() };
+    let from = &header.envelope;
+    let moved = [
+        with(Envelope {
+            headers: vec![from.headers[0].clone()],
+            access: Some(b"price105a condition".to_vec()),
+            ..from.clone()
+        }),
+        with(Envelope {
+            headers: [from.headers.clone(), vec![("a condition".into(), None)]].concat(),
+            access: None,
+            ..from.clone()
+        }),
+        with(Envelope { associated: vec![], ..from.clone() }),
+        with(Envelope { execute: b"\x01\0\x01k\0\x01v".to_vec(), ..from.clone() }),
+        with(Envelope { policy: 1, ..from.clone() }),
+        with(Envelope { epoch: 1, ..from.clone() }),
+        Sealed { header: Header { client: [2; 32], ..header.clone() }.to_bytes(), ..it.clone() },
+        Sealed { header: Header { number: 6, ..header.clone() }.to_bytes(), ..it.clone() },
+    ];
+    for changed in moved {
+        // Honest brokers name the ciphertext that was ordered.
+        let mut reader = world.client();
+        let shares: Vec<_> = (0..3).map(|b| world.share(b, &it)).collect();
+        assert_eq!(give(&mut reader, 3, &changed, &shares[..1]), nothing());
+        assert_eq!(attach(&mut reader, 3, &shares[1..2]), Did { asked: vec![3], ..nothing() });
+        assert!(reader.collecting.is_empty());
+        assert_eq!(give(&mut reader, 3, &it, &shares), opened(3, b"payload"), "what was ordered still opens");
+        // Even t brokers' shares, said to be of the changed one, open nothing.
+        let label = Header::from_bytes(&changed.header).unwrap().label();
+        let id = *world.key().bind(Ciphertext::decode(&changed.body).unwrap(), &label).id();
+        let relabel = |(b, bytes): &(u16, Vec<u8>)| {
+            let said = Attachment::<G>::from_bytes(bytes).unwrap();
+            (*b, Attachment { ciphertext: id, ..said }.to_bytes())
+        };
+        let mut reader = world.client();
+        let lies: Vec<_> = shares.iter().map(relabel).collect();
+        assert_eq!(give(&mut reader, 3, &changed, &lies), Did { asked: vec![3], ..nothing() });
+        assert!(reader.liars().is_empty(), "nobody is blamed for what the deliverer changed");
+    }
+    let proof = world.proof(1, &it);
+    assert_eq!(attach(&mut world.client(), 3, &[proof]), nothing());
+}
+
+/// Values, as SHA-256 of their bytes: of a header, of attachments, of what brokers sign, and of the pin of a key.
+#[test]
+fn rule_g9_formats_of_sealed_publications_do_not_change_unnoticed() {
+    let world = World::new(2, 4);
+    let header = Header { client: [1; 32], number: 5, envelope: Envelope { policy: 3, epoch: 1, ..envelope() } };
+    let it = crafted(&world, |_| RistrettoPoint::mul_base(&Scalar::from(77_u64)));
+    let proved = world.holders[0].prove(&world.checked(&it), &mut ChaCha20Rng::seed_from_u64(1)).unwrap();
+    let signed = What::Proved(SignedShare { proved, signature: [9; 64] });
+    let attachments = [What::Share(*proved.share()), signed, What::Denied];
+    let attachments = attachments.map(|what| Attachment { ciphertext: [8; 32], what }.to_bytes());
+    let seen = [
+        sha256(&header.to_bytes()),
+        sha256(&sealed::together(&[b"one", b""], 0).unwrap()),
+        sha256(&attachments.concat()),
+        statement(&CLUSTER, &[8; 32], &proved.encode()),
+        pin(&CLUSTER, &world.key().encode()),
+    ];
+    let seen = seen.map(|it| it.iter().map(|b| format!("{b:02x}")).collect::<String>());
+    let expected = [
+        "fc4c0576293d66c935a5dda152a73f77eea26247039c61794db51bf6ac2e0c30",
+        "de696bfd7274e5d3c1dacd715d24f27f651a20764524a1560c59c53d39d60a98",
+        "f30dad71cc6b7421d3cda57260fd7d38a00ed2519cd9d6c14b8eaf3f0784e611",
+        "5a6c8d0ef4639e8f8b3d4528f6749f2238be37684d2e26046dbedbc256b34abe",
+        "4580485c20bba92c1293702606575723cc16017d42c2cceb3ef6fb3bf292752b",
+    ];
+    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}
+
+/// X of docs/WIRE.md 16.1, for ristretto255.
+fn x(tag: &str, parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = [b"CHIOS-v1/ristretto255/", &[tag.len() as u8][..], tag.as_bytes()].concat();
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    bytes
+}
+
+fn h64(tag: &str, parts: &[&[u8]]) -> [u8; 64] {
+    digest(&SHA512, &x(tag, parts)).as_ref().try_into().unwrap()
+}
+
+fn hs(tag: &str, parts: &[&[u8]]) -> Scalar {
+    Scalar::from_bytes_mod_order_wide(&h64(tag, parts))
+}
+
+/// A ciphertext that is well-formed but for its mask, which is made of this Z in place of H_Δ^r (none: of any). Its
+/// publisher knows r.
+fn crafted(world: &World, z: impl Fn(&Scalar) -> RistrettoPoint) -> Sealed {
+    let header = Header { client: [1; 32], number: 5, envelope: envelope() };
+    let label: [u8; 32] = Label::hash(&header.label());
+    let pkh0 = world.key().lasting_hash();
+    let sigma = [0x5a; 32];
+    let both = h64("dem", &[pkh0, &label, &sigma]);
+    let (k, com) = both.split_at(32);
+    let mut body = sealed::together(&[b"trap"], 0).unwrap();
+    body.resize(body.len() + aead::TAG_LEN, 0);
+    aead::Key::new(aead::Suite::Aes256Gcm, &Secret::try_from(k).unwrap()).seal(0, &label, &mut body);
+    let d = sha256(&x("body", &[com, &body]));
+    let (r, s) = (hs("r", &[pkh0, &label, &sigma, &d]), Scalar::from(4_u64));
+    let g_bar = world.key().g_bar().point();
+    let pt = |p: &RistrettoPoint| p.compress().to_bytes();
+    let [u, u_bar, w, w_bar] =
+        [RistrettoPoint::mul_base(&r), g_bar * r, RistrettoPoint::mul_base(&s), g_bar * s].map(|p| pt(&p));
+    let mask = sha256(&x("mask", &[pkh0, &u, &pt(&z(&r))]));
+    let c1: [u8; 32] = std::array::from_fn(|i| sigma[i] ^ mask[i]);
+    let length = (body.len() as u64).to_be_bytes();
+    let e = hs("H2", &[pkh0, &label, &c1, &d, &length, &u, &u_bar, &w, &w_bar]);
+    let f = (s + r * e).to_bytes();
+    let body = [&u[..], &u_bar, &w, &w_bar, &f, &c1, com, &body].concat();
+    Sealed { header: header.to_bytes(), body, epoch: EpochId::default() }
+}
+
+#[test]
+fn a_crafted_ciphertext_with_the_right_z_opens() {
+    let world = World::new(2, 4);
+    let delta = Scalar::from(world.key().parameters().delta);
+    let it = crafted(&world, |r| world.key().h().point() * (delta * r));
+    let shares = [world.share(1, &it), world.share(3, &it)];
+    assert_eq!(give(&mut world.client(), 3, &it, &shares), opened(3, b"trap"));
+}
+
+#[test]
+fn rule_e4_of_a_publisher_at_fault_all_readers_get_bottom_whatever_shares_they_got() {
+    for t in [3, 2] {
+        let mut world = World::new(t, 4);
+        let it = crafted(&world, |_| RistrettoPoint::mul_base(&Scalar::from(77_u64)));
+        for set in sets(u32::from(t)) {
+            for proved_by in sets(u32::from(t)) {
+                let shares: Vec<_> = set.iter().map(|b| world.share(*b, &it)).collect();
+                let mut reader = world.client();
+                assert_eq!(give(&mut reader, 3, &it, &shares), Did { asked: vec![3], ..nothing() });
+                let proofs: Vec<_> = proved_by.iter().map(|b| world.proof(*b, &it)).collect();
+                let found = attach(&mut reader, 3, &proofs);
+                assert_eq!(found.opened, [(3, None)]);
+                assert!(reader.liars().is_empty());
+                let (against, record) = &found.evidence[0];
+                assert_eq!(*against, Culprit::Publisher { client: [1; 32], number: 5 });
+                assert_eq!(evidence::judge(&world.config, record, &mut world.rng), Some(*against));
+                let cut = &record[..record.len() - 1];
+                assert_eq!(evidence::judge(&world.config, cut, &mut world.rng), None);
+            }
+        }
+        // Of an honest publication the same record convicts nobody.
+        let honest = world.publish(6, b"fine");
+        let checked = world.checked(&honest);
+        let proofs: Vec<_> =
+            (0..t).map(|b| world.holders[usize::from(b)].prove(&checked, &mut world.rng).unwrap()).collect();
+        let verified: Vec<_> = proofs.iter().map(|it| world.key().verify_share(&checked, it).unwrap()).collect();
+        let record = evidence::faulty(&honest.header, &checked, &verified);
+        assert_eq!(evidence::judge(&world.config, &record, &mut world.rng), None);
+    }
+}
+
+#[test]
+fn the_optimistic_trap_splits_no_readers() {
+    // Publisher and broker 0: u'_1 is arbitrary, and the mask is made of what {1, 2} then combine to, with u_2 = h_2^r.
+    // Key, commitment and r are all as they should be; only Z is not H_Δ^r.
+    let mut world = World::new(2, 4);
+    let delta = Scalar::from(world.key().parameters().delta);
+    let false_share = RistrettoPoint::mul_base(&Scalar::from(3_u64));
+    let second = *world.key().share_of(2).unwrap().point();
+    // λ_1 = 2, λ_2 = −1 of {1, 2}
+    let it = crafted(&world, |r| false_share * (delta * Scalar::from(2_u64)) - second * (delta * r));
+    let id = *world.checked(&it).id();
+    let lie = [&[1][..], &id, &1_u16.to_be_bytes(), &false_share.compress().to_bytes()].concat();
+    for shares in [vec![(0, lie.clone()), world.share(1, &it)], vec![world.share(1, &it), world.share(2, &it)]] {
+        let mut reader = world.client();
+        assert_eq!(give(&mut reader, 3, &it, &shares), Did { asked: vec![3], ..nothing() });
+        let proofs: Vec<_> = (1..4).map(|b| world.proof(b, &it)).collect();
+        assert_eq!(attach(&mut reader, 3, &proofs).opened, [(3, None)]);
+    }
+}
+
+#[test]
+fn rule_e6_a_stale_publication_is_sealed_again_for_what_stands() {
+    let world = World::new(3, 4);
+    let mut client = world.client();
+    did(&mut client);
+    assert_eq!(client.seal_together(5, envelope(), &[b"m"]).unwrap().epoch, EpochId { counter: 0, hash: 0 });
+    let mut stands = |counter, hash| {
+        client.outcome(now(0), Token(1), Outcome::Superseded(EpochId { counter, hash }));
+        let mut views = Vec::new();
+        while let Some(output) = client.poll() {
+            let Output::Epoch { view, protect: None, .. } = output else { panic!("a view") };
+            views.push(view.epoch);
+        }
+        let sealed = client.seal_together(6, envelope(), &[b"m"]).unwrap();
+        let Envelope { policy, epoch, .. } = Header::from_bytes(&sealed.header).unwrap().envelope;
+        assert_eq!(sealed.epoch, EpochId { counter: epoch, hash: policy });
+        (views.len(), epoch, policy)
+    };
+    assert_eq!(stands(0, 7), (1, 0, 7));
+    assert_eq!(stands(0, 7), (0, 0, 7));
+    assert_eq!(stands(2, 9), (1, 2, 9));
+    assert_eq!(stands(1, 8), (0, 2, 9), "versions never go back (E11)");
+}
+
+#[test]
+fn rule_e11_only_the_pinned_key_is_taken() {
+    let (world, other) = (World::new(3, 4), World::new(2, 4));
+    let brokers: Vec<_> = world.signing.iter().map(OriginKey::public_bytes).collect();
+    let (ours, theirs) = (world.key().encode(), other.key().encode());
+    let make = |brokers: &[[u8; 32]], key: &[u8], pin: [u8; 32]| {
+        Config::<G>::new([1; 32], CLUSTER, brokers, key, &pin).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(make(&brokers, &theirs, pin(&CLUSTER, &ours)), ConfigError::Pin);
+    assert_eq!(make(&brokers, &ours, pin(&[8; 32], &ours)), ConfigError::Pin, "of another cluster");
+    let holders = ConfigError::Holders { holders: 4, brokers: 3 };
+    assert_eq!(make(&brokers[..3], &ours, pin(&CLUSTER, &ours)), holders);
+    assert_eq!(
+        make(&[brokers[0], brokers[1], [0; 32], brokers[3]], &ours, pin(&CLUSTER, &ours)),
+        ConfigError::Broker(2)
+    );
+    assert!(matches!(make(&brokers, &ours[1..], pin(&CLUSTER, &ours[1..])), ConfigError::Key(_)));
+    let mut client = world.client();
+    assert_eq!(client.command(now(0), Command::Learn(ours)), Ok(()));
+    assert_eq!(client.command(now(0), Command::Learn(theirs.clone())), Err(CommandError::Invalid));
+    assert_eq!(world.config.check_key(&theirs), Err(ConfigError::Pin));
+}
+
+#[test]
+fn the_trait_seals_one_payload_under_the_number_in_its_id() {
+    let world = World::new(3, 4);
+    let mut client = world.client();
+    let id = 5_u128.to_be_bytes();
+    let seal = Seal { topic: "pose", id, policy: b"condition", operation: &[], body: b"m" };
+    let it = client.seal(&seal).unwrap();
+    let header = Header::from_bytes(&it.header).unwrap();
+    assert_eq!((header.number, header.envelope.access), (5, Some(b"condition".to_vec())));
+    let shares: Vec<_> = (0..3).map(|b| world.share(b, &it)).collect();
+    assert_eq!(give(&mut client, 3, &it, &shares), opened(3, b"m"));
+    assert_eq!(client.seal(&Seal { id: [1; 16], ..seal }), Err(SealError::Number));
+    assert_eq!(client.seal(&Seal { topic: "", ..seal }), Err(SealError::Policy));
+    assert_eq!(client.seal(&Seal { operation: &[9], ..seal }), Err(SealError::Policy));
+    assert_eq!(client.seal(&Seal { policy: &[0; limits::EXPRESSION_BYTES_MAX + 1], ..seal }), Err(SealError::Policy));
+    assert_eq!(client.needs(Lane::Data), (Guarantee::Ordered, Agreement::Byzantine));
+}
+
+#[test]
+fn rule_g2_a_lying_broker_takes_no_more_than_its_room_and_nobody_elses() {
+    let world = World::new(3, 4);
+    let it = world.publish(5, b"payload");
+    let mut reader = world.client();
+    let (broker, bytes) = world.share(0, &it);
+    let honest: Vec<_> = (1..4).map(|b| world.share(b, &it)).collect();
+    attach(&mut reader, 9_000, &honest);
+    for index in (1..5_000).rev().chain(20_000..25_000) {
+        attach(&mut reader, index, &[(broker, bytes.clone())]);
+    }
+    assert_eq!(reader.early.len(), limits::EARLY_SHARES_PER_BROKER + 3);
+    assert_eq!(give(&mut reader, 9_000, &it, &[]), opened(9_000, b"payload"));
+    assert_eq!(reader.early.len(), 0, "what is late is forgotten");
+    attach(&mut reader, 7, &[(broker, bytes)]);
+    assert_eq!(reader.early.len(), 0);
+}
+
+#[test]
+fn rule_g2_ciphertexts_without_shares_have_a_bound() {
+    let world = World::new(3, 4);
+    let large = world.publish(5, &vec![0; limits::BODY_BYTES_MAX - 1000]);
+    let mut reader = world.client();
+    let mut index = 0;
+    while reader.drops().of(Dropped::Queue) == 0 {
+        index += 1;
+        give(&mut reader, index, &large, &[]);
+        assert!(index <= 100, "no bound");
+    }
+    assert!(reader.bytes <= limits::SEALED_WAITING_BYTES_MAX && reader.collecting.len() as u64 == index - 1);
+    let shares: Vec<_> = (0..3).map(|b| world.share(b, &large)).collect();
+    assert_eq!(attach(&mut reader, 1, &shares).opened.len(), 1);
+    assert_eq!(give(&mut reader, index, &large, &shares).opened.len(), 1, "room again: it is delivered anew");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rule_g2_hostile_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400), kind in 1_u8..4) {
+        let world = World::new(2, 4);
+        let mut reader = world.client();
+        let tagged = [&[kind][..], &bytes].concat();
+        for bytes in [&bytes, &tagged] {
+            if let Ok(header) = Header::from_bytes(bytes) {
+                prop_assert_eq!(&header.to_bytes(), bytes);
+            }
+            if let Ok(said) = Attachment::<G>::from_bytes(bytes) {
+                prop_assert_eq!(&said.to_bytes(), bytes);
+            }
+            if let Ok(payloads) = sealed::apart(bytes) {
+                let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+                prop_assert_eq!(&sealed::together(&payloads, 0).unwrap(), bytes);
+            }
+            let mut rng = ChaCha20Rng::seed_from_u64(1);
+            prop_assert_eq!(evidence::judge(&world.config, bytes, &mut rng), None);
+            let attachments = [(0, bytes.clone()), (9, bytes.clone())];
+            reader.open(now(0), Delivered { index: 1, header: bytes, body: Some(bytes), attachments: &attachments });
+        }
+        prop_assert_eq!(did(&mut reader), nothing());
+    }
+
+    #[test]
+    fn rule_g2_a_changed_message_opens_to_what_was_sealed_or_not_at_all(at in any::<usize>(), bit in 0_u8..8) {
+        let world = World::new(2, 4);
+        let it = world.publish(5, b"payload");
+        let shares = [world.share(0, &it), world.share(1, &it)];
+        let mut changed = it.clone();
+        let at = at % (it.header.len() + it.body.len());
+        match at.checked_sub(it.header.len()) {
+            None => changed.header[at] ^= 1 << bit,
+            Some(at) => changed.body[at] ^= 1 << bit,
+        }
+        let mut reader = world.client();
+        prop_assert_eq!(give(&mut reader, 3, &changed, &shares).opened, vec![]);
+        prop_assert_eq!(give(&mut reader, 3, &it, &shares), opened(3, b"payload"));
+    }
+}
