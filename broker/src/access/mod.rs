@@ -42,9 +42,17 @@ impl Access {
     /// # Errors
     /// As for any text, and an attribute or issuer that nobody knows, with the nearest that is known.
     pub fn parse_known(text: &str, known: &Vocabulary) -> Result<Access, ParseError> {
-        let access = known.explain(text.parse())?;
-        known.check(text, &access)?;
-        Ok(access)
+        Access::parse_all(text, known).map_err(|mut errors| errors.remove(0))
+    }
+
+    /// The same, with all that is wrong: every unknown attribute, or the one place where reading stopped.
+    ///
+    /// # Errors
+    /// One or more, in the order of their places.
+    pub fn parse_all(text: &str, known: &Vocabulary) -> Result<Access, Vec<ParseError>> {
+        let access = known.explain(text.parse()).map_err(|e| vec![e])?;
+        let errors = known.unknown(text, &access);
+        if errors.is_empty() { Ok(access) } else { Err(errors) }
     }
 
     /// Whether somebody with these attributes meets the condition.

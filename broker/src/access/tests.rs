@@ -110,6 +110,14 @@ fn errors_say_where_and_what_and_what_may_be_meant() {
 }
 
 #[test]
+fn all_unknown_attributes_are_named_each_where_it_first_stands() {
+    let text = "hospitalA:rol = x or exchange:dsk = fx\n or exchange:dsk = y and exchange:desk = z or a:b = c";
+    let errors = Access::parse_all(text, &known()).expect_err("three are unknown");
+    let said: Vec<String> = errors.iter().map(|e| format!("{} {}", e.place, e.found)).collect();
+    assert_eq!(said, ["1:1 `hospitalA:rol`", "1:22 `exchange:dsk`", "2:47 `a:b`"]);
+}
+
+#[test]
 fn size_and_depth_have_limits() {
     let many = vec!["a:b = c"; limits::EXPRESSION_NODES_MAX].join(" or ");
     assert!(many.parse::<Access>().is_err(), "the connective is one more");

@@ -36,18 +36,24 @@ impl Vocabulary {
         near.or_else(|| self.names.iter().find(|n| n.key() == name.key()))
     }
 
-    /// Every attribute of a condition must be known.
-    pub(super) fn check(&self, text: &str, access: &Access) -> Result<(), ParseError> {
-        let Some(unknown) = access.atoms().into_iter().map(|c| &c.name).find(|n| !self.contains(n)) else {
-            return Ok(());
-        };
+    /// What is wrong with the names in a condition that was read from this text: an error for each attribute
+    /// that nobody gives, once, where it first stands.
+    pub(super) fn unknown(&self, text: &str, access: &Access) -> Vec<ParseError> {
+        let names: BTreeSet<&Name> =
+            access.atoms().into_iter().map(|c| &c.name).filter(|n| !self.contains(n)).collect();
+        let mut errors: Vec<ParseError> = names.into_iter().map(|name| self.error(text, name)).collect();
+        errors.sort_by_key(|e| e.place);
+        errors
+    }
+
+    fn error(&self, text: &str, unknown: &Name) -> ParseError {
         let place = place(text, unknown).unwrap_or(Place { line: 1, column: 1 });
         let hint = self.nearest(unknown).map(|n| format!("did you mean {n}?"));
         let hint = hint.or_else(|| {
             let all: Vec<String> = self.names.iter().take(SHOWN).map(Name::to_string).collect();
             (!all.is_empty()).then(|| format!("known are {}", all.join(", ")))
         });
-        Err(ParseError::new(place, "a known attribute", &format!("`{unknown}`"), hint))
+        ParseError::new(place, "a known attribute", &format!("`{unknown}`"), hint)
     }
 
     /// A better hint where an attribute came without its issuer.

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::{Attribute, Pattern};
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
@@ -55,6 +56,20 @@ impl Policy {
     pub fn concerning<'a>(&'a self, act: Act, headers: &'a [Header]) -> impl Iterator<Item = &'a Rule> {
         let concerns = move |r: &&Rule| r.act == act && headers.iter().any(|h| r.topic.matches(&h.topic));
         self.rules.iter().filter(concerns)
+    }
+
+    /// The same rules in one order and each once, so that who writes the same ones signs the same bytes.
+    #[must_use]
+    pub fn in_order(mut self) -> Policy {
+        self.rules.sort_by_cached_key(|r| (r.act, r.topic.to_string(), r.access.to_bytes()));
+        self.rules.dedup();
+        self
+    }
+
+    /// What people compare to know that they mean the same rules under the same number:
+    /// `T("sealcast/v1/policy"; u64 number, bytes)`.
+    pub fn hash(&self, number: u64) -> [u8; 32] {
+        Transcript::new("sealcast/v1/policy").add(&number.to_be_bytes()).add(&self.to_bytes()).finish()
     }
 
     /// Its bytes: `u16 count ‖ (u8 act ‖ bytes16 pattern ‖ bytes16 access) …`, act 1 read, 2 publish.

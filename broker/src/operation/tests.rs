@@ -271,6 +271,16 @@ fn interests_are_anchored_where_they_are_narrow() {
 }
 
 #[test]
+fn a_policys_hash_is_of_its_rules_and_number_not_of_their_order() {
+    let policy = |text: &str| text.parse::<Policy>().unwrap().in_order();
+    let (a, b) = ("read a if h:x = 1\n", "publish a if h:x = 2\n");
+    let both = policy(&format!("{a}{b}"));
+    assert_eq!(both.hash(3), policy(&format!("{b}{a}{b}")).hash(3));
+    assert_ne!(both.hash(3), both.hash(4));
+    assert_ne!(both.hash(3), policy(a).hash(3));
+}
+
+#[test]
 fn policies_read_back_and_errors_have_their_line() {
     let text = "read market/# if exchange:desk = fx\npublish \"a topic\" if h:role in [a, b] or h:n > 3\n";
     let policy: Policy = format!("# for people\n\n{text}").parse().unwrap();
