@@ -71,6 +71,147 @@ fn contexts() {
     );
 }
 
+/// The policy that docs/policies.md explains.
+fn ward(home: &Home) -> (String, String) {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/policies.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let block = |start: &str| {
+        let block = page.split_once(start).and_then(|(_, rest)| rest.split_once("```\n"));
+        block.expect("the page has this block").0.to_owned()
+    };
+    let (policy, session) = (block("```toml\n"), block("```console\n"));
+    std::fs::write(home.path().join("ward.toml"), &policy).expect("the folder can be written");
+    (policy, session)
+}
+
+#[test]
+fn the_page_on_policies_shows_what_the_program_says() {
+    let mut home = Home::new("policies-page");
+    let (_, session) = ward(&home);
+    for line in session.lines().filter_map(|l| l.strip_prefix("$ sealcast ")) {
+        home.type_line(line);
+    }
+    let said: Vec<&str> = home.verbatim().lines().filter(|l| !l.starts_with("[exit")).collect();
+    let said: Vec<&str> = said.iter().map(|l| l.strip_prefix("! ").unwrap_or(l)).collect();
+    assert_eq!(said.join("\n").trim_end(), session.trim_end());
+}
+
+#[test]
+fn policies() {
+    let mut home = Home::new("policy");
+    let (good, _) = ward(&home);
+    let files = [
+        ("bad.toml", POLICY_WITH_MISTAKES),
+        ("odd.toml", POLICY_HARDLY_MEANT),
+        ("broken.toml", "number = = 1\n[[rule]\ntopic = \"x\n"),
+        ("failing.toml", &good.replacen("expect = \"deny\"", "expect = \"allow\"", 2)),
+        ("one.toml", "numbr = 1\n"),
+        ("untested.toml", &good[..good.rfind("[[test]]").expect("there are tests")]),
+        ("empty.toml", ""),
+    ];
+    for (name, text) in files {
+        std::fs::write(home.path().join(name), text).expect("the folder can be written");
+    }
+    std::fs::write(home.path().join("picture.toml"), [0x89, b'P', 0xff]).expect("the folder can be written");
+    home.good(&["ca", "init", "hospitalA"]);
+    home.good(&["ca", "issue", "ann", "--attr", "role=dermatologist"]);
+    home.good(&["id", "new", "bob"]);
+    for line in [
+        "policy lint ward.toml",
+        "policy lint ward.toml --json",
+        "policy lint bad.toml",
+        "policy lint odd.toml",
+        "policy lint odd.toml --strict",
+        "policy lint broken.toml",
+        "policy lint one.toml --json",
+        "policy lint empty.toml",
+        "policy lint nowhere.toml",
+        "policy lint picture.toml",
+        "policy lint .",
+        "policy show bad.toml",
+        "policy show one.toml",
+        "policy show ward.toml --json",
+        "policy test failing.toml",
+        "policy test failing.toml --json",
+        "policy test untested.toml",
+        "policy test odd.toml",
+        "policy why",
+        "policy why ward.toml --topic records/derma/7 --as ann",
+        "policy why ward.toml --topic records/derma/7 --as bob",
+        "policy why ward.toml --topic records/derma/7 --as carol",
+        "policy why ward.toml --topic records/derma/7 --topic claims/3 --attr hospitalA:role=nurse",
+        "policy why ward.toml --topic records/7 --publish --attr hospitalA:rol=nurse",
+        "policy why ward.toml --topic elsewhere",
+        "policy why ward.toml --topic 'records/#' --as ann",
+        "policy why ward.toml --topic claims/3 --as ann --json",
+        "policy why ward.toml --as ann --expr 'hospitalA:ward = 3' --topic records/derma/7",
+        "policy why ward.toml --expr 'hospitlA:ward = 3'",
+        "policy why ward.toml --expr 'hospitalA:ward = 3' --publish",
+        "policy why ward.toml --attr role=nurse",
+        "policy why ward.toml --attr nurse",
+        "policy why ward.toml --topic ''",
+        "policy why --expr 'exchange:desk = fx and exchange:clearance >= 3' --attr exchange:clearance=high",
+        "policy why --expr 'exchange:desk == fx'",
+        "policy set ward.toml",
+    ] {
+        home.type_line(line);
+    }
+    insta::assert_snapshot!("policy", home.transcript());
+}
+
+const POLICY_WITH_MISTAKES: &str = r#"numbr = 3
+[issuers]
+hospitalA = ["role", 3]
+insurer = []
+[[rule]]
+topic = "records/#/x"
+alow = "hospitalA:role = x"
+[[rule]]
+topic = "records/+"
+allow = """
+hospitalA:role = nurse
+or role = x"""
+[[rule]]
+act = "write"
+topic = "a"
+allow = "hospitalA:rol = \"a b\" and hospitlA:role = y"
+[[rule]]
+allow = ""
+[[rule]]
+topic = "b/\u001b[31m"
+allow = "hospitalA:role = nurse"
+[[rule]]
+topic = "a"
+allow = "((((((((((((((((((hospitalA:role = x))))))))))))))))))"
+[[test]]
+topic = []
+attr = ["role=nurse", "hospitalA:role", "x:y=z"]
+expect = "yes"
+[[test]]
+attr = "x"
+"#;
+
+const POLICY_HARDLY_MEANT: &str = r##"number = 1
+[[rule]]
+topic = "a/#"
+allow = "h:role = nurse and h:role != nurse or h:x > 3"
+[[rule]]
+topic = "a/b"
+allow = "h:role = doctor or h:role = doctor and h:x = 3"
+[[rule]]
+topic = "a/b"
+allow = "h:role = doctor or h:role = doctor and h:x = 3"
+[[rule]]
+topic = "#"
+allow = "h:x < 2 and not h:y = z"
+[[rule]]
+topic = "b/+"
+allow = "h:x > 5"
+[[rule]]
+topic = "b/c"
+allow = "h:y = z"
+"##;
+
 /// `ctx`, `ctx add`, …: all commands, as the bash completion knows them.
 fn every_command(home: &Home) -> Vec<String> {
     let script = home.good(&["completion", "bash"]);
@@ -284,7 +425,12 @@ fn every_command_speaks_json() {
     let key = home.good(&["id", "new", "alice"]);
     home.word("KEY", &key);
     home.word("URL", &plain);
+    ward(&home);
     for line in [
+        "policy lint ward.toml",
+        "policy show ward.toml",
+        "policy test ward.toml",
+        "policy why ward.toml --topic elsewhere",
         "init ward3",
         "ctx add x --url $URL",
         "ctx ls",

@@ -70,6 +70,8 @@ codes! {
         "Messages come faster than they leave. Publish more slowly, or let publish wait instead of try_publish.";
     TooLarge = 106, Runtime, "the message is too large",
         "One message may have 64 MiB. Send a file in parts, or a link to it.";
+    PolicyTest = 107, Runtime, "a test of the policy fails",
+        "The policy does not do what its author expected: one of the two is wrong. «sealcast policy why» tells what decided.";
     Usage = 201, Usage, "the command line is wrong",
         "«sealcast help COMMAND» shows what a command takes, with examples.";
     UnknownCommand = 202, Usage, "there is no such command",
@@ -111,6 +113,8 @@ codes! {
         "The certificate has no sub right that covers any of the pattern.";
     DeniedEvict = 414, Denied, "may not evict",
         "Only the authority, or a certificate with the evict right, evicts.";
+    DeniedPolicy = 415, Denied, "the policy does not allow it",
+        "A rule asks for attributes that are not there, or have other values. «sealcast policy why» shows each part of each rule.";
     Signature = 601, Authentication, "a signature does not verify",
         "What was signed has been changed, or was signed by somebody else.";
     Decrypt = 602, Authentication, "it cannot be decrypted",

@@ -14,6 +14,7 @@ mod init;
 mod invite;
 mod join;
 mod lab;
+mod policy;
 mod publish;
 mod subscribe;
 
@@ -94,6 +95,7 @@ pub(crate) enum Command {
     Id(id::Id),
     Invite(invite::Invite),
     Join(join::Join),
+    Policy(policy::Policy),
     Ctx(ctx::Ctx),
     Doctor(doctor::Doctor),
     Explain(explain::Explain),
@@ -122,6 +124,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Id(c) => c.run(&env),
         Command::Invite(c) => c.run(&env),
         Command::Join(c) => c.run(&env),
+        Command::Policy(c) => c.run(&env),
         Command::Ctx(c) => c.run(&env),
         Command::Doctor(c) => c.run(&env),
         Command::Explain(c) => c.run(&env),

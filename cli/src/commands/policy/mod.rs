@@ -1,0 +1,121 @@
+//! `sealcast policy`: access rules of the brokers, written, explained and tested without any broker.
+
+mod attribute;
+mod file;
+mod lint;
+mod source;
+mod test;
+mod why;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use sealcast_broker::operation::policy::{Act, Policy as Rules};
+use serde_json::{Value, json};
+
+use super::Env;
+use crate::hint::Failure;
+use file::PolicyFile;
+
+/// Access rules of the brokers: check, explain and test them
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  sealcast policy lint ward.toml          all mistakes, and what was hardly meant
+  sealcast policy why ward.toml --topic records/derma/7 --attr hospitalA:role=nurse
+  sealcast policy why --expr 'exchange:desk = fx' --attr exchange:desk=rates
+  sealcast policy test ward.toml          the cases that are written in it
+  sealcast policy show ward.toml          the rules as brokers get them, and their hash
+
+A policy file, here with one rule and one case:
+  number = 1                              # one more with each change
+  [issuers]                               # who gives which attributes
+  hospitalA = [\"role\", \"ward\"]
+  [[rule]]                                # who may read (or: act = \"publish\") such topics
+  topic = \"records/derma/#\"
+  allow = \"hospitalA:role = dermatologist\"
+  [[test]]
+  topic = \"records/derma/7\"
+  attr = [\"hospitalA:role=nurse\"]
+  expect = \"deny\"
+
+All rules with a matching topic must allow it; where there is none, every
+registered client may. docs/policies.md tells more."
+)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Find all mistakes of a policy file, and conditions that were hardly meant so
+    Lint {
+        /// The policy; - is stdin
+        file: PathBuf,
+        /// Fail also where something is only odd
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Explain who may: what of each rule is true, false or missing; exit 5 if denied
+    Why(why::Why),
+    /// Run the cases that are written in a policy file; exit 1 if one fails
+    Test {
+        /// The policy; - is stdin
+        file: PathBuf,
+    },
+    /// Print the rules as brokers get them, with the hash that tells whether two people mean the same
+    Show {
+        /// The policy; - is stdin
+        file: PathBuf,
+    },
+}
+
+impl Policy {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Lint { file, strict } => lint::lint(env, &file, strict),
+            Verb::Why(why) => why.run(env),
+            Verb::Test { file } => test::test(env, &file),
+            Verb::Show { file } => show(env, &file),
+        }
+    }
+}
+
+fn show(env: &Env<'_>, path: &Path) -> Result<(), Failure> {
+    let file = PolicyFile::load(path)?;
+    let policy: Rules = file.policy();
+    let (bytes, hash) = (policy.to_bytes().len(), hex(&policy.hash(file.number)));
+    let rules: Vec<Value> = policy
+        .rules
+        .iter()
+        .map(|r| {
+            json!({
+                "act": act(r.act), "topic": r.topic.to_string(), "allow": r.access.to_string(),
+                "allow_bytes": hex(&r.access.to_bytes()),
+            })
+        })
+        .collect();
+    env.output.object(&json!({ "policy": file.number, "hash": hash, "bytes": bytes, "rules": rules }))?;
+    env.output.line(format!("# policy {}, {}, {bytes} B, hash {hash}", file.number, count(rules.len(), "rule")))?;
+    policy.rules.iter().try_for_each(|rule| env.output.line(rule))
+}
+
+/// `read` or `publish`.
+fn act(act: Act) -> &'static str {
+    match act {
+        Act::Read => "read",
+        Act::Publish => "publish",
+    }
+}
+
+/// `1 rule`, `7 rules`.
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
