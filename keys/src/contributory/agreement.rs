@@ -45,6 +45,8 @@ impl Contributory {
         self.rto = timing::RTO;
         let blur = jitter(&mut self.rng, timing::RTO / 4);
         self.timers.set(Timer::Resend, now.monotonic + self.rto + blur);
+        self.timers.stop(Timer::Greet);
+        self.greet(now);
         self.outputs.push_back(Output::Notice(Notice::Attempt { counter, attempt: u32::from(number), members }));
         self.try_form(now);
     }
@@ -80,7 +82,7 @@ impl Contributory {
         attempt.form(formation, seed.as_deref(), &mut self.env());
         attempt.progress = now.monotonic;
         self.attempt = Some(attempt);
-        self.resume(now, Lacks::Instance(proposal.id()));
+        self.resume(now, |lacks| *lacks == Lacks::Instance(proposal.id()));
         self.advance(now);
     }
 
@@ -270,6 +272,7 @@ impl Contributory {
         let rekey = self.config.rekey_after + timing::rank_wait(usize::from(self.installed_slot()));
         self.timers.set(Timer::Rekey, now.monotonic + rekey);
         self.schedule_beacon(now, timing::BEACON_FIRST);
+        self.greet(now);
         self.key_tries = 0;
         self.send_own_keys(now);
         self.passed_over.clear();
@@ -452,23 +455,18 @@ impl Contributory {
         }
         if self.is_judged(&id) {
             // Its author may not have heard of the better proposal.
-            let spacing = timing::RTO;
-            if let Some(attempt) = &mut self.attempt {
-                let named = attempt.proposal.seat_of(&author).is_some();
-                if named
-                    && now.monotonic.since(attempt.proposal.sent) >= spacing
-                    && self.rng.next_u64().is_multiple_of(8)
-                {
-                    attempt.proposal.sent = now.monotonic;
-                    let (message, veiled) =
-                        (Message::Propose(attempt.proposal.content.clone()), attempt.proposal.veiled.clone());
-                    self.send_veiled(&message, veiled);
-                }
-            }
+            let named = self.attempt.as_mut().filter(|a| a.proposal.seat_of(&author).is_some());
+            let again = named.and_then(|a| a.remind(now.monotonic, timing::RTO));
+            again.iter().for_each(|(message, veiled)| self.send_veiled(message, veiled.clone()));
             return Err(Dropped::Stale.into());
         }
         self.keep(Lacks::Instance(id), veiled);
-        self.want_proposal(now, id);
+        // Its proposal may be here, and wait for its author's card.
+        if !self.early.iter().any(|(lacks, _)| matches!(lacks, Lacks::Proposer(_, held) if *held == id)) {
+            // A newcomer is hardly named by whom it does not know, and will be told soon that there is a group.
+            let likely = self.installed.is_some() || self.wanting.contains_key(&author);
+            self.want_proposal(now, id, likely);
+        }
         Ok(())
     }
 
@@ -497,6 +495,7 @@ impl Contributory {
         let answer = match verified {
             Ok(()) => {
                 attempt.hear(&m.author, now.monotonic);
+                attempt.cover(m);
                 self.answers(now, &mut attempt, m)
             }
             Err(_) => Vec::new(),
@@ -579,10 +578,10 @@ impl Contributory {
             }
             return self.failed(now, attempt);
         }
-        if let Some(attempt) = self.attempt.take() {
-            let status = attempt.status(&self.env());
+        if let Some(mut attempt) = self.attempt.take() {
+            let status = (!attempt.is_covered()).then(|| attempt.status(&self.env()));
             self.attempt = Some(attempt);
-            self.send(&status);
+            status.iter().for_each(|status| _ = self.send(status));
             self.try_form(now);
             self.plan(now);
         }

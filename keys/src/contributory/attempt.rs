@@ -47,6 +47,10 @@ pub(super) struct Attempt {
     held: [Vec<Option<Held>>; 3],
     /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
     spoken: Vec<Monotonic>,
+    /// Whether somebody else asked for what we lack.
+    covered: bool,
+    /// How often in a row we did not ask because of that.
+    silences: u32,
     /// It failed for a reason that its proposer could not foresee.
     pub(super) excused: bool,
     /// Since when members contradict each other about what was said (somebody lies, or said two things), and
@@ -187,6 +191,8 @@ impl Attempt {
             stage: Stage::Gathering,
             held: [empty(), empty(), empty()],
             spoken: vec![now; n],
+            covered: false,
+            silences: 0,
             excused: false,
             doubt: None,
             culprits: Vec::new(),
@@ -607,6 +613,40 @@ impl Attempt {
         Round1::start(&plan.ring, place, rng).1.encode()
     }
 
+    /// The proposal, to be said again, if that falls to us: to its proposer once it was not heard for `after`,
+    /// and then to one after the other of the others, so that they do not all speak at once.
+    pub(super) fn remind(&mut self, now: Monotonic, after: Duration) -> Option<(Message, Vec<u8>)> {
+        let unheard = now.since(self.proposal.sent);
+        let turns = usize::try_from(unheard.as_micros() / REMIND.as_micros()).unwrap_or(usize::MAX);
+        let ours = match self.me {
+            0 => unheard >= after,
+            me => turns > 0 && (turns - 1) % (self.seats() - 1) + 1 == me,
+        };
+        if !ours {
+            return None;
+        }
+        self.proposal.sent = now;
+        Some((Message::Propose(self.proposal.content.clone()), self.proposal.veiled.clone()))
+    }
+
+    /// Somebody lacks all that we lack, and said so: the answer comes to us too.
+    pub(super) fn cover(&mut self, theirs: &Status) {
+        let active = self.active_seats();
+        let held = [theirs.r1, theirs.r2, theirs.kc];
+        self.covered |= (0..3).all(|round| active & held[round] & !self.held(round) == 0);
+    }
+
+    /// Whether what we would ask for was asked for by somebody else since we last could have; so often in a row
+    /// only, since a question is a sign of life too, and may be an old one, sent again.
+    pub(super) fn is_covered(&mut self) -> bool {
+        if self.formation.is_none() || self.active_seats() >> self.me & 1 == 1 {
+            return false;
+        }
+        let covered = std::mem::take(&mut self.covered) && self.silences < SILENCES_MAX;
+        self.silences = if covered { self.silences + 1 } else { 0 };
+        covered
+    }
+
     /// Somebody said something of this attempt, though it brings it no further.
     pub(super) fn hear(&mut self, author: &ShortId, now: Monotonic) {
         if let Some(seat) = self.proposal.seat_of(author) {
@@ -887,6 +927,10 @@ fn member_hash(id: &MemberId) -> [u8; 32] {
 
 const LABELS: [&str; 3] = ["sealcast/v1/r1", "sealcast/v1/r2", "sealcast/v1/kc"];
 const STATUS_LABEL: &str = "sealcast/v1/status";
+/// So long each of those who hold a proposal has to say it again, before it is the next one's turn.
+const REMIND: Duration = Duration::from_millis(40);
+/// Questions in a row that are left to others.
+const SILENCES_MAX: u32 = 2;
 /// So long members who contradict others have time to show why.
 const SHOWN_WITHIN: Duration = Duration::from_millis(210);
 /// How often they show it.

@@ -98,11 +98,11 @@ impl Contributory {
     }
 
     /// Others agree: we let them for a while, though not for ever, lest old proposals hold us up.
-    fn hold(&mut self, now: Now) {
+    fn hold(&mut self, now: Now, wait: Duration) {
         if now.monotonic > self.hold_until + HOLD_ANEW {
             self.held_since = now.monotonic;
         }
-        let until = (now.monotonic + AGREEMENT_WAIT).min(self.held_since + HOLD_MAX);
+        let until = (now.monotonic + wait).min(self.held_since + HOLD_MAX);
         self.hold_until = self.hold_until.max(until);
     }
 
@@ -172,6 +172,7 @@ impl Contributory {
             *known = Wanting { since: known.since, ..new };
         }
         self.forget_people();
+        self.greet(now);
         self.plan(now);
         Ok(())
     }
@@ -411,8 +412,14 @@ impl Contributory {
         }
         let proposer = *proposal.proposer();
         let Some(person) = self.people.get(&proposer).cloned() else {
-            self.keep(Lacks::Card(proposer), veiled);
+            self.keep(Lacks::Proposer(proposer, proposal.id()), veiled);
             self.want_card(now, proposer);
+            if self.installed.is_none() && self.attempt.is_none() {
+                // Who came before us proposes: what it is shows as soon as its card is here.
+                self.hold(now, CARD_WAIT);
+                self.planned = None;
+                self.plan(now);
+            }
             return Ok(());
         };
         if self.statements.excludes(&person.cert) {
@@ -474,7 +481,10 @@ impl Contributory {
         if names_me || related || !self.is_grouped() {
             self.proposed = self.proposed.max(number);
         }
-        let better = self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
+        // To who is in no group, one that is there comes before one to be founded: its members would not follow us.
+        let grouped = self.is_grouped();
+        let rank = |p: &Proposal| (grouped || p.content.base.is_some(), p.order());
+        let better = self.attempt.as_ref().is_none_or(|a| rank(&a.proposal) < rank(&proposal));
         if !better {
             self.remember_judged(&proposal);
             return Err(Dropped::Stale.into());
@@ -547,7 +557,7 @@ impl Contributory {
         }
         let concerns = on_our_base || !self.is_grouped();
         if concerns {
-            self.hold(now);
+            self.hold(now, AGREEMENT_WAIT);
             self.planned = None;
             self.plan(now);
         }
@@ -556,7 +566,9 @@ impl Contributory {
         if self.installed.is_none() && !heard {
             let at = now.monotonic + jitter(&mut self.rng, timing::QUIET);
             let recently = self.join_sent.map_or(Monotonic(0), |sent| sent + REJOIN_SPACING);
-            self.hold_until = now.monotonic;
+            // Others may found a group without us, for which we must not wait long: several may be so missed.
+            self.hold_until = self.hold_until.min(now.monotonic + ASIDE_WAIT);
+            self.join_sent = None;
             self.timers.sooner(Timer::Join, at.max(recently));
         }
         Ok(())
@@ -584,16 +596,51 @@ impl Contributory {
         let body = Message::Beacon(beacon.clone()).body();
         beacon.signature = self.key.sign(&signed(BEACON_LABEL, &self.group, &[], &body));
         self.send(&Message::Beacon(beacon));
+        self.greeted = now.monotonic;
+        self.timers.stop(Timer::Greet);
         self.schedule_beacon(now, timing::BEACON);
+    }
+
+    /// Newcomers who asked since our last beacon and are not being let in: a beacon before they found a group.
+    pub(super) fn greet(&mut self, now: Now) {
+        let Some(first) = self.first_ungreeted(now) else { return };
+        let wait = (first + timing::GREET).max(now.monotonic) + rank_wait(self.beacon_turn());
+        let blur = jitter(&mut self.rng, timing::RANK / 20);
+        self.timers.sooner(Timer::Greet, wait + blur);
+    }
+
+    pub(super) fn greet_now(&mut self, now: Now) {
+        if self.first_ungreeted(now).is_some() && self.greeting.take(now.monotonic, GREETINGS_PER_SECOND) {
+            self.beacon(now);
+        }
+    }
+
+    /// When the first of those asked who do not know yet that there is a group.
+    fn first_ungreeted(&self, now: Now) -> Option<Monotonic> {
+        if !self.is_grouped() || self.phase != Phase::Running {
+            return None;
+        }
+        let named = |s: &ShortId| self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(s).is_some());
+        let unaware = |(s, w): &(&ShortId, &Wanting)| {
+            let told = w.last <= self.greeted || w.towards == self.epoch() || w.size > 1;
+            !told && !named(s) && !self.is_in_view(s) && !self.is_struck(now, s)
+        };
+        self.wanting.iter().filter(unaware).map(|(_, w)| w.last).min()
+    }
+
+    /// Our turn to say that the group is here.
+    fn beacon_turn(&self) -> usize {
+        let Some(installed) = &self.installed else { return 0 };
+        let n = installed.agreed.people.len().max(1);
+        (usize::from(installed.agreed.me.0) + installed.agreed.epoch.hash as usize % n) % n
     }
 
     /// The next beacon, in turns; one that is heard starts the wait anew.
     pub(super) fn schedule_beacon(&mut self, now: Now, wait: Duration) {
-        let Some(installed) = &self.installed else { return };
-        let n = installed.agreed.people.len().max(1);
-        let turn = (usize::from(installed.agreed.me.0) + installed.agreed.epoch.hash as usize % n) % n;
-        let blur = jitter(&mut self.rng, timing::RANK);
-        self.timers.set(Timer::Beacon, now.monotonic + wait + rank_wait(turn) + blur);
+        if self.installed.is_some() {
+            let blur = jitter(&mut self.rng, timing::RANK);
+            self.timers.set(Timer::Beacon, now.monotonic + wait + rank_wait(self.beacon_turn()) + blur);
+        }
     }
 
     /// Somebody does not know where we are: a beacon soon, unless another one comes.
@@ -633,6 +680,11 @@ impl Contributory {
         self.pass_over(now, m);
         let ours = self.epoch();
         if m.epoch == ours {
+            self.greeted = now.monotonic;
+            if self.timers.is_set(Timer::Greet) {
+                self.timers.stop(Timer::Greet);
+                _ = self.greeting.take(now.monotonic, GREETINGS_PER_SECOND);
+            }
             self.schedule_beacon(now, timing::BEACON);
             return Ok(());
         }
@@ -717,7 +769,9 @@ impl Contributory {
             return;
         }
         self.wanting.remove(&m.author);
-        self.hold(now);
+        self.wanted_proposals.clear(); // what names us is said again
+        self.hold(now, AGREEMENT_WAIT);
+        self.planned = None;
         let waits = |a: &super::Attempt| {
             let seat = a.proposal.seat_of(&m.author);
             a.proposal.content.base.is_none()
@@ -850,6 +904,12 @@ const BEACON_LABEL: &str = "sealcast/v1/beacon";
 const COUNTER_REACH: u32 = 1 << 16;
 /// How long an agreement of others is given before we propose over it.
 const AGREEMENT_WAIT: Duration = Duration::from_millis(250);
+/// The same for who is not named since its own JOIN was lost.
+const ASIDE_WAIT: Duration = Duration::from_millis(60);
+/// How long a proposal holds us up whose author's card we do not have yet.
+const CARD_WAIT: Duration = Duration::from_millis(20);
+/// Beacons for newcomers: an outsider can send old JOINs again (G8).
+const GREETINGS_PER_SECOND: u32 = 10;
 /// How long we let others agree, one proposal after the other.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 /// After so long without, a proposal of others holds us up anew.

@@ -33,7 +33,9 @@ impl Contributory {
     }
 
     /// Notes that we missed a proposal of which we hear.
-    pub(super) fn want_proposal(&mut self, now: Now, id: InstanceId) {
+    ///
+    /// `likely`: whether it may well name us.
+    pub(super) fn want_proposal(&mut self, now: Now, id: InstanceId, likely: bool) {
         if self.wanted_proposals.contains_key(&id) {
             return;
         }
@@ -44,8 +46,9 @@ impl Contributory {
         }
         if self.wanted_proposals.len() < limits::WANTED_PROPOSALS_MAX {
             self.wanted_proposals.insert(id, 0);
-            let wait = FETCH_BLUR + jitter(&mut self.rng, FETCH_BLUR * 2);
-            self.timers.sooner(Timer::Fetch, now.monotonic + wait);
+            let wait = if likely { FETCH_BLUR } else { timing::GREET * 2 };
+            let blur = jitter(&mut self.rng, FETCH_BLUR * 2);
+            self.timers.sooner(Timer::Fetch, now.monotonic + wait + blur);
         }
     }
 
@@ -53,7 +56,7 @@ impl Contributory {
     pub(super) fn fetch_wanted(&mut self, now: Now) {
         self.wanted_proposals.retain(|_, tries| *tries < FETCH_TRIES);
         self.wanted_cards.retain(|_, wanted| wanted.tries < FETCH_TRIES);
-        let due = |w: &WantedCard| w.next <= now.monotonic;
+        let due = |w: &WantedCard| w.next <= now.monotonic + FETCH_BLUR;
         let cards: Vec<ShortId> = self.wanted_cards.iter().filter(|(_, w)| due(w)).map(|(s, _)| *s).collect();
         let proposal = self.wanted_proposals.iter().min_by_key(|(_, tries)| **tries).map(|(id, _)| *id);
         if proposal.is_some() || !cards.is_empty() {
@@ -78,6 +81,7 @@ impl Contributory {
 
     /// Somebody asks: the owner answers at once, the others when it does not.
     pub(super) fn on_fetch(&mut self, now: Now, m: &Fetch) -> Result<(), HandleError> {
+        let mut cards = Vec::new();
         for short in &m.cards {
             // The answer is for all: no need to ask too.
             if let Some(wanted) = self.wanted_cards.get_mut(short) {
@@ -94,23 +98,16 @@ impl Contributory {
             let Some(waited) = self.people.asked(short, now.monotonic) else { continue };
             let turn = waited >= timing::RTO / 2 && self.rng.next_u64() % (self.crowd() as u64) < 3;
             if let Some(person) = self.people.get(short).filter(|_| turn) {
-                let card = Box::new(person.card.clone());
+                cards.push(Object::Card(Box::new(person.card.clone())));
                 self.people.gave(short, now.monotonic);
-                self.send(&Message::Give(vec![Object::Card(card)]));
             }
         }
-        let Some(id) = m.proposal else { return Ok(()) };
-        let crowd = self.crowd() as u64;
-        let me = self.me.short;
-        let of = |a: &&mut super::Attempt| a.proposal.id() == id;
-        let found = self.attempt.as_mut().filter(of).or(self.last.as_mut().filter(of));
-        let Some(proposal) = found.map(|a| &mut a.proposal) else { return Ok(()) };
-        let owner = *proposal.proposer() == me;
-        let waited = now.monotonic.since(proposal.sent) >= if owner { timing::RTO / 4 } else { timing::RTO };
-        if waited && (owner || self.rng.next_u64() % crowd < 3) {
-            proposal.sent = now.monotonic;
-            let (message, veiled) = (Message::Propose(proposal.content.clone()), proposal.veiled.clone());
-            self.send_veiled(&message, veiled);
+        self.give(cards);
+        if let Some(id) = m.proposal {
+            let of = |a: &&mut super::Attempt| a.proposal.id() == id;
+            let found = self.attempt.as_mut().filter(of).or(self.last.as_mut().filter(of));
+            let again = found.and_then(|a| a.remind(now.monotonic, timing::RTO / 4));
+            again.iter().for_each(|(message, veiled)| self.send_veiled(message, veiled.clone()));
         }
         Ok(())
     }
@@ -121,6 +118,23 @@ impl Contributory {
         self.card_paced = self.card_paced.max(now.monotonic) + OWN_CARD_SPACING;
         let card = Box::new(self.me.card.clone());
         self.send(&Message::Give(vec![Object::Card(card)]));
+    }
+
+    /// Hands objects to the group, as many in one message as fit an Ethernet frame.
+    fn give(&mut self, objects: Vec<Object>) {
+        let (mut message, mut size) = (Vec::new(), 0);
+        for object in objects {
+            let bytes = object.size();
+            if size + bytes > GIVE_BYTES && !message.is_empty() {
+                self.send(&Message::Give(std::mem::take(&mut message)));
+                size = 0;
+            }
+            size += bytes;
+            message.push(object);
+        }
+        if !message.is_empty() {
+            self.send(&Message::Give(message));
+        }
     }
 
     /// How many could answer.
@@ -163,7 +177,7 @@ impl Contributory {
             if let Some(attempt) = self.attempt.as_mut().filter(|a| a.proposal.seat_of(&short).is_some()) {
                 attempt.progress = now.monotonic;
             }
-            self.resume(now, Lacks::Card(short));
+            self.resume(now, |lacks| matches!(lacks, Lacks::Card(s) | Lacks::Proposer(s, _) if *s == short));
             self.try_form(now);
         }
     }
@@ -186,22 +200,8 @@ impl Contributory {
         let beyond = self.statements.beyond(m);
         let may = !beyond.is_empty() && self.stating.take(now.monotonic, STATE_ANSWERS_PER_SECOND);
         if may && self.rng.next_u64() % (self.crowd() as u64) < 3 {
-            let mut message = Vec::new();
-            let mut size = 0;
             let from = self.rng.next_u64() as usize % beyond.len().div_ceil(STATE_PORTION);
-            for object in beyond.into_iter().skip(from * STATE_PORTION).take(STATE_PORTION) {
-                let bytes = match &object {
-                    Object::Eviction(b) | Object::Crl(b) | Object::Policy(b) => b.len(),
-                    Object::Card(_) => 0,
-                };
-                if size + bytes > GIVE_BYTES && !message.is_empty() {
-                    self.send(&Message::Give(std::mem::take(&mut message)));
-                    size = 0;
-                }
-                size += bytes;
-                message.push(object);
-            }
-            self.send(&Message::Give(message));
+            self.give(beyond.into_iter().skip(from * STATE_PORTION).take(STATE_PORTION).collect());
         }
         Ok(())
     }
@@ -410,7 +410,7 @@ const FETCH_TRIES: u32 = 8;
 const CARD_CROSSING: std::time::Duration = std::time::Duration::from_millis(2);
 /// Between two times that we give our own card (G8), a few at once apart: newcomers come in flocks.
 const OWN_CARD_SPACING: std::time::Duration = std::time::Duration::from_millis(75);
-const OWN_CARDS_AT_ONCE: u32 = 4;
+const OWN_CARDS_AT_ONCE: u32 = 16;
 /// Those who lack the same ask at different times, so that one asks for all.
 const FETCH_BLUR: std::time::Duration = std::time::Duration::from_millis(3);
 /// Lists of statements that are answered per second.

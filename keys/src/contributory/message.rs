@@ -17,6 +17,9 @@ use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
 use sealcast_wire::limits::{CERTIFICATE_BYTES_MAX, COMPARTMENTS_MAX, EVICTIONS_MAX, MEMBERS_MAX, OPEN_BYTES_MAX};
 use sealcast_wire::{CertHash, EpochId, Incarnation, Malformed, Reader, Writer};
 
+/// Bytes of a card beside its certificate.
+const CARD_BYTES: usize = 32 + 16 + 32 + SIGNATURE_LEN;
+
 /// Eight bytes that name a member (certificate, incarnation and its key) within a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ShortId(pub(super) [u8; 8]);
@@ -252,6 +255,14 @@ impl Card {
 }
 
 impl Object {
+    /// Its bytes, without what frames them.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Object::Card(card) => CARD_BYTES + card.der.len(),
+            Object::Eviction(b) | Object::Crl(b) | Object::Policy(b) => b.len(),
+        }
+    }
+
     /// Whether it fits into one message; a revocation list of some 400 entries does not, and has to come to
     /// members by other ways.
     pub(super) fn fits(&self) -> bool {

@@ -204,6 +204,10 @@ pub struct Contributory {
     forged: BTreeMap<ShortId, (Monotonic, u32)>,
     /// Answers to lists of statements.
     stating: Budget,
+    /// Beacons for newcomers.
+    greeting: Budget,
+    /// When the last beacon of our epoch was sent or heard.
+    greeted: Monotonic,
     stale_told: bool,
     /// When our certificate's end was last told.
     last_told: Option<Monotonic>,
@@ -261,6 +265,8 @@ struct Strike {
 enum Lacks {
     Card(ShortId),
     Instance(InstanceId),
+    /// A proposal's author's card.
+    Proposer(ShortId, InstanceId),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -353,6 +359,8 @@ impl Contributory {
             drops: Drops::default(),
             forged: BTreeMap::new(),
             stating: Budget::default(),
+            greeting: Budget::default(),
+            greeted: Monotonic(0),
             stale_told: false,
             last_told: None,
         };
@@ -404,8 +412,8 @@ impl Contributory {
     }
 
     /// Takes kept messages up again whose time has come.
-    fn resume(&mut self, now: Now, lacked: Lacks) {
-        let (ready, rest) = std::mem::take(&mut self.early).into_iter().partition(|(lacks, _)| *lacks == lacked);
+    fn resume(&mut self, now: Now, is_here: impl Fn(&Lacks) -> bool) {
+        let (ready, rest) = std::mem::take(&mut self.early).into_iter().partition(|(lacks, _)| is_here(lacks));
         self.early = rest;
         let ready: VecDeque<(Lacks, Vec<u8>)> = ready;
         for (_, veiled) in ready {
@@ -565,6 +573,7 @@ impl Keys for Contributory {
                     self.send(&Message::State(state));
                 }
                 Timer::Beacon => self.beacon(now),
+                Timer::Greet => self.greet_now(now),
                 Timer::Rekey => {
                     self.rotate = true;
                     self.plan(now);

@@ -22,6 +22,8 @@ pub(super) enum Timer {
     State,
     /// Say that the group is here.
     Beacon,
+    /// Say so to newcomers, before they found another one.
+    Greet,
     /// The key is old.
     Rekey,
     /// Say again that we leave.
@@ -158,6 +160,8 @@ pub(super) const VAIN: Duration = Duration::from_millis(125);
 pub(super) const VAIN_FORGIVEN: Duration = Duration::from_secs(5);
 /// How often a group says that it is here.
 pub(super) const BEACON: Duration = Duration::from_secs(1);
+/// How soon newcomers hear that there is a group: well before they would propose one, see [`COLLECT`].
+pub(super) const GREET: Duration = Duration::from_millis(10);
 /// How soon after an install, for those who missed it.
 pub(super) const BEACON_FIRST: Duration = Duration::from_millis(60);
 /// How often a leaver says so.

@@ -4,6 +4,7 @@ mod attacks;
 mod formation;
 mod hostile;
 mod membership;
+mod messages;
 mod rights;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,6 +105,8 @@ pub(super) struct Net {
     /// Percent.
     pub(super) loss: u64,
     pub(super) duplication: u64,
+    /// Least delay, microseconds.
+    pub(super) delay: u64,
     /// Extra delay of up to this, microseconds: reorders.
     pub(super) spread: u64,
     /// All that was sent, in order.
@@ -131,6 +134,7 @@ impl Net {
             memo: Arc::new(Memo::default()),
             loss: 0,
             duplication: 0,
+            delay: 1000,
             spread: 100,
             log: Vec::new(),
             keep_log: false,
@@ -314,7 +318,7 @@ impl Net {
             let copies = 1 + u64::from(self.rng.next_u64() % 100 < self.duplication);
             for _ in 0..copies {
                 self.sequence += 1;
-                let at = self.now + 1000 + if self.spread == 0 { 0 } else { self.rng.next_u64() % self.spread };
+                let at = self.now + self.delay + if self.spread == 0 { 0 } else { self.rng.next_u64() % self.spread };
                 self.queue.insert((at, self.sequence), (to, bytes.clone()));
             }
         }
