@@ -95,6 +95,8 @@ pub const BATCH_SEGMENTS_MAX: usize = 64;
 pub const DETECT: Duration = Duration::from_secs(3);
 /// Proposals wanted at once.
 pub const WANTED_PROPOSALS_MAX: usize = 4;
+/// Statements said again at once.
+pub const STATEMENTS_TOLD_MAX: usize = 8;
 /// Cards wanted at once.
 pub const WANTED_CARDS_MAX: usize = 128;
 /// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.

@@ -560,9 +560,10 @@ impl Contributory {
             true => (0..seats.len()).filter(|seat| !self.people.knows(&seats[*seat])).collect(),
             false => bits(attempt.waiting_for()).collect(),
         };
-        let patience = if attempt.waits_for_joiners() { timing::SILENT_JOINER } else { timing::SILENT };
+        let patience =
+            if attempt.waits_for_joiners() { timing::SILENT_JOINER } else { timing::silent(self.config.detect) };
         let idle = now.monotonic.since(attempt.progress);
-        let stuck = idle >= timing::STUCK;
+        let stuck = idle >= timing::stuck(self.config.detect);
         // What is not of this attempt shows no life: an outsider may have sent it again. Who asks and never
         // answers is left out in the end as well, unless nobody answers, and so the fault may be ours.
         let lacks =
@@ -626,5 +627,5 @@ impl Contributory {
 }
 
 /// How long the attempt that made the installed epoch answers those who missed some of it: until they have
-/// given it up ([`timing::STUCK`]), and ask to be let in anew.
+/// given it up ([`timing::stuck`]), and ask to be let in anew.
 const LAST_ANSWERS: std::time::Duration = std::time::Duration::from_secs(4);

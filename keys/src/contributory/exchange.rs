@@ -256,8 +256,31 @@ impl Contributory {
         self.outputs.push_back(Output::Notice(Notice::Eviction { cert, number, reason, by }));
     }
 
+    /// Says a statement to the group, and a few times more, since any of them may be lost.
+    pub(super) fn tell(&mut self, now: Now, bytes: &[u8]) {
+        self.give_statement(bytes);
+        if self.telling.len() >= limits::STATEMENTS_TOLD_MAX {
+            self.telling.pop_front(); // who lacks it hears so when summaries are compared
+        }
+        self.telling.push_back((bytes.to_vec(), 1));
+        let blur = jitter(&mut self.rng, timing::TELL / 4);
+        self.timers.sooner(Timer::Tell, now.monotonic + timing::TELL + blur);
+    }
+
+    pub(super) fn tell_again(&mut self, now: Now) {
+        let telling = std::mem::take(&mut self.telling);
+        telling.iter().for_each(|(bytes, _)| self.give_statement(bytes));
+        let more = telling.into_iter().map(|(bytes, said)| (bytes, said + 1));
+        self.telling = more.filter(|(_, said)| *said < timing::TELL_TIMES).collect();
+        if let Some(said) = self.telling.iter().map(|(_, said)| *said).min() {
+            let wait = timing::TELL * 4_u32.pow(said - 1);
+            let blur = jitter(&mut self.rng, timing::TELL / 4);
+            self.timers.set(Timer::Tell, now.monotonic + wait + blur);
+        }
+    }
+
     /// Hands a statement to the group.
-    pub(super) fn give_statement(&mut self, bytes: &[u8]) {
+    fn give_statement(&mut self, bytes: &[u8]) {
         let object = match Kind::of(bytes) {
             Some(Kind::Eviction) => Object::Eviction(bytes.to_vec()),
             Some(Kind::Policy) => Object::Policy(bytes.to_vec()),
@@ -279,7 +302,7 @@ impl Contributory {
         let identity = self.config.identity.clone();
         let bytes = statement.sign_as_member(&identity, &person.cert).map_err(|_| CommandError::Denied("evict"))?;
         self.learn(now, &bytes).map_err(|_| CommandError::Invalid)?;
-        self.give_statement(&bytes);
+        self.tell(now, &bytes);
         // Whoever evicts proposes the key without the evicted at once.
         if self.timers.is_set(Timer::Propose) {
             self.timers.set(Timer::Propose, now.monotonic);

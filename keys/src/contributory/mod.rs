@@ -91,6 +91,9 @@ pub struct Config {
     pub suite: Suite,
     /// Age at which an epoch's key is replaced.
     pub rekey_after: Duration,
+    /// A member silent for this long is suspected; in an agreement, which waits for it, for a fifth of that, 0.3 to
+    /// 3 s.
+    pub detect: Duration,
     /// A date that has surely passed: the build's (G5).
     pub floor: Utc,
     /// Statements known from elsewhere: evictions, a CRL (DER), a policy. Those that do not verify are
@@ -108,6 +111,7 @@ impl Config {
             identity,
             suite: Suite::default(),
             rekey_after: Duration::from_secs(3600),
+            detect: limits::DETECT,
             floor: Utc(i64::MIN),
             statements: Vec::new(),
             memo: None,
@@ -204,6 +208,8 @@ pub struct Contributory {
     forged: BTreeMap<ShortId, (Monotonic, u32)>,
     /// Answers to lists of statements.
     stating: Budget,
+    /// Statements of ours that are said again, and how often they were said.
+    telling: VecDeque<(Vec<u8>, u32)>,
     /// Beacons for newcomers.
     greeting: Budget,
     /// When the last beacon of our epoch was sent or heard.
@@ -359,6 +365,7 @@ impl Contributory {
             drops: Drops::default(),
             forged: BTreeMap::new(),
             stating: Budget::default(),
+            telling: VecDeque::new(),
             greeting: Budget::default(),
             greeted: Monotonic(0),
             stale_told: false,
@@ -536,7 +543,7 @@ impl Keys for Contributory {
             }
             Command::Learn(bytes) => match self.learn(now, &bytes) {
                 Ok(true) => {
-                    self.give_statement(&bytes);
+                    self.tell(now, &bytes);
                     Ok(())
                 }
                 Ok(false) => Ok(()),
@@ -572,6 +579,7 @@ impl Keys for Contributory {
                     let state = self.statements.state();
                     self.send(&Message::State(state));
                 }
+                Timer::Tell => self.tell_again(now),
                 Timer::Beacon => self.beacon(now),
                 Timer::Greet => self.greet_now(now),
                 Timer::Rekey => {

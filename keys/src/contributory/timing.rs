@@ -20,6 +20,8 @@ pub(super) enum Timer {
     Fetch,
     /// Say what we know of statements.
     State,
+    /// Say a statement again.
+    Tell,
     /// Say that the group is here.
     Beacon,
     /// Say so to newcomers, before they found another one.
@@ -98,6 +100,16 @@ pub(super) fn seniority_wait(age: Duration) -> Duration {
     Duration::from_micros(SENIORITY_SQUARE_MILLIS * 1_000_000 / there)
 }
 
+/// How long a member may say nothing in an agreement that waits for it.
+pub(super) fn silent(detect: Duration) -> Duration {
+    (detect / SILENT_PART).clamp(SILENT_MIN, SILENT_MAX)
+}
+
+/// After how long without progress an attempt has failed, though nobody is silent.
+pub(super) fn stuck(detect: Duration) -> Duration {
+    silent(detect) * 5 / 2
+}
+
 /// The wait of the member at a rank before it does what rank 0 does at once: the first hear each other
 /// well within [`RANK`], the many after them share out the rest.
 pub(super) fn rank_wait(rank: usize) -> Duration {
@@ -136,12 +148,15 @@ pub(super) const RTO: Duration = Duration::from_millis(40);
 pub(super) const PROPOSE_DOUBLINGS: u32 = 5;
 /// Longest wait before asking again.
 pub(super) const RTO_MAX: Duration = Duration::from_millis(100);
-/// Who says nothing for so long while we wait for it is left out.
-pub(super) const SILENT: Duration = Duration::from_millis(600);
+/// Who says nothing in an agreement that waits for it is left out after this part of the time of silence after
+/// which a member is suspected at all: 600 ms of 3 s.
+const SILENT_PART: u32 = 5;
+/// At least so long: some questions and their answers must find the time.
+const SILENT_MIN: Duration = Duration::from_millis(300);
+/// At most so long: whoever waits to be let in does so meanwhile.
+const SILENT_MAX: Duration = Duration::from_secs(3);
 /// A joiner named in a proposal has so long to say the first word.
 pub(super) const SILENT_JOINER: Duration = Duration::from_millis(240);
-/// An attempt that makes no progress for so long has failed, though nobody is silent.
-pub(super) const STUCK: Duration = Duration::from_millis(1500);
 /// First wait before asking again to be let in.
 pub(super) const JOIN_RETRY: Duration = Duration::from_millis(200);
 /// Longest such wait.
@@ -164,6 +179,10 @@ pub(super) const BEACON: Duration = Duration::from_secs(1);
 pub(super) const GREET: Duration = Duration::from_millis(10);
 /// How soon after an install, for those who missed it.
 pub(super) const BEACON_FIRST: Duration = Duration::from_millis(60);
+/// How soon a statement is said for the second time; then four times as long after.
+pub(super) const TELL: Duration = Duration::from_millis(40);
+/// How often it is said in all.
+pub(super) const TELL_TIMES: u32 = 3;
 /// How often a leaver says so.
 pub(super) const LEAVE_RETRY: Duration = Duration::from_millis(50);
 /// How many times.

@@ -33,12 +33,7 @@ impl Scheme {
         store: Option<&Store>,
         now: Now,
     ) -> Result<Scheme> {
-        let mut config = Config::new(group, identity);
-        config.suite = match url.options.cipher {
-            Cipher::Aes256Gcm => Suite::Aes256Gcm,
-            Cipher::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
-        };
-        config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
+        let mut config = configured(url, Config::new(group, identity));
         config.floor = clock::FLOOR;
         config.statements = statements;
         let records = store.map(Store::records).unwrap_or_default();
@@ -111,5 +106,50 @@ impl Keys for Scheme {
 
     fn poll(&mut self) -> Option<Output> {
         each!(self, machine => machine.poll())
+    }
+}
+
+/// What a URL says of keys.
+fn configured(url: &Url, mut config: Config) -> Config {
+    config.suite = match url.options.cipher {
+        Cipher::Aes256Gcm => Suite::Aes256Gcm,
+        Cipher::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
+    };
+    config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
+    config.detect = url.options.detect.unwrap_or(config.detect);
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng as _;
+    use sealcast_crypto::identity::{Act, Authority, MemberSecret, Request, Right, Rights};
+    use sealcast_crypto::signature::Algorithm;
+    use sealcast_wire::Utc;
+
+    use super::*;
+
+    #[test]
+    fn what_a_url_says_of_keys_reaches_the_scheme() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut authority = Authority::create("ca", Algorithm::Ed25519, Utc(1_790_000_000), &mut rng).unwrap();
+        let secret = MemberSecret::generate(Algorithm::Ed25519, &mut rng);
+        let mut rights = Rights::none();
+        rights.grant(Right::new("g", Act::Both, "#").unwrap());
+        let request = Request { name: "robot".into(), keys: secret.public(), rights, attributes: vec![] };
+        let certificate = authority.issue(&request, Utc(1_790_000_000), 86_400).unwrap();
+        let identity = Arc::new(Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap());
+        let of = |options: &str| {
+            let url = Url::parse(&format!("udpm://239.255.76.67:7667?keys=contributory{options}")).unwrap();
+            let config = configured(&url, Config::new("g", identity.clone()));
+            (config.suite, config.rekey_after, config.detect)
+        };
+        let usual = of("");
+        assert_eq!(usual.2, sealcast_wire::limits::DETECT);
+        assert_eq!(of("&detect=500ms"), (usual.0, usual.1, Duration::from_millis(500)));
+        assert_eq!(of("&rekey=7s"), (usual.0, Duration::from_secs(7), usual.2));
     }
 }

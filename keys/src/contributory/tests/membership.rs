@@ -316,3 +316,20 @@ fn rule_g10_same_seed_same_trace() {
     assert!(trace(16) == trace(16));
     assert!(trace(16) != trace(17));
 }
+
+#[test]
+fn a_key_waits_for_the_silent_as_long_as_was_asked_for() {
+    for (detect, least, most) in [(1_500, 250, 700), (3_000, 550, 1_200), (15_000, 2_900, 4_500)] {
+        let mut net = Net::new(21);
+        net.detect = std::time::Duration::from_millis(detect);
+        (0..4).for_each(|i| net.start_at(net.now, robot(i)));
+        assert!(net.run_until(5_000, Net::is_one), "{}", net.describe());
+        net.run(200);
+        net.nodes[3].alive = false;
+        let start = net.now;
+        net.command(0, Command::Rotate).unwrap();
+        assert!(net.run_until(10_000, |net| net.are_one(&[0, 1, 2])), "{}", net.describe());
+        let ms = (net.now - start) / 1000;
+        assert!((least..=most).contains(&ms), "detect {detect} ms: {ms} ms");
+    }
+}

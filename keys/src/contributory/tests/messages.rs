@@ -128,3 +128,23 @@ fn two_who_come_one_after_the_other_are_both_given_the_cards_that_they_ask_for()
         assert!((1..=2).contains(&given(&net, from, cert)), "asked once, given once");
     }
 }
+
+#[test]
+fn rule_a4_a_statement_whose_first_saying_is_lost_is_said_again() {
+    let mut net = lan(10, 5);
+    net.run(300);
+    // Of a stranger, so that no proposal says that there is something to be known.
+    let (hash, serial) = (sealcast_wire::CertHash([9; 32]), robot(40).certificate().serial);
+    let statement = house().authority.evict(GROUP, serial, hash, "gone", false).unwrap();
+    net.muted.insert(0);
+    net.command(0, Command::Learn(statement)).unwrap();
+    net.muted.clear();
+    assert_eq!(net.held_back.len(), 1);
+    let from = net.log.len();
+    net.run(60);
+    let heard = net.nodes[1..].iter().filter(|n| n.keys.statements.evictions().len() == 1).count();
+    assert_eq!(heard, 4, "all know it soon\n{}", net.tail(20));
+    net.run(3_000);
+    let said = net.log[from..].iter().filter(|(_, _, bytes)| matches!(unveil(bytes), Message::Give(_))).count();
+    assert_eq!(said, 2, "twice more, and no oftener");
+}

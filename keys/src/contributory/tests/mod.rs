@@ -105,6 +105,8 @@ pub(super) struct Net {
     /// Percent.
     pub(super) loss: u64,
     pub(super) duplication: u64,
+    /// After how much silence members suspect.
+    pub(super) detect: std::time::Duration,
     /// Least delay, microseconds.
     pub(super) delay: u64,
     /// Extra delay of up to this, microseconds: reorders.
@@ -134,6 +136,7 @@ impl Net {
             memo: Arc::new(Memo::default()),
             loss: 0,
             duplication: 0,
+            detect: sealcast_wire::limits::DETECT,
             delay: 1000,
             spread: 100,
             log: Vec::new(),
@@ -168,7 +171,8 @@ impl Net {
     fn boot(&mut self, identity: Arc<Identity>, records: &BTreeMap<u64, Vec<u8>>) -> usize {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let config = Config { memo: Some(self.memo.clone()), ..Config::new(GROUP, identity.clone()) };
+        let config =
+            Config { memo: Some(self.memo.clone()), detect: self.detect, ..Config::new(GROUP, identity.clone()) };
         let records: Vec<(u64, Vec<u8>)> = records.iter().map(|(id, r)| (*id, r.clone())).collect();
         let keys = Contributory::restore(config, seed, self.clock(), &records);
         self.nodes.push(Node {
