@@ -21,13 +21,13 @@ fn linked() -> Vec<Package> {
         .exec()
         .expect("cargo metadata runs in the workspace");
     let resolve = metadata.resolve.as_ref().expect("metadata resolves dependencies");
-    let mut todo = metadata.workspace_members.clone();
+    let mut unseen = metadata.workspace_members.clone();
     let mut seen = BTreeSet::new();
-    while let Some(id) = todo.pop() {
+    while let Some(id) = unseen.pop() {
         if seen.insert(id.clone()) {
             let node = resolve.nodes.iter().find(|n| n.id == id).expect("every member of the graph is a node");
             let normal = node.deps.iter().filter(|d| d.dep_kinds.iter().any(|k| k.kind != DependencyKind::Development));
-            todo.extend(normal.map(|d| d.pkg.clone()));
+            unseen.extend(normal.map(|d| d.pkg.clone()));
         }
     }
     metadata.packages.into_iter().filter(|p| seen.contains(&p.id)).collect()
