@@ -6,6 +6,8 @@
 //! | [`access`] | conditions on attributes, which decide who may read | Chios III-A; E3 |
 //! | [`genesis`] | what a cluster begins with | E3, E11 |
 //! | [`operation`] | what clients ask, and the frames they sign | Chios III-A; S9–S11, E6, E10 |
+//! | [`protocol`] | what clients and brokers say to each other | E1, E9 |
+//! | [`receipt`] | proofs of what was executed, to be checked offline | E1 |
 //! | [`state`] | executes ordered blocks: numbers, releases, roots | Chios IV; E1–E3, E6, E9, E10 |
 //!
 //! Everything here is pure: no sockets, files, threads, clocks or randomness.
@@ -20,4 +22,6 @@ pub mod genesis;
 #[cfg(test)]
 mod golden;
 pub mod operation;
+pub mod protocol;
+pub mod receipt;
 pub mod state;

@@ -185,6 +185,8 @@ pub const ASSOCIATED_BYTES_MAX: usize = 4 << 10;
 pub const VALUE_KEY_BYTES_MAX: usize = 255;
 /// Bytes of a value there.
 pub const VALUE_BYTES_MAX: usize = 4 << 10;
+/// Bytes of the detail of an operation's outcome: numbers at each header, and a value found.
+pub const OUTCOME_DETAIL_BYTES_MAX: usize = 8 + 8 * HEADERS_MAX + 1 + VALUE_BYTES_MAX;
 /// Attributes that one registration brings.
 pub const CLAIMED_ATTRIBUTES_MAX: usize = 64;
 /// Attributes that one client holds, over all its registrations.
@@ -201,6 +203,19 @@ pub const RULES_BYTES_MAX: usize = 256 << 10;
 pub const ADMINISTRATORS_MAX: usize = 64;
 /// Issuers of attributes that one cluster knows.
 pub const ISSUERS_MAX: usize = 256;
+/// Bytes of an encoded threshold key: n + 1 elements and its parameters.
+pub const THRESHOLD_KEY_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a broker's word in making the threshold key: a dealing to `BROKERS_MAX` holders.
+pub const CEREMONY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of one message between a client and a broker: an update of a block of the default size with its bodies; a
+/// larger one leaves bodies out, which are then asked for one by one.
+pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of bodies that one update or answer brings.
+pub const UPDATE_BODIES_BYTES_MAX: usize = 4 << 20;
+/// Questions of one client that one broker has not yet answered.
+pub const QUESTIONS_MAX: usize = 256;
+/// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
+pub const OUTBOXES_KEPT: usize = 256;
 /// Brokers of one cluster: the paper goes to 31.
 pub const BROKERS_MAX: usize = 64;
 

@@ -8,6 +8,7 @@
 //!           | 5 pub       | publication
 //!           | 6 admin     | u64 number | action | signatures
 //!           | 7 sync      |                           nothing; its result names a height (E9)
+//!           | 8 ceremony  | u32 length | bytes        a broker's word in making the threshold key (E8)
 //! ```
 //! Every value has one encoding, and nothing else is read. The details stand with each type, and in
 //! docs/WIRE.md.
@@ -64,6 +65,9 @@ pub enum Operation {
     Administer(Admin),
     /// Takes a place in the order and does nothing.
     Sync,
+    /// A broker's word in making the threshold key (E8). The state gives it a place and nothing else; whoever makes
+    /// the key reads the words in their order.
+    Ceremony(Vec<u8>),
 }
 
 impl Operation {
@@ -86,6 +90,7 @@ impl Operation {
             Operation::Sync => {
                 w.u8(7);
             }
+            Operation::Ceremony(word) => write_bytes(w.u8(8), word),
         }
         w.finish()
     }
@@ -111,6 +116,7 @@ impl Operation {
             5 => Operation::Publish(Box::new(Publication::decode(&mut r)?)),
             6 => Operation::Administer(Admin::decode(&mut r)?),
             7 => Operation::Sync,
+            8 => Operation::Ceremony(read_bytes(&mut r, limits::CEREMONY_BYTES_MAX)?.to_vec()),
             _ => return Err(Malformed),
         };
         r.end()?;

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::merkle::{Tree, root_of};
-use sealcast_wire::{Utc, Writer};
+use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::entry::Entry;
 use super::outcome::Outcome;
@@ -180,6 +180,29 @@ impl Outbox {
 }
 
 impl Proof {
+    /// `u8 part ‖ u32 index ‖ u32 count ‖ u16 steps ‖ step … ‖ root … 4`
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        let number = |n: usize| u32::try_from(n).expect("a block's things have a limit");
+        w.u8(self.part as u8).u32(number(self.index)).u32(number(self.count));
+        w.u16(u16::try_from(self.path.len()).expect("a path has at most 32 steps"));
+        self.path.iter().chain(&self.roots).for_each(|hash| {
+            w.raw(hash);
+        });
+    }
+
+    /// Reads what [`Proof::encode`] wrote.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Proof, Malformed> {
+        let part = [Part::Publication, Part::Result, Part::Notice, Part::Advertisement];
+        let part = *part.get(usize::from(r.u8()?)).ok_or(Malformed)?;
+        let (index, count) = (r.u32()? as usize, r.u32()? as usize);
+        let steps = r.count16(32, 32)?;
+        let path = (0..steps).map(|_| r.array()).collect::<Result<_, _>>()?;
+        let mut roots = [[0; 32]; 4];
+        for root in &mut roots {
+            *root = r.array()?;
+        }
+        Ok(Proof { part, index, count, path, roots })
+    }
     /// The outbox root of the block at this height if it holds what has this leaf at the proof's place;
     /// `None` if the proof has no such shape. Shows nothing until f+1 brokers signed that root.
     pub fn root(&self, height: u64, leaf: &[u8; 32]) -> Option<[u8; 32]> {
@@ -190,6 +213,21 @@ impl Proof {
 }
 
 impl Results {
+    /// `client ‖ u64 first ‖ u16 count ‖ (u16 code ‖ bytes16 detail) …`
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        w.raw(&self.client.0).u64(self.first);
+        w.u16(u16::try_from(self.outcomes.len()).expect("a frame's operations have a limit"));
+        self.outcomes.iter().for_each(|o| o.encode(w));
+    }
+
+    /// Reads what [`Results::encode`] wrote.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Results, Malformed> {
+        let (client, first) = (Client(r.array()?), r.u64()?);
+        let count = r.count16(4, limits::FRAME_OPERATIONS_MAX)?;
+        let outcomes = (0..count).map(|_| Outcome::decode(r)).collect::<Result<_, _>>()?;
+        Ok(Results { client, first, outcomes })
+    }
+
     /// `T("sealcast/v1/results"; client, u64 first, (u16 code ‖ bytes16 detail) …)`
     pub fn leaf(&self) -> [u8; 32] {
         let mut w = Writer::new();
@@ -200,15 +238,28 @@ impl Results {
 }
 
 impl Notice {
+    /// `client ‖ u64 subscription ‖ u64 first ‖ u32 count ‖ (1 ‖ u64 sn | 2 ‖ u64 count) …`
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        w.raw(&self.client.0).u64(self.subscription).u64(self.first);
+        w.u32(u32::try_from(self.runs.len()).expect("a block's publications have a limit"));
+        self.runs.iter().for_each(|run| run.encode(w));
+    }
+
+    /// Reads what [`Notice::encode`] wrote.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Notice, Malformed> {
+        let (client, subscription, first) = (Client(r.array()?), r.u64()?, r.u64()?);
+        let count = r.u32()? as usize;
+        if count.saturating_mul(9) > r.remaining() {
+            return Err(Malformed);
+        }
+        let runs = (0..count).map(|_| Run::decode(r)).collect::<Result<_, _>>()?;
+        Ok(Notice { client, subscription, first, runs })
+    }
+
     /// `T("sealcast/v1/notice"; client, u64 subscription, u64 first, (1 ‖ u64 sn | 2 ‖ u64 count) …)`
     pub fn leaf(&self) -> [u8; 32] {
         let mut w = Writer::new();
-        for run in &self.runs {
-            match run {
-                Run::Deliver { sn } => w.u8(1).u64(*sn),
-                Run::Empty { count } => w.u8(2).u64(*count),
-            };
-        }
+        self.runs.iter().for_each(|run| run.encode(&mut w));
         let transcript = Transcript::new("sealcast/v1/notice").add(&self.client.0);
         let (subscription, first) = (self.subscription.to_be_bytes(), self.first.to_be_bytes());
         transcript.add(&subscription).add(&first).add(w.as_slice()).finish()
@@ -224,7 +275,43 @@ impl Notice {
     }
 }
 
+impl Run {
+    /// The sn of what it delivers.
+    pub fn delivered(&self) -> Option<u64> {
+        match self {
+            Run::Deliver { sn } => Some(*sn),
+            Run::Empty { .. } => None,
+        }
+    }
+
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Run::Deliver { sn } => w.u8(1).u64(*sn),
+            Run::Empty { count } => w.u8(2).u64(*count),
+        };
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Run, Malformed> {
+        match (r.u8()?, r.u64()?) {
+            (1, sn) => Ok(Run::Deliver { sn }),
+            (2, count) if count > 0 => Ok(Run::Empty { count }),
+            _ => Err(Malformed),
+        }
+    }
+}
+
 impl Advertisement {
+    /// `u64 sn ‖ client ‖ u64 number ‖ id ‖ u32 frame`
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        w.u64(self.sn).raw(&self.client.0).u64(self.number).raw(&self.id.0).u32(self.frame);
+    }
+
+    /// Reads what [`Advertisement::encode`] wrote.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Advertisement, Malformed> {
+        let (sn, client, number, id) = (r.u64()?, Client(r.array()?), r.u64()?, OperationId(r.array()?));
+        Ok(Advertisement { sn, client, number, id, frame: r.u32()? })
+    }
+
     /// `T("sealcast/v1/advertised"; u64 sn, client, u64 number, id)`
     pub fn leaf(&self) -> [u8; 32] {
         let (sn, number) = (self.sn.to_be_bytes(), self.number.to_be_bytes());

@@ -1,6 +1,6 @@
 //! What became of an operation: codes that mean the same in every version, and a few bytes of detail.
 
-use sealcast_wire::{Utc, Writer};
+use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,10 +67,44 @@ impl Outcome {
     }
 
     /// `u16 code ‖ bytes16 detail`
-    pub(super) fn encode(&self, w: &mut Writer) {
+    pub(crate) fn encode(&self, w: &mut Writer) {
         w.u16(self.code as u16).bytes16(&self.detail);
     }
+
+    /// Reads what [`Outcome::encode`] wrote.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+        let code = Code::from_number(r.u16()?).ok_or(Malformed)?;
+        Ok(Outcome { code, detail: r.bytes16(limits::OUTCOME_DETAIL_BYTES_MAX)?.to_vec() })
+    }
 }
+
+impl Code {
+    /// The code with this number.
+    fn from_number(number: u16) -> Option<Code> {
+        CODES.into_iter().find(|code| *code as u16 == number)
+    }
+}
+
+/// All codes.
+const CODES: [Code; 17] = [
+    Code::Done,
+    Code::Duplicate,
+    Code::Gap,
+    Code::Unregistered,
+    Code::Revoked,
+    Code::Proof,
+    Code::CredentialRevoked,
+    Code::StalePolicy,
+    Code::StaleEpoch,
+    Code::Denied,
+    Code::TooMany,
+    Code::NoSubscription,
+    Code::NoNumber,
+    Code::Mismatch,
+    Code::Signatures,
+    Code::AdminNumber,
+    Code::Futile,
+];
 
 /// Why a block was not executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,245 @@
+//! What a broker answers.
+
+use sealcast_wire::{Malformed, Reader, Writer, limits};
+
+use super::update::{body, entry};
+use super::{SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
+use crate::receipt::Testimony;
+use crate::state::{Entry, Notice, Place, Reading, Results};
+
+/// The answer to a [`super::Question`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
+/// bodies, which their ids name, and for what is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To `Update`.
+    Update(Update),
+    /// To `Result`.
+    Result {
+        /// The block that executed it.
+        height: u64,
+        /// What became of the frame.
+        results: Results,
+    },
+    /// To `Receipt`: this broker's part of a receipt.
+    Receipt(Box<Testimony>),
+    /// To `Place`, `Range` and `Latest`: places and what stands there.
+    Places(Vec<Place>),
+    /// To `Value`.
+    Value(Option<Vec<u8>>),
+    /// To `Resume`.
+    Resumed {
+        /// What the subscription got.
+        notice: Notice,
+        /// All operations below this sn were looked at.
+        until: u64,
+        /// The publications that the notice delivers, by sn.
+        publications: Vec<Entry>,
+    },
+    /// To `Bodies`: by sn, as many as fit.
+    Bodies(Vec<(u64, Vec<u8>)>),
+    /// To `Share`: an attachment.
+    Share(Vec<u8>),
+    /// To `Status`.
+    Status(Box<Status>),
+    /// To `Key`.
+    Key(SignedKey),
+    /// There is no answer.
+    No(Why),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[repr(u8)]
+pub enum Why {
+    /// This broker has not executed what the client has seen; another one has (E9).
+    #[error("this broker is behind what the client has seen")]
+    Behind = 1,
+    /// The client may not read it.
+    #[error("the client may not read")]
+    Denied = 2,
+    /// There is no such thing, or not yet.
+    #[error("there is no such thing")]
+    Nothing = 3,
+    /// It is no longer kept here.
+    #[error("it is no longer kept")]
+    Pruned = 4,
+    /// Too many questions are open, or proofs were asked for too often (E4).
+    #[error("too many questions")]
+    Busy = 5,
+    /// The broker's storage failed.
+    #[error("the broker's storage failed")]
+    Storage = 6,
+}
+
+/// Where a broker stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Its number.
+    pub broker: u16,
+    /// Which one leads.
+    pub leader: u16,
+    /// The view of the ordering protocol.
+    pub view: u64,
+    /// The last block that it executed.
+    pub height: u64,
+    /// The last block that it knows to be final.
+    pub tip: u64,
+    /// Clients connected.
+    pub clients: u32,
+    /// Frames that wait to be ordered.
+    pub waiting: u32,
+    /// Median time from a frame's coming in here to its execution, microseconds; 0 if there was none of late.
+    pub commit_micros: u64,
+    /// Seconds since the threshold key was made; `None` without a key.
+    pub key_age: Option<u64>,
+    /// Whether it still orders.
+    pub running: bool,
+    /// Misdeeds that it has evidence of.
+    pub reports: Vec<Report>,
+}
+
+/// A misdeed of which there is evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Report {
+    /// Whose.
+    pub broker: u16,
+    /// In which view, or of which publication.
+    pub at: u64,
+    /// What.
+    pub misdeed: Misdeed,
+}
+
+/// What a broker did that no honest one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Misdeed {
+    /// Two different votes in one view.
+    Equivocated = 1,
+    /// Voted to skip a view and for the finality of its block.
+    SkippedAndFinalized = 2,
+    /// Signed the proof of a false share.
+    FalseShare = 3,
+    /// Signed another outcome of a block than the others.
+    FalseState = 4,
+}
+
+impl Answer {
+    /// ```text
+    /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ bytes16 value)
+    /// 6 ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
+    /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why                   place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
+    /// ```
+    /// Each list stands behind a `u32 count`.
+    pub(super) fn encode(&self, w: &mut Writer) {
+        match self {
+            Answer::Update(update) => update.encode(w.u8(1)),
+            Answer::Result { height, results } => results.encode(w.u8(2).u64(*height)),
+            Answer::Receipt(testimony) => testimony.encode(w.u8(3)),
+            Answer::Places(places) => write_all(w.u8(4), places, write_place),
+            Answer::Value(value) => {
+                w.u8(5).u8(u8::from(value.is_some()));
+                value.iter().for_each(|value| {
+                    w.bytes16(value);
+                });
+            }
+            Answer::Resumed { notice, until, publications } => {
+                notice.encode(w.u8(6));
+                w.u64(*until);
+                write_all(w, publications, |entry, w| write_bytes(w, &entry.to_bytes()));
+            }
+            Answer::Bodies(bodies) => write_all(w.u8(7), bodies, |(sn, body), w| write_bytes(w.u64(*sn), body)),
+            Answer::Share(attachment) => {
+                w.u8(8).raw(attachment);
+            }
+            Answer::Status(status) => status.encode(w.u8(9)),
+            Answer::Key(key) => key.encode(w.u8(10)),
+            Answer::No(why) => {
+                w.u8(11).u8(*why as u8);
+            }
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Answer, Malformed> {
+        Ok(match r.u8()? {
+            1 => Answer::Update(Update::decode(r)?),
+            2 => Answer::Result { height: r.u64()?, results: Results::decode(r)? },
+            3 => Answer::Receipt(Box::new(Testimony::decode(r)?)),
+            4 => Answer::Places((0..count(r, 9)?).map(|_| read_place(r)).collect::<Result<_, _>>()?),
+            5 if flag(r)? => Answer::Value(Some(r.bytes16(limits::VALUE_BYTES_MAX)?.to_vec())),
+            5 => Answer::Value(None),
+            6 => {
+                let (notice, until) = (Notice::decode(r)?, r.u64()?);
+                let publications = (0..count(r, 4)?).map(|_| entry(r)).collect::<Result<_, _>>()?;
+                Answer::Resumed { notice, until, publications }
+            }
+            7 => Answer::Bodies((0..count(r, 12)?).map(|_| body(r)).collect::<Result<_, _>>()?),
+            8 => Answer::Share(r.rest().to_vec()),
+            9 => Answer::Status(Box::new(Status::decode(r)?)),
+            10 => Answer::Key(SignedKey::decode(r)?),
+            11 => Answer::No(Why::from_number(r.u8()?)?),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Status {
+    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ u64 tip ‖ u32 clients ‖ u32 waiting ‖ u64 commit time
+    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) …`
+    fn encode(&self, w: &mut Writer) {
+        w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).u64(self.tip);
+        w.u32(self.clients).u32(self.waiting).u64(self.commit_micros).u8(u8::from(self.key_age.is_some()));
+        self.key_age.iter().for_each(|age| {
+            w.u64(*age);
+        });
+        w.u8(u8::from(self.running));
+        write_all(w, &self.reports, |it, w| {
+            w.u16(it.broker).u64(it.at).u8(it.misdeed as u8);
+        });
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Status, Malformed> {
+        let (broker, leader, view, height, tip) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?, r.u64()?);
+        let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
+        let key_age = if flag(r)? { Some(r.u64()?) } else { None };
+        let running = flag(r)?;
+        let reports = (0..count(r, 11)?).map(|_| Report::decode(r)).collect::<Result<_, _>>()?;
+        Ok(Status { broker, leader, view, height, tip, clients, waiting, commit_micros, key_age, running, reports })
+    }
+}
+
+impl Report {
+    fn decode(r: &mut Reader<'_>) -> Result<Report, Malformed> {
+        let (broker, at, number) = (r.u16()?, r.u64()?, r.u8()?);
+        use Misdeed::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
+        let all = [Equivocated, SkippedAndFinalized, FalseShare, FalseState];
+        let misdeed = all.into_iter().find(|it| *it as u8 == number).ok_or(Malformed)?;
+        Ok(Report { broker, at, misdeed })
+    }
+}
+
+impl Why {
+    fn from_number(number: u8) -> Result<Why, Malformed> {
+        let all = [Why::Behind, Why::Denied, Why::Nothing, Why::Pruned, Why::Busy, Why::Storage];
+        all.into_iter().find(|why| *why as u8 == number).ok_or(Malformed)
+    }
+}
+
+fn write_place(place: &Place, w: &mut Writer) {
+    w.u64(place.ps);
+    match &place.reading {
+        Reading::Empty => {
+            w.u8(0);
+        }
+        Reading::Publication(entry) => write_bytes(w.u8(1), &entry.to_bytes()),
+    }
+}
+
+fn read_place(r: &mut Reader<'_>) -> Result<Place, Malformed> {
+    let ps = r.u64()?;
+    let reading = if flag(r)? {
+        Reading::Publication(Box::new(Entry::from_bytes(&read_bytes(r, limits::OPERATION_BYTES_MAX)?)?))
+    } else {
+        Reading::Empty
+    };
+    Ok(Place { ps, reading })
+}

@@ -1,0 +1,158 @@
+//! What a client may ask one broker, without ordering anything.
+
+use sealcast_wire::{Malformed, Reader, Writer, limits};
+
+use super::flag;
+use crate::operation::Header;
+use crate::operation::publication::{read_headers, write_headers};
+
+/// A question. `floor` is the highest block whose effects the client has seen (E9): a broker that has not executed it
+/// answers [`super::Why::Behind`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The client's update of a block, with contents and bodies.
+    Update {
+        /// The block.
+        height: u64,
+    },
+    /// What became of the frame with this operation of the client.
+    Result {
+        /// The operation's number.
+        number: u64,
+    },
+    /// The proof of what became of an operation of the client (E1).
+    Receipt {
+        /// The block that executed it.
+        height: u64,
+        /// The operation's number.
+        number: u64,
+    },
+    /// What stands at a topic's place.
+    Place {
+        /// The topic, and its value if it has one.
+        header: Header,
+        /// The place.
+        ps: u64,
+    },
+    /// What stands at a topic's places from one on.
+    Range {
+        /// The topic.
+        header: Header,
+        /// The first place.
+        from: u64,
+        /// How many at most, of `READ_PLACES_MAX`.
+        limit: u16,
+        /// E9.
+        floor: u64,
+    },
+    /// The last place of a topic.
+    Latest {
+        /// The topic.
+        header: Header,
+        /// E9.
+        floor: u64,
+    },
+    /// A value of the key–value state.
+    Value {
+        /// The topic that the key belongs to.
+        topic: String,
+        /// The key.
+        key: Vec<u8>,
+        /// E9.
+        floor: u64,
+    },
+    /// What a subscription got from a place on.
+    Resume {
+        /// Its number.
+        subscription: u64,
+        /// The first place that the client lacks.
+        place: u64,
+        /// Looking at operations from this sn on.
+        sn: u64,
+        /// E9.
+        floor: u64,
+    },
+    /// The operations of publications that the client may read.
+    Bodies {
+        /// Their sns, ascending.
+        sns: Vec<u64>,
+    },
+    /// The broker's share of a sealed publication that the client may read, or ⊥.
+    Share {
+        /// The publication.
+        sn: u64,
+        /// Whether with proof and signature (E4).
+        proved: bool,
+    },
+    /// Where the broker stands.
+    Status,
+    /// The threshold key.
+    Key,
+}
+
+impl Question {
+    /// ```text
+    /// 1 ‖ u64 height | 2 ‖ u64 number | 3 ‖ u64 height ‖ u64 number | 4 ‖ header ‖ u64 ps
+    /// 5 ‖ header ‖ u64 from ‖ u16 limit ‖ u64 floor | 6 ‖ header ‖ u64 floor | 7 ‖ bytes16 topic ‖ bytes16 key ‖ u64 floor
+    /// 8 ‖ u64 subscription ‖ u64 place ‖ u64 sn ‖ u64 floor | 9 ‖ u16 count ‖ u64 sn … | 10 ‖ u64 sn ‖ u8 proved | 11 | 12
+    /// ```
+    pub(super) fn encode(&self, w: &mut Writer) {
+        match self {
+            Question::Update { height } => w.u8(1).u64(*height),
+            Question::Result { number } => w.u8(2).u64(*number),
+            Question::Receipt { height, number } => w.u8(3).u64(*height).u64(*number),
+            Question::Place { header, ps } => write_header(w.u8(4), header).u64(*ps),
+            Question::Range { header, from, limit, floor } => {
+                write_header(w.u8(5), header).u64(*from).u16(*limit).u64(*floor)
+            }
+            Question::Latest { header, floor } => write_header(w.u8(6), header).u64(*floor),
+            Question::Value { topic, key, floor } => w.u8(7).bytes16(topic.as_bytes()).bytes16(key).u64(*floor),
+            Question::Resume { subscription, place, sn, floor } => {
+                w.u8(8).u64(*subscription).u64(*place).u64(*sn).u64(*floor)
+            }
+            Question::Bodies { sns } => {
+                w.u8(9).u16(u16::try_from(sns.len()).expect("a question's bodies have a limit"));
+                sns.iter().fold(w, |w, sn| w.u64(*sn))
+            }
+            Question::Share { sn, proved } => w.u8(10).u64(*sn).u8(u8::from(*proved)),
+            Question::Status => w.u8(11),
+            Question::Key => w.u8(12),
+        };
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Question, Malformed> {
+        Ok(match r.u8()? {
+            1 => Question::Update { height: r.u64()? },
+            2 => Question::Result { number: r.u64()? },
+            3 => Question::Receipt { height: r.u64()?, number: r.u64()? },
+            4 => Question::Place { header: read_header(r)?, ps: r.u64()? },
+            5 => Question::Range { header: read_header(r)?, from: r.u64()?, limit: r.u16()?, floor: r.u64()? },
+            6 => Question::Latest { header: read_header(r)?, floor: r.u64()? },
+            7 => {
+                let topic = std::str::from_utf8(r.bytes16(limits::TOPIC_BYTES_MAX)?).map_err(|_| Malformed)?.to_owned();
+                Question::Value { topic, key: r.bytes16(limits::VALUE_KEY_BYTES_MAX)?.to_vec(), floor: r.u64()? }
+            }
+            8 => Question::Resume { subscription: r.u64()?, place: r.u64()?, sn: r.u64()?, floor: r.u64()? },
+            9 => {
+                let count = r.count16(8, limits::READ_PLACES_MAX)?;
+                Question::Bodies { sns: (0..count).map(|_| r.u64()).collect::<Result<_, _>>()? }
+            }
+            10 => Question::Share { sn: r.u64()?, proved: flag(r)? },
+            11 => Question::Status,
+            12 => Question::Key,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn write_header<'w>(w: &'w mut Writer, header: &Header) -> &'w mut Writer {
+    write_headers(w, std::slice::from_ref(header));
+    w
+}
+
+fn read_header(r: &mut Reader<'_>) -> Result<Header, Malformed> {
+    match <[Header; 1]>::try_from(read_headers(r)?) {
+        Ok([header]) => Ok(header),
+        Err(_) => Err(Malformed),
+    }
+}

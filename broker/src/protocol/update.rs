@@ -1,0 +1,119 @@
+//! What one client gets of one block.
+
+use std::collections::BTreeSet;
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
+
+use super::{count, flag, read_bytes, write_all, write_bytes};
+use crate::genesis::Cluster;
+use crate::operation::Client;
+use crate::state::{Advertisement, Entry, Notice, Outbox, Results, Run};
+
+/// What one client gets of one block: the digest from every broker, the contents from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The block.
+    pub height: u64,
+    /// Of the contents: [`Contents::digest`].
+    pub digest: [u8; 32],
+    /// The same, from the [`super::speaker`], or from whoever was asked.
+    pub contents: Option<Contents>,
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The block's time.
+    pub at: Utc,
+    /// What became of the client's frames, in the block's order.
+    pub results: Vec<Results>,
+    /// What its subscriptions get, by their numbers.
+    pub notices: Vec<Notice>,
+    /// The publications that the notices deliver, by sn, each once.
+    pub publications: Vec<Entry>,
+    /// Advertisements, if it wants them.
+    pub advertisements: Vec<Advertisement>,
+    /// By sn, the operations of publications and advertisements, as far as they fit. Not part of the digest: each
+    /// is named by its id there.
+    pub bodies: Vec<(u64, Vec<u8>)>,
+}
+
+impl Contents {
+    /// What this client gets of an outbox, without bodies; `None` if the block does not concern it.
+    pub fn of(outbox: &Outbox, client: &Client) -> Option<Contents> {
+        let results: Vec<Results> = outbox.results.iter().filter(|r| r.client == *client).cloned().collect();
+        let notices: Vec<Notice> = outbox.notices.iter().filter(|n| n.client == *client).cloned().collect();
+        let wants = outbox.intents.binary_search(client).is_ok();
+        let advertisements = if wants { outbox.advertisements.clone() } else { Vec::new() };
+        if results.is_empty() && notices.is_empty() && advertisements.is_empty() {
+            return None;
+        }
+        let delivered: BTreeSet<u64> = notices.iter().flat_map(|n| &n.runs).filter_map(Run::delivered).collect();
+        let publications = outbox.publications.iter().filter(|e| delivered.contains(&e.sn)).cloned().collect();
+        Some(Contents { at: outbox.at, results, notices, publications, advertisements, bodies: Vec::new() })
+    }
+
+    /// `T("sealcast/v1/update"; cluster, client, u64 height, i64 at, leaves of results, of notices, of publications, of
+    /// advertisements)`, leaves as in the outbox, one behind another.
+    pub fn digest(&self, cluster: &Cluster, client: &Client, height: u64) -> [u8; 32] {
+        fn leaves<T>(things: &[T], leaf: impl Fn(&T) -> [u8; 32]) -> Vec<u8> {
+            things.iter().flat_map(leaf).collect()
+        }
+        Transcript::new("sealcast/v1/update")
+            .add(&cluster.0)
+            .add(&client.0)
+            .add(&height.to_be_bytes())
+            .add(&self.at.0.to_be_bytes())
+            .add(&leaves(&self.results, Results::leaf))
+            .add(&leaves(&self.notices, Notice::leaf))
+            .add(&leaves(&self.publications, Entry::leaf))
+            .add(&leaves(&self.advertisements, Advertisement::leaf))
+            .finish()
+    }
+
+    /// `i64 at ‖ results … ‖ notices … ‖ (u32 length ‖ entry) … ‖ advertisements … ‖ (u64 sn ‖ u32 length ‖ operation) …`,
+    /// each list behind a `u32 count`.
+    fn encode(&self, w: &mut Writer) {
+        w.raw(&self.at.0.to_be_bytes());
+        write_all(w, &self.results, Results::encode);
+        write_all(w, &self.notices, Notice::encode);
+        write_all(w, &self.publications, |entry, w| write_bytes(w, &entry.to_bytes()));
+        write_all(w, &self.advertisements, Advertisement::encode);
+        write_all(w, &self.bodies, |(sn, body), w| write_bytes(w.u64(*sn), body));
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Contents, Malformed> {
+        let at = Utc(i64::from_be_bytes(r.array()?));
+        let results = (0..count(r, 42)?).map(|_| Results::decode(r)).collect::<Result<_, _>>()?;
+        let notices = (0..count(r, 52)?).map(|_| Notice::decode(r)).collect::<Result<_, _>>()?;
+        let publications = (0..count(r, 4)?).map(|_| entry(r)).collect::<Result<_, _>>()?;
+        let advertisements = (0..count(r, 84)?).map(|_| Advertisement::decode(r)).collect::<Result<_, _>>()?;
+        let bodies = (0..count(r, 12)?).map(|_| body(r)).collect::<Result<_, _>>()?;
+        Ok(Contents { at, results, notices, publications, advertisements, bodies })
+    }
+}
+
+impl Update {
+    /// `u64 height ‖ digest ‖ (0 | 1 ‖ contents)`
+    pub(super) fn encode(&self, w: &mut Writer) {
+        w.u64(self.height).raw(&self.digest).u8(u8::from(self.contents.is_some()));
+        self.contents.iter().for_each(|contents| contents.encode(w));
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Update, Malformed> {
+        let (height, digest) = (r.u64()?, r.array()?);
+        let contents = if flag(r)? { Some(Contents::decode(r)?) } else { None };
+        Ok(Update { height, digest, contents })
+    }
+}
+
+/// `u32 length ‖ entry`
+pub(super) fn entry(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
+    Entry::from_bytes(&read_bytes(r, limits::OPERATION_BYTES_MAX)?)
+}
+
+/// `u64 sn ‖ u32 length ‖ operation`
+pub(super) fn body(r: &mut Reader<'_>) -> Result<(u64, Vec<u8>), Malformed> {
+    Ok((r.u64()?, read_bytes(r, limits::OPERATION_BYTES_MAX)?))
+}

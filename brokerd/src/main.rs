@@ -1,0 +1,3 @@
+//! `sealcast-broker`: one broker. Started by `sealcast brokers run`.
+
+fn main() {}

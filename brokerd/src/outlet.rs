@@ -1,0 +1,28 @@
+//! Between the executor and the rest of the process: where results leave, and where old blocks are found.
+
+use std::sync::Arc;
+
+use sealcast_broker::operation::Client;
+use sealcast_broker::protocol::Reply;
+
+/// Where the executor's results leave for clients. Calls return at once; what a client cannot take is dropped with its
+/// channel, and the client asks again when it comes back.
+pub trait Outlet: Send + Sync + 'static {
+    /// Whether the client has a channel here.
+    fn is_here(&self, client: &Client) -> bool;
+
+    /// Sends it, if it is here.
+    fn send(&self, client: &Client, reply: Reply);
+
+    /// A broker's word in making the threshold key has its place in the order (E8); words of a block come in order.
+    fn ceremony(&self, height: u64, broker: u16, word: &[u8]);
+
+    /// A block was executed, whether or not it held anything.
+    fn executed(&self, height: u64);
+}
+
+/// Where the frames of blocks that were executed long ago are found.
+pub trait Blocks: Send + Sync + 'static {
+    /// The encoded frame at this place of a block; `None` if it is no longer kept.
+    fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>>;
+}
