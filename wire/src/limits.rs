@@ -216,6 +216,10 @@ pub const UPDATE_BODIES_BYTES_MAX: usize = 4 << 20;
 pub const QUESTIONS_MAX: usize = 256;
 /// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
 pub const OUTBOXES_KEPT: usize = 256;
+/// Bytes of a cluster file: keys, addresses and issuers' certificates.
+pub const CLUSTER_FILE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a broker's address, `host:port`.
+pub const ADDRESS_BYTES_MAX: usize = 262;
 /// Brokers of one cluster: the paper goes to 31.
 pub const BROKERS_MAX: usize = 64;
 
