@@ -100,6 +100,11 @@ impl Writer {
         Writer::default()
     }
 
+    /// An empty writer with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Writer {
+        Writer { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// Bytes as they are; the reader must know their number.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);

@@ -1,11 +1,15 @@
 //! Frames: one client's operations with consecutive numbers under one signature.
 //!
 //! ```text
-//! u8 1 ‖ client, 32 ‖ u64 first ‖ u16 count ‖ (u32 length ‖ operation) … ‖ signature, 64
+//! u8 1 ‖ client, 32 ‖ u64 first ‖ u8 again ‖ u16 count ‖ (u32 length ‖ operation) … ‖ signature, 64
 //! ```
-//! Signed is `T("sealcast/v1/frame"; cluster, client, u64 first, id₁, id₂ …)`, ids being those of
+//! Signed is `T("sealcast/v1/frame"; cluster, client, u64 first, u8 again, id₁, id₂ …)`, ids being those of
 //! [`OperationId`]: the cluster is bound and not sent, and each operation can be shown to somebody without
-//! the others. The same 32 bytes name the frame in a block's digest (E14).
+//! the others. The same 32 bytes name the frame in its results.
+//!
+//! A frame whose turn had not come when it was ordered changed nothing, and brokers take no frame twice. So the same
+//! operations come in a frame with the next `again`; in a frame that is only sent once more, to another broker, it
+//! stays what it was.
 
 use sealcast_crypto::ed25519::{Key, Signed, false_ones};
 use sealcast_crypto::hash::Transcript;
@@ -21,13 +25,17 @@ use crate::genesis::Cluster;
 pub struct Frame {
     client: Key,
     first: u64,
+    again: u8,
     operations: Vec<(OperationId, Operation)>,
     signature: Signature,
 }
 
 /// A frame whose signature and ciphertexts are good: [`check`] alone makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked(Frame);
+pub struct Checked {
+    frame: Frame,
+    digest: [u8; 32],
+}
 
 /// A ciphertext with the label that it must be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +77,7 @@ impl Frame {
         };
         let operations: Vec<_> = operations.into_iter().map(named).collect();
         let client = Key::new(&key.public_bytes()).expect("a key of ours is good");
-        let mut frame = Frame { client, first, operations, signature: [0; SIGNATURE_LEN] };
+        let mut frame = Frame { client, first, again: 0, operations, signature: [0; SIGNATURE_LEN] };
         frame.signature = key.sign(&frame.digest(cluster));
         frame
     }
@@ -77,7 +85,7 @@ impl Frame {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
-        w.u8(VERSION).raw(self.client.as_bytes()).u64(self.first);
+        w.u8(VERSION).raw(self.client.as_bytes()).u64(self.first).u8(self.again);
         w.u16(u16::try_from(self.operations.len()).expect("a frame has a limit"));
         self.operations.iter().for_each(|(_, operation)| write_bytes(&mut w, &operation.to_bytes()));
         w.raw(&self.signature);
@@ -94,7 +102,7 @@ impl Frame {
             return Err(Malformed);
         }
         let client: [u8; 32] = r.array()?;
-        let (first, count) = (r.u64()?, r.count16(5, limits::FRAME_OPERATIONS_MAX)?);
+        let (first, again, count) = (r.u64()?, r.u8()?, r.count16(5, limits::FRAME_OPERATIONS_MAX)?);
         if count == 0 || first.checked_add(count as u64).is_none() {
             return Err(Malformed);
         }
@@ -106,7 +114,7 @@ impl Frame {
         let signature = r.array()?;
         r.end()?;
         let client = Key::new(&client).map_err(|_| Malformed)?;
-        Ok(Frame { client, first, operations, signature })
+        Ok(Frame { client, first, again, operations, signature })
     }
 
     /// Who says so.
@@ -129,12 +137,9 @@ impl Frame {
         (self.first..).zip(&self.operations).map(|(number, (id, operation))| (number, id, operation))
     }
 
-    /// What is signed, and the frame's name in a block.
+    /// What is signed, and the frame's name in its results.
     pub fn digest(&self, cluster: &Cluster) -> [u8; 32] {
-        let mut transcript = Transcript::new("sealcast/v1/frame").add(&cluster.0).add(self.client.as_bytes());
-        transcript.absorb(&self.first.to_be_bytes());
-        self.operations.iter().for_each(|(id, _)| transcript.absorb(&id.0));
-        transcript.finish()
+        digest(cluster, self.client.as_bytes(), self.first, self.again, self.operations.iter().map(|(id, _)| id))
     }
 
     /// Its ciphertexts.
@@ -155,8 +160,50 @@ impl Frame {
 impl Checked {
     /// The frame.
     pub fn frame(&self) -> &Frame {
-        &self.0
+        &self.frame
     }
+
+    /// [`Frame::digest`], as it was checked.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+}
+
+/// Signs a frame of operations that are encoded already: its digest and its bytes. For whoever sends many; the
+/// operations must be what [`Operation::to_bytes`] writes, with their ids.
+///
+/// # Panics
+/// If there are none or too many of them.
+pub fn sign_encoded<'a>(
+    cluster: &Cluster,
+    key: &OriginKey,
+    first: u64,
+    again: u8,
+    operations: impl Iterator<Item = (&'a OperationId, &'a [u8])> + Clone,
+) -> ([u8; 32], Vec<u8>) {
+    let (count, bytes) = operations.clone().fold((0, 0), |(n, sum), (_, it)| (n + 1, sum + 4 + it.len()));
+    assert!((1..=limits::FRAME_OPERATIONS_MAX).contains(&count), "a frame has operations and a limit");
+    let client = key.public_bytes();
+    let digest = digest(cluster, &client, first, again, operations.clone().map(|(id, _)| id));
+    let mut w = Writer::with_capacity(HEAD_LEN + bytes + SIGNATURE_LEN);
+    w.u8(VERSION).raw(&client).u64(first).u8(again).u16(u16::try_from(count).expect("a frame has a limit"));
+    operations.for_each(|(_, operation)| write_bytes(&mut w, operation));
+    w.raw(&key.sign(&digest));
+    (digest, w.finish())
+}
+
+fn digest<'a>(
+    cluster: &Cluster,
+    client: &[u8; 32],
+    first: u64,
+    again: u8,
+    ids: impl Iterator<Item = &'a OperationId>,
+) -> [u8; 32] {
+    let mut transcript = Transcript::new("sealcast/v1/frame").add(&cluster.0).add(client);
+    transcript.absorb(&first.to_be_bytes());
+    transcript.absorb(&[again]);
+    ids.for_each(|id| transcript.absorb(&id.0));
+    transcript.finish()
 }
 
 /// Judges frames as blocks are judged: all signatures in one batch, then all ciphertexts in one call of
@@ -187,7 +234,8 @@ pub fn check(
         bad.for_each(|(&i, _)| wrong[i] = Some(FrameError::Ciphertext));
     }
     drop(sealed);
-    frames.into_iter().zip(wrong).map(|(frame, wrong)| wrong.map_or(Ok(Checked(frame)), Err)).collect()
+    let judged = frames.into_iter().zip(digests).zip(wrong);
+    judged.map(|((frame, digest), wrong)| wrong.map_or(Ok(Checked { frame, digest }), Err)).collect()
 }
 
 impl From<Malformed> for FrameError {
@@ -197,3 +245,5 @@ impl From<Malformed> for FrameError {
 }
 
 const VERSION: u8 = 1;
+/// Bytes before the first operation.
+const HEAD_LEN: usize = 1 + 32 + 8 + 1 + 2;

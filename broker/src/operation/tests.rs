@@ -310,3 +310,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_frame_of_encoded_operations_is_the_same_frame() {
+    let world = World::new();
+    let operations =
+        || vec![subscribe("market/#"), publish(publication(&["market/eurusd"], b"1.0842")), Operation::Sync];
+    let encoded: Vec<(OperationId, Vec<u8>)> =
+        operations().iter().map(Operation::to_bytes).map(|bytes| (OperationId::of(&bytes), bytes)).collect();
+    let signed = |again: u8| {
+        let of = encoded.iter().map(|(id, bytes)| (id, &bytes[..]));
+        sign_encoded(&world.cluster, &origin_key(1), 7, again, of)
+    };
+    let frame = Frame::sign(&world.cluster, &origin_key(1), 7, operations());
+    assert_eq!(signed(0), (frame.digest(&world.cluster), frame.to_bytes()));
+    let (digest, bytes) = signed(1);
+    assert_ne!(digest, frame.digest(&world.cluster));
+    let again = Frame::from_bytes(&bytes).expect("it is a frame");
+    assert_eq!(again.to_bytes(), bytes);
+    assert!(check(&world.cluster, vec![again], |_| vec![]).remove(0).is_ok_and(|it| *it.digest() == digest));
+}

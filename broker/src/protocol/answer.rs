@@ -1,6 +1,6 @@
 //! What a broker answers.
 
-use sealcast_wire::{Malformed, Reader, Writer, limits};
+use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::update::{body, entry};
 use super::{SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
@@ -82,6 +82,12 @@ pub struct Status {
     pub view: u64,
     /// The last block that it executed.
     pub height: u64,
+    /// That block's time; clients judge by it how old what they know is (E6).
+    pub at: Utc,
+    /// The number of the global policy in force (E6).
+    pub policy: u64,
+    /// The key epoch in force (E6).
+    pub epoch: u32,
     /// The last block that it knows to be final.
     pub tip: u64,
     /// Clients connected.
@@ -183,10 +189,11 @@ impl Answer {
 }
 
 impl Status {
-    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ u64 tip ‖ u32 clients ‖ u32 waiting ‖ u64 commit time
+    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 tip ‖ u32 clients ‖ u32 waiting ‖ u64 commit time
     ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) …`
     fn encode(&self, w: &mut Writer) {
-        w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).u64(self.tip);
+        w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.at.0.to_be_bytes());
+        w.u64(self.policy).u32(self.epoch).u64(self.tip);
         w.u32(self.clients).u32(self.waiting).u64(self.commit_micros).u8(u8::from(self.key_age.is_some()));
         self.key_age.iter().for_each(|age| {
             w.u64(*age);
@@ -198,12 +205,28 @@ impl Status {
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Status, Malformed> {
-        let (broker, leader, view, height, tip) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?, r.u64()?);
+        let (broker, leader, view, height) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);
+        let (at, policy, epoch, tip) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?, r.u64()?);
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };
         let running = flag(r)?;
         let reports = (0..count(r, 11)?).map(|_| Report::decode(r)).collect::<Result<_, _>>()?;
-        Ok(Status { broker, leader, view, height, tip, clients, waiting, commit_micros, key_age, running, reports })
+        Ok(Status {
+            broker,
+            leader,
+            view,
+            height,
+            at,
+            policy,
+            epoch,
+            tip,
+            clients,
+            waiting,
+            commit_micros,
+            key_age,
+            running,
+            reports,
+        })
     }
 }
 

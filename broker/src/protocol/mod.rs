@@ -94,6 +94,8 @@ pub struct Welcome {
     pub height: u64,
     /// That block's time.
     pub at: Utc,
+    /// The place in the order that the next operation gets.
+    pub sn: u64,
     /// The number of the global policy in force (E6).
     pub policy: u64,
     /// The key epoch in force (E6).
@@ -265,11 +267,11 @@ impl Refusal {
 }
 
 impl Welcome {
-    /// `u8 version ‖ u16 broker ‖ u64 height ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u8 registered ‖ u64 next
+    /// `u8 version ‖ u16 broker ‖ u64 height ‖ i64 at ‖ u64 sn ‖ u64 policy ‖ u32 epoch ‖ u8 registered ‖ u64 next
     ///  ‖ u16 count ‖ (u64 id ‖ bytes16 interest ‖ u64 since ‖ u64 next) … ‖ (0 | 1 ‖ key)`
     fn encode(&self, w: &mut Writer) {
         w.u8(VERSION).u16(self.broker).u64(self.height).raw(&self.at.0.to_be_bytes());
-        w.u64(self.policy).u32(self.epoch).u8(u8::from(self.registered)).u64(self.next);
+        w.u64(self.sn).u64(self.policy).u32(self.epoch).u8(u8::from(self.registered)).u64(self.next);
         w.u16(u16::try_from(self.subscriptions.len()).expect("subscriptions have a limit"));
         for it in &self.subscriptions {
             w.u64(it.id).bytes16(&it.interest.to_bytes()).u64(it.since).u64(it.next);
@@ -283,11 +285,12 @@ impl Welcome {
             return Err(Malformed);
         }
         let (broker, height, at) = (r.u16()?, r.u64()?, Utc(i64::from_be_bytes(r.array()?)));
-        let (policy, epoch, registered, next) = (r.u64()?, r.u32()?, flag(r)?, r.u64()?);
+        let (sn, policy, epoch) = (r.u64()?, r.u64()?, r.u32()?);
+        let (registered, next) = (flag(r)?, r.u64()?);
         let count = r.count16(26, limits::SUBSCRIPTIONS_PER_CLIENT_MAX)?;
         let subscriptions = (0..count).map(|_| Standing::decode(r)).collect::<Result<_, _>>()?;
         let key = if flag(r)? { Some(SignedKey::decode(r)?) } else { None };
-        Ok(Welcome { broker, height, at, policy, epoch, registered, next, subscriptions, key })
+        Ok(Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key })
     }
 }
 

@@ -50,6 +50,7 @@ fn replies() -> Vec<Reply> {
         broker: 2,
         height: state.height(),
         at: state.time(),
+        sn: state.next_sn(),
         policy: 1,
         epoch: 3,
         registered: true,

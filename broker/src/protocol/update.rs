@@ -85,7 +85,7 @@ impl Contents {
 
     fn decode(r: &mut Reader<'_>) -> Result<Contents, Malformed> {
         let at = Utc(i64::from_be_bytes(r.array()?));
-        let results = (0..count(r, 42)?).map(|_| Results::decode(r)).collect::<Result<_, _>>()?;
+        let results = (0..count(r, 74)?).map(|_| Results::decode(r)).collect::<Result<_, _>>()?;
         let notices = (0..count(r, 52)?).map(|_| Notice::decode(r)).collect::<Result<_, _>>()?;
         let publications = (0..count(r, 4)?).map(|_| entry(r)).collect::<Result<_, _>>()?;
         let advertisements = (0..count(r, 84)?).map(|_| Advertisement::decode(r)).collect::<Result<_, _>>()?;

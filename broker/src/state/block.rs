@@ -81,7 +81,7 @@ impl<'a, S: Store> Block<'a, S> {
                 outcome
             });
         }
-        self.outbox.results.push(Results { client, first: frame.first(), outcomes });
+        self.outbox.results.push(Results { client, first: frame.first(), frame: *checked.digest(), outcomes });
         Ok(())
     }
 

@@ -141,6 +141,11 @@ impl<S: Store> State<S> {
         self.head.epoch
     }
 
+    /// The place in the order that the next operation gets.
+    pub fn next_sn(&self) -> u64 {
+        self.head.next_sn
+    }
+
     /// The number of the administrators' next act.
     pub fn next_act(&self) -> u64 {
         self.head.next_act

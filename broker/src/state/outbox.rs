@@ -47,6 +47,8 @@ pub struct Results {
     pub client: Client,
     /// The number of the frame's first operation.
     pub first: u64,
+    /// Which frame: [`crate::operation::Frame::digest`]. Another run of the same client may use the same numbers.
+    pub frame: [u8; 32],
     /// What became of each operation.
     pub outcomes: Vec<Outcome>,
 }
@@ -213,27 +215,28 @@ impl Proof {
 }
 
 impl Results {
-    /// `client ‖ u64 first ‖ u16 count ‖ (u16 code ‖ bytes16 detail) …`
+    /// `client ‖ u64 first ‖ frame's digest ‖ u16 count ‖ (u16 code ‖ bytes16 detail) …`
     pub(crate) fn encode(&self, w: &mut Writer) {
-        w.raw(&self.client.0).u64(self.first);
+        w.raw(&self.client.0).u64(self.first).raw(&self.frame);
         w.u16(u16::try_from(self.outcomes.len()).expect("a frame's operations have a limit"));
         self.outcomes.iter().for_each(|o| o.encode(w));
     }
 
     /// Reads what [`Results::encode`] wrote.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Results, Malformed> {
-        let (client, first) = (Client(r.array()?), r.u64()?);
+        let (client, first, frame) = (Client(r.array()?), r.u64()?, r.array()?);
         let count = r.count16(4, limits::FRAME_OPERATIONS_MAX)?;
         let outcomes = (0..count).map(|_| Outcome::decode(r)).collect::<Result<_, _>>()?;
-        Ok(Results { client, first, outcomes })
+        Ok(Results { client, first, frame, outcomes })
     }
 
-    /// `T("sealcast/v1/results"; client, u64 first, (u16 code ‖ bytes16 detail) …)`
+    /// `T("sealcast/v1/results"; client, u64 first, frame's digest, (u16 code ‖ bytes16 detail) …)`
     pub fn leaf(&self) -> [u8; 32] {
         let mut w = Writer::new();
         self.outcomes.iter().for_each(|o| o.encode(&mut w));
         let first = self.first.to_be_bytes();
-        Transcript::new("sealcast/v1/results").add(&self.client.0).add(&first).add(w.as_slice()).finish()
+        let transcript = Transcript::new("sealcast/v1/results").add(&self.client.0).add(&first);
+        transcript.add(&self.frame).add(w.as_slice()).finish()
     }
 }
 
