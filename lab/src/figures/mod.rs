@@ -7,6 +7,7 @@ mod hostile;
 mod latency;
 mod membership;
 mod row;
+mod threshold;
 mod throughput;
 
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ use crate::peers::Field;
 /// Measure the figures of an area, row by row
 #[derive(Debug, Args)]
 pub struct Figures {
-    /// The area: `lan`
+    /// The area: `lan` or `brokers`
     #[arg(default_value = "lan")]
     area: String,
     /// Smaller counts, named in each row; ends within five minutes
@@ -46,23 +47,24 @@ impl Figures {
     /// # Errors
     /// If the area or a row is unknown, or a measurement cannot be made.
     pub fn run(&self) -> Result<ExitCode, Failure> {
-        if self.area != "lan" {
-            return Err(format!("no area «{}»: there is lan", self.area).into());
-        }
-        let known = || UNITS.iter().flat_map(|u| u.rows);
+        let Some((area, all_units)) = AREAS.iter().find(|(name, _)| *name == self.area) else {
+            let names: Vec<&str> = AREAS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("no area «{}»: there are {}", self.area, names.join(", ")).into());
+        };
+        let known = || all_units.iter().flat_map(|u| u.rows);
         if let Some(wrong) = self.row.iter().find(|id| !known().any(|k| k == id)) {
             let all: Vec<&str> = known().copied().collect();
             return Err(format!("no row «{wrong}»: there are {}", all.join(", ")).into());
         }
         let wanted = |id: &str| self.row.is_empty() || self.row.iter().any(|r| r == id);
-        let units: Vec<&Unit> = UNITS.iter().filter(|u| u.rows.iter().any(|id| wanted(id))).collect();
+        let units: Vec<&Unit> = all_units.iter().filter(|u| u.rows.iter().any(|id| wanted(id))).collect();
         let bar = progress(units.len() as u64, self.no_progress);
         let bench = Bench { field: Field::default(), quick: self.quick, bar: bar.clone() };
         let start = Instant::now();
         let mut rows = Vec::new();
         for unit in units {
             bar.set_message(unit.about);
-            let measured = (unit.measure)(&bench).unwrap_or_else(|why| unit.failed(&why));
+            let measured = (unit.measure)(&bench).unwrap_or_else(|why| unit.failed(area, &why));
             for row in measured.into_iter().filter(|row| wanted(&row.id)) {
                 if self.json {
                     println!("{}", serde_json::to_string(&row)?);
@@ -84,7 +86,7 @@ impl Figures {
 
 /// The ids of all rows, with what they belong to.
 pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
-    UNITS.iter().flat_map(|u| u.rows.iter().map(|row| (*row, u.about)))
+    AREAS.iter().flat_map(|(_, units)| *units).flat_map(|u| u.rows.iter().map(|row| (*row, u.about)))
 }
 
 /// What a measurement is given.
@@ -115,13 +117,16 @@ struct Unit {
 
 impl Unit {
     /// Its rows, when it could not be measured: they do not hold.
-    fn failed(&self, why: &Failure) -> Vec<Row> {
-        let row = |id: &&str| Row::new("lan", id, self.about, "", Goal::Report).absent(Holds::No, why.to_string());
+    fn failed(&self, area: &str, why: &Failure) -> Vec<Row> {
+        let row = |id: &&str| Row::new(area, id, self.about, "", Goal::Report).absent(Holds::No, why.to_string());
         self.rows.iter().map(row).collect()
     }
 }
 
-const UNITS: &[Unit] = &[
+/// The areas and what is measured in each.
+const AREAS: &[(&str, &[Unit])] = &[("lan", LAN), ("brokers", BROKERS)];
+
+const LAN: &[Unit] = &[
     Unit { rows: membership::SIMULATED, about: "formation, simulated", measure: membership::simulated },
     Unit { rows: membership::MESSAGES, about: "messages of formation", measure: membership::messages },
     Unit { rows: membership::SOCKETS, about: "formation of groups", measure: membership::sockets },
@@ -132,6 +137,8 @@ const UNITS: &[Unit] = &[
     Unit { rows: membership::LOSS, about: "losses at a change of key", measure: membership::loss },
     Unit { rows: hostile::ROWS, about: "hostile datagrams", measure: hostile::measure },
 ];
+
+const BROKERS: &[Unit] = &[Unit { rows: threshold::ROWS, about: "threshold encryption", measure: threshold::measure }];
 
 /// A progress bar on stderr, if that is a terminal.
 pub(crate) fn progress(steps: u64, hidden: bool) -> ProgressBar {
