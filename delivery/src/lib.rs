@@ -10,6 +10,7 @@ pub mod hostile;
 pub mod lcm;
 pub mod memory;
 pub mod multicast;
+pub mod quorum;
 pub mod reassembly;
 #[cfg(test)]
 mod testing;
@@ -277,6 +278,12 @@ pub enum SendError {
     /// This way seals per datagram and carries no message-sealed cargo.
     #[error("this way seals per datagram")]
     PerDatagram,
+    /// It is not known yet where the order is.
+    #[error("not enough brokers have answered yet")]
+    NotReady,
+    /// What is known of the order is older than `limits::SEAL_BLOCK_AGE_MAX` by the clock here (E6).
+    #[error("the newest block that f + 1 brokers show is too old to seal for, by the clock here")]
+    Old,
     /// The epoch's key cannot seal any more.
     #[error(transparent)]
     Exhausted(#[from] Exhausted),

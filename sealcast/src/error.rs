@@ -112,7 +112,7 @@ impl From<SendError> for Error {
             SendError::TooLong => Code::TooLarge,
             SendError::BadTopic => Code::BadValue,
             SendError::NotGiven(_) | SendError::PerDatagram => Code::BadPair,
-            SendError::NotPrimary | SendError::Retired => Code::NotReady,
+            SendError::NotPrimary | SendError::Retired | SendError::NotReady | SendError::Old => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
         Error::new(code, error.to_string())

@@ -225,6 +225,27 @@ pub const BROKERS_MAX: usize = 64;
 
 const _: () = assert!(OPERATION_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(RULES_BYTES_MAX < OPERATION_BYTES_MAX);
+/// Age of the newest block that f + 1 brokers show, by the client's clock, above which it seals nothing (E6). An idle
+/// cluster makes a block each 150 ms; the rest is for clocks that differ.
+pub const SEAL_BLOCK_AGE_MAX: Duration = Duration::from_secs(60);
+/// Operations of one client that are not yet executed, as far as it knows.
+pub const CLIENT_OPERATIONS_MAX: usize = 65_536;
+/// Bytes of them.
+pub const CLIENT_OPERATIONS_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a client's frames under way: half a second of 40,000 operations of 1 KB.
+pub const CLIENT_FRAMES_BYTES_MAX: usize = 20 << 20;
+/// Frames of a client under way.
+pub const CLIENT_FRAMES_MAX: usize = 4096;
+/// Bytes of a frame that gathers operations; a larger operation goes alone.
+pub const CLIENT_FRAME_BYTES: usize = 256 << 10;
+/// Blocks that a client holds until it may believe them, or until what comes before is there.
+pub const CLIENT_HEIGHTS_MAX: usize = 1024;
+/// Of these, blocks that only one broker has named.
+pub const CLIENT_HEIGHTS_PER_BROKER_MAX: usize = 256;
+/// Questions of a client that are open at once.
+pub const CLIENT_QUESTIONS_MAX: usize = 128;
+
+const _: () = assert!(CLIENT_QUESTIONS_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
 /// Rows that a broker reads from its store in one call.
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
