@@ -9,5 +9,6 @@
 #![forbid(unsafe_code)]
 
 pub mod outlet;
+pub mod shares;
 
 pub use outlet::{Blocks, Outlet};

@@ -18,12 +18,14 @@
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
 //! | [`group`] | prime-order groups for the two below: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
 //! | [`tdh2`] | encryption that t of n holders of shares open together | Shoup–Gennaro 2002, Chios appendix B |
+//! | [`disclosure`] | sealing to a key whose holder can prove what it got | Chaum–Pedersen 1992, Schnorr 1991 |
 //! | [`threshold_prf`] | a function that t of n holders of shares evaluate together | Cachin–Kursawe–Shoup 2005 |
 //! | [`identity`] | certificates, rights, statements | RFC 5280 |
 
 #![forbid(unsafe_code)]
 
 pub mod aead;
+pub mod disclosure;
 pub mod dutta_barua;
 pub mod ed25519;
 pub mod group;

@@ -207,6 +207,8 @@ pub const ISSUERS_MAX: usize = 256;
 pub const THRESHOLD_KEY_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a broker's word in making the threshold key: a dealing to `BROKERS_MAX` holders.
 pub const CEREMONY_BYTES_MAX: usize = 64 << 10;
+/// Blocks for which a round of making the threshold key waits for silent brokers: a minute when idle, seconds under load.
+pub const CEREMONY_ROUND_BLOCKS: u64 = 400;
 /// Bytes of one message between a client and a broker: an update of a block of the default size with its bodies; a
 /// larger one leaves bodies out, which are then asked for one by one.
 pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;
