@@ -37,6 +37,17 @@ pub struct Checked {
     digest: [u8; 32],
 }
 
+/// What a frame's first bytes say of it, nothing of it checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Whose it says it is.
+    pub client: Client,
+    /// The number of its first operation.
+    pub first: u64,
+    /// The number after its last operation.
+    pub end: u64,
+}
+
 /// A ciphertext with the label that it must be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
@@ -154,6 +165,26 @@ impl Frame {
             },
             _ => None,
         })
+    }
+}
+
+impl Head {
+    /// Of an encoded frame.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn of(frame: &[u8]) -> Result<Head, Malformed> {
+        let mut r = Reader::new(frame);
+        if frame.len() > limits::FRAME_BYTES_MAX || r.u8()? != VERSION {
+            return Err(Malformed);
+        }
+        let (client, first, _again, count) = (Client(r.array()?), r.u64()?, r.u8()?, r.u16()?);
+        let end = first.checked_add(u64::from(count)).ok_or(Malformed)?;
+        if (1..=limits::FRAME_OPERATIONS_MAX).contains(&usize::from(count)) {
+            Ok(Head { client, first, end })
+        } else {
+            Err(Malformed)
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 pub use admin::{Action, Admin, AdminError};
 pub use constraint::{Constraint, Interest};
-pub use frame::{Checked, Frame, FrameError, Sealed, check, sign_encoded};
+pub use frame::{Checked, Frame, FrameError, Head, Sealed, check, sign_encoded};
 pub use policy::{Act, Policy, Rule};
 pub use publication::{Body, Execute, Header, Publication};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};

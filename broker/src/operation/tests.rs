@@ -306,6 +306,8 @@ proptest! {
         let mut bytes = bytes;
         if let Some(version) = bytes.first_mut() { *version = 1; }
         if let Ok(frame) = Frame::from_bytes(&bytes) {
+            let head = Head { client: frame.client(), first: frame.first(), end: frame.end() };
+            prop_assert_eq!(Head::of(&bytes), Ok(head));
             prop_assert_eq!(frame.to_bytes(), bytes);
         }
     }
@@ -329,4 +331,15 @@ fn a_frame_of_encoded_operations_is_the_same_frame() {
     let again = Frame::from_bytes(&bytes).expect("it is a frame");
     assert_eq!(again.to_bytes(), bytes);
     assert!(check(&world.cluster, vec![again], |_| vec![]).remove(0).is_ok_and(|it| *it.digest() == digest));
+}
+
+#[test]
+fn a_frames_first_bytes_say_what_the_frame_says() {
+    let world = World::new();
+    let checked = world.frame(3, 7, vec![Operation::Sync, Operation::Unsubscribe(1)]);
+    let bytes = checked.frame().to_bytes();
+    assert_eq!(Head::of(&bytes), Ok(Head { client: client(3), first: 7, end: 9 }));
+    assert!(Head::of(&bytes[..43]).is_err());
+    let none = [&bytes[..42], &[0, 0]].concat();
+    assert!(Head::of(&none).is_err(), "a frame has operations");
 }

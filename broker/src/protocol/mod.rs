@@ -162,6 +162,9 @@ pub enum Refusal {
     /// The broker is ending.
     #[error("the broker is ending")]
     Ended = 8,
+    /// All of its numbers were used before; the answer to [`Question::Result`] says what became of them.
+    #[error("the frame was executed before")]
+    Executed = 9,
 }
 
 /// Which broker sends a client the contents of a block's update: each in turn, not the same for all clients.
@@ -189,6 +192,11 @@ impl SignedKey {
 }
 
 impl Request {
+    /// The frame in the message of a [`Request::Submit`], without a copy of it; `None` if it is another message.
+    pub fn submitted(bytes: &[u8]) -> Option<&[u8]> {
+        bytes.strip_prefix(&[SUBMIT])
+    }
+
     /// `1 ‖ u8 version ‖ cluster | 2 ‖ frame | 3 ‖ u64 id ‖ question`
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
@@ -197,7 +205,7 @@ impl Request {
                 w.u8(1).u8(VERSION).raw(&cluster.0);
             }
             Request::Submit(frame) => {
-                w.u8(2).raw(frame);
+                w.u8(SUBMIT).raw(frame);
             }
             Request::Ask { id, question } => question.encode(w.u8(3).u64(*id)),
         }
@@ -212,7 +220,7 @@ impl Request {
         let mut r = Reader::new(bytes);
         let request = match r.u8()? {
             1 if r.u8()? == VERSION => Request::Hello { cluster: Cluster(r.array()?) },
-            2 => Request::Submit(r.rest().to_vec()),
+            SUBMIT => Request::Submit(r.rest().to_vec()),
             3 => Request::Ask { id: r.u64()?, question: Question::decode(&mut r)? },
             _ => return Err(Malformed),
         };
@@ -260,8 +268,8 @@ impl Reply {
 
 impl Refusal {
     fn from_number(number: u8) -> Result<Refusal, Malformed> {
-        use Refusal::{Ciphertext, Ended, Full, Malformed as NotRead, NotYours, Quota, Signature, TooLarge};
-        let all = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Full, Quota, Ended];
+        use Refusal::{Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Quota, Signature, TooLarge};
+        let all = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Full, Quota, Ended, Executed];
         all.into_iter().find(|why| *why as u8 == number).ok_or(Malformed)
     }
 }
@@ -300,6 +308,8 @@ impl Standing {
         Ok(Standing { id, interest, since: r.u64()?, next: r.u64()? })
     }
 }
+
+const SUBMIT: u8 = 2;
 
 fn flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
     match r.u8()? {
