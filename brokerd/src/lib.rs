@@ -8,7 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
+pub mod channel;
+pub mod drops;
+pub mod gateway;
+pub mod log;
 pub mod outlet;
 pub mod shares;
+pub mod tls;
 
 pub use outlet::{Blocks, Outlet};

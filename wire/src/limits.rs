@@ -291,3 +291,38 @@ pub const EARLY_SHARES_PER_BROKER: usize = 1024;
 pub const SHARES_ASKED_DOUBLINGS_MAX: u32 = 6;
 
 const _: () = assert!(SEALED_WAITING_BYTES_MAX > BODY_BYTES_MAX);
+/// Connections to one broker's gateway, those still in their handshake among them.
+pub const GATEWAY_CONNECTIONS_MAX: usize = 4096;
+/// Time from a client's connecting to its hello.
+pub const GATEWAY_HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time that a message of a client may take from its first byte to its last: the longest at 140 KB/s.
+pub const GATEWAY_MESSAGE: Duration = Duration::from_secs(30);
+/// Time that a client may take nothing of what waits for it.
+pub const GATEWAY_WRITE: Duration = Duration::from_secs(30);
+/// Bytes of a message of a client: a frame and its kind.
+pub const GATEWAY_REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX + 1;
+/// Bytes that wait for one client: a second of 1 KB publications at full speed. Beyond them its channel is closed; it
+/// resumes later.
+pub const GATEWAY_OUTGOING_BYTES_MAX: usize = 32 << 20;
+/// Bytes that wait for all clients; beyond them, whoever has more than the mean waiting loses its channel.
+pub const GATEWAY_OUTGOING_ALL_BYTES_MAX: usize = 512 << 20;
+/// Bytes of long messages that are being read from all clients.
+pub const GATEWAY_READING_BYTES_MAX: usize = 256 << 20;
+/// Questions of all clients that one broker has not yet answered.
+pub const QUESTIONS_ALL_MAX: usize = 16_384;
+/// Frames whose signatures are checked in one batch; larger batches gain little.
+pub const CHECK_BATCH_FRAMES: usize = 128;
+/// Frames that wait to be checked or ordered, of a client that is not registered.
+pub const STRANGER_FRAMES_MAX: usize = 16;
+/// Bytes of them: several certificates.
+pub const STRANGER_BYTES_MAX: usize = 1 << 20;
+/// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
+pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
+/// Blocks for which a frame is held back because frames before it are missing.
+pub const TURN_PATIENCE_BLOCKS: u64 = 64;
+/// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
+pub const FALSE_FORWARDS_MAX: u32 = 16;
+
+const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
+const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
+const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);

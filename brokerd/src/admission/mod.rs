@@ -1,0 +1,467 @@
+//! What stands between clients, the other brokers and the order: every frame is checked once, whichever way it comes,
+//! before it may wait to be ordered.
+//!
+//! ```text
+//! gateway ───────────▶ submit ─┐                       ┌─ draw, waiting ◀─┐
+//!                              ├▶ room ▶ lane ▶ checker ─▶ order.submit ─▶ room      engine
+//! engine, forwarded ─▶ offer ──┘        one per thread ├─ valid ◀─────────┤
+//!                                                      └─ deliver ◀───────┘─▶ executor
+//! ```
+//! A lane is served by one thread and a client has one lane, so that its frames keep their order; signatures are checked
+//! in batches of what has come meanwhile. Frames that a proposed block brings and nobody brought before are checked
+//! with the block; a block with a frame that is not good is not valid.
+
+mod lane;
+mod room;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use bytes::Bytes;
+use sealcast_broker::genesis::Cluster;
+use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Sealed};
+use sealcast_broker::protocol::{Refusal, Reply};
+use sealcast_order::{
+    Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
+};
+use sealcast_wire::limits;
+
+use crate::drops::{Drops, Reason};
+use crate::outlet::Outlet;
+use lane::{Arrived, Lane};
+use room::{NoRoom, Room};
+
+/// What admission asks of whoever executes.
+pub trait Execution: Send + Sync + 'static {
+    /// Executes the next block; `done` once that is durable. Dropping `done` says that it cannot be.
+    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>);
+
+    /// The number that the next operation of a registered client has; `None` if it is not registered.
+    fn next_number(&self, client: &Client) -> Option<u64>;
+
+    /// Which ciphertexts are well-formed for their labels.
+    fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
+}
+
+/// What admission is told at its start.
+pub struct Setup {
+    /// Bound in every signature.
+    pub cluster: Cluster,
+    /// How much one block may hold.
+    pub block: BlockSize,
+    /// Frames whose signatures are checked in one batch, at most.
+    pub batch: usize,
+    /// Threads that check.
+    pub threads: usize,
+    /// Who executes.
+    pub execution: Arc<dyn Execution>,
+    /// Where refusals leave.
+    pub outlet: Arc<dyn Outlet>,
+    /// Told of brokers that lied.
+    pub misbehaved: Box<dyn Fn(&Evidence) + Send + Sync>,
+    /// What is turned away is counted there.
+    pub drops: Arc<Drops>,
+}
+
+/// Admission, running.
+pub struct Admission {
+    shared: Arc<Shared>,
+    deliveries: Mutex<Option<mpsc::Sender<(Delivered, Ack)>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    cluster: Cluster,
+    block: BlockSize,
+    batch: usize,
+    execution: Arc<dyn Execution>,
+    outlet: Arc<dyn Outlet>,
+    misbehaved: Box<dyn Fn(&Evidence) + Send + Sync>,
+    drops: Arc<Drops>,
+    room: Mutex<Room>,
+    lanes: Vec<Lane>,
+    order: Mutex<Option<Arc<dyn Order>>>,
+    /// How many false frames each broker forwarded.
+    false_forwards: Mutex<BTreeMap<usize, u32>>,
+    commits: Mutex<Commits>,
+    failed: AtomicBool,
+}
+
+/// How long some of the frames took from their coming in to their execution.
+#[derive(Debug, Default)]
+struct Commits {
+    under_way: BTreeMap<Hash, Instant>,
+    micros: VecDeque<u64>,
+    blocks: u64,
+    frames: u64,
+}
+
+impl Admission {
+    /// Starts its threads. Frames are checked once an order is there ([`Admission::attach`]).
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(setup: Setup) -> io::Result<Admission> {
+        let shared = Arc::new(Shared {
+            cluster: setup.cluster,
+            block: setup.block,
+            batch: setup.batch.clamp(1, limits::CHECK_BATCH_FRAMES),
+            execution: setup.execution,
+            outlet: setup.outlet,
+            misbehaved: setup.misbehaved,
+            drops: setup.drops,
+            room: Mutex::default(),
+            lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
+            order: Mutex::new(None),
+            false_forwards: Mutex::default(),
+            commits: Mutex::default(),
+            failed: AtomicBool::new(false),
+        });
+        let mut threads = Vec::new();
+        for lane in 0..shared.lanes.len() {
+            let shared = shared.clone();
+            threads.push(thread::Builder::new().name(format!("check-{lane}")).spawn(move || shared.serve(lane))?);
+        }
+        let (deliveries, delivered) = mpsc::channel();
+        let taker = shared.clone();
+        threads.push(thread::Builder::new().name("deliver".into()).spawn(move || taker.take_all(&delivered))?);
+        Ok(Admission { shared, deliveries: Mutex::new(Some(deliveries)), threads: Mutex::new(threads) })
+    }
+
+    /// From now on good frames are handed to this order.
+    pub fn attach(&self, order: Arc<dyn Order>) {
+        *lock(&self.shared.order) = Some(order);
+        self.shared.lanes.iter().for_each(Lane::open);
+    }
+
+    /// A client's frame. What is wrong with it later is sent to it as [`Reply::Refused`].
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal> {
+        let refuse = |reason: Reason, why: Refusal| {
+            self.shared.drops.count(reason);
+            Err(why)
+        };
+        if frame.len() > self.shared.block.frame_bytes_max() {
+            return refuse(Reason::FrameTooLarge, Refusal::TooLarge);
+        }
+        let Ok(head) = Head::of(&frame) else { return refuse(Reason::FrameMalformed, Refusal::Malformed) };
+        if head.client != *client {
+            return refuse(Reason::FrameNotYours, Refusal::NotYours);
+        }
+        match self.shared.reserve(Frame::new(frame), head, Origin::Here) {
+            Ok(()) => Ok(()),
+            Err(Turned::Executed) => refuse(Reason::FrameKnown, Refusal::Executed),
+            Err(Turned::Room(NoRoom::Quota)) => refuse(Reason::FrameQuota, Refusal::Quota),
+            Err(Turned::Room(NoRoom::Full)) => refuse(Reason::FrameFull, Refusal::Full),
+            Err(Turned::Room(NoRoom::Known)) => {
+                // It was sent again, and is on its way already.
+                self.shared.drops.count(Reason::FrameKnown);
+                Ok(())
+            }
+            Err(Turned::Ended) => Err(Refusal::Ended),
+        }
+    }
+
+    /// Frames that wait to be ordered.
+    pub fn waiting(&self) -> usize {
+        lock(&self.shared.room).len()
+    }
+
+    /// Bytes of frames that are being checked or wait.
+    pub fn waiting_bytes(&self) -> usize {
+        lock(&self.shared.room).bytes()
+    }
+
+    /// Median time from a client's frame coming in here to its execution, microseconds; 0 if there was none.
+    pub fn commit_micros(&self) -> u64 {
+        let mut micros: Vec<u64> = lock(&self.shared.commits).micros.iter().copied().collect();
+        micros.sort_unstable();
+        micros.get(micros.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Blocks and frames that were executed here since the start.
+    pub fn executed(&self) -> (u64, u64) {
+        let commits = lock(&self.shared.commits);
+        (commits.blocks, commits.frames)
+    }
+
+    /// Whether the order delivered what no honest broker would have voted for.
+    pub fn failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// Ends its threads, when what was delivered has been handed on. Call it when the order has ended.
+    pub fn stop(&self) {
+        *lock(&self.shared.order) = None;
+        self.shared.lanes.iter().for_each(Lane::end);
+        *lock(&self.deliveries) = None;
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            // A panic in it was reported by its own hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Application for Admission {
+    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
+        let Origin::Broker(broker) = origin else {
+            // Only frames that a checker found good are submitted.
+            return if lock(&self.shared.room).enter(&frame.hash()) { Ok(()) } else { Err(Refused::Invalid) };
+        };
+        if lock(&self.shared.false_forwards).get(&broker).is_some_and(|n| *n >= limits::FALSE_FORWARDS_MAX) {
+            self.shared.drops.count(Reason::FrameForwarded);
+            return Err(Refused::Invalid);
+        }
+        let Ok(head) = Head::of(frame.bytes()) else {
+            self.shared.false_forward(broker);
+            self.shared.drops.count(Reason::FrameMalformed);
+            return Err(Refused::Invalid);
+        };
+        self.shared.reserve(frame, head, origin).map_err(|turned| match turned {
+            Turned::Executed | Turned::Room(NoRoom::Known) => Refused::Known,
+            Turned::Room(NoRoom::Full) => Refused::Full,
+            Turned::Room(NoRoom::Quota) => {
+                self.shared.drops.count(Reason::FrameQuota);
+                Refused::Full
+            }
+            Turned::Ended => Refused::Ended,
+        })
+    }
+
+    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        let next = |client: &Client| self.shared.execution.next_number(client);
+        lock(&self.shared.room).draw(parent.ancestors, size, next)
+    }
+
+    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+        lock(&self.shared.room).oldest(size)
+    }
+
+    fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {
+        let valid = self.shared.valid(block);
+        if !valid {
+            self.shared.drops.count(Reason::Block);
+        }
+        valid
+    }
+
+    fn deliver(&self, block: Delivered, ack: Ack) {
+        if let Some(deliveries) = &*lock(&self.deliveries) {
+            // If nobody takes it any more, the acknowledgement is dropped, and that ends the order.
+            let _ = deliveries.send((block, ack));
+        }
+    }
+
+    fn misbehaved(&self, evidence: &Evidence) {
+        (self.shared.misbehaved)(evidence);
+    }
+}
+
+/// Why a frame is not even checked.
+enum Turned {
+    Executed,
+    Room(NoRoom),
+    Ended,
+}
+
+impl Shared {
+    /// Room for a frame, and a place in its client's lane.
+    fn reserve(&self, frame: Frame, head: Head, origin: Origin) -> Result<(), Turned> {
+        let next = self.execution.next_number(&head.client);
+        if next.is_some_and(|next| head.end <= next) {
+            return Err(Turned::Executed);
+        }
+        let hash = frame.hash();
+        lock(&self.room).reserve(&frame, head, next.is_some()).map_err(Turned::Room)?;
+        if origin == Origin::Here {
+            lock(&self.commits).begin(hash);
+        }
+        let lane = &self.lanes[usize::from(head.client.0[0]) % self.lanes.len()];
+        if lane.push(Arrived { frame, head, origin }) {
+            Ok(())
+        } else {
+            lock(&self.room).settle(&hash, None);
+            Err(Turned::Ended)
+        }
+    }
+
+    /// Serves a lane until its end.
+    fn serve(&self, lane: usize) {
+        while let Some(batch) = self.lanes[lane].next(self.batch) {
+            let verdicts = self.judge(&batch);
+            let mut good = Vec::with_capacity(batch.len());
+            let mut room = lock(&self.room);
+            for (arrived, verdict) in batch.into_iter().zip(verdicts) {
+                let hash = arrived.frame.hash();
+                match verdict {
+                    Some(Err(why)) => {
+                        room.settle(&hash, None);
+                        self.refuse(&arrived, why);
+                    }
+                    Some(Ok(checked)) => {
+                        room.settle(&hash, Some(checked));
+                        good.push(arrived.frame);
+                    }
+                    None => good.push(arrived.frame),
+                }
+            }
+            drop(room);
+            let Some(order) = lock(&self.order).clone() else { return };
+            for frame in good {
+                let hash = frame.hash();
+                if order.submit(frame).is_err() {
+                    // It was delivered meanwhile, or the order has ended; who sent it hears of that.
+                    lock(&self.room).give_up(&hash);
+                }
+            }
+        }
+    }
+
+    /// A verdict on each frame, `None` for those that a block brought and that were found good with it.
+    fn judge(&self, batch: &[Arrived]) -> Vec<Option<Result<Checked, FrameError>>> {
+        let mut verdicts: Vec<Option<Result<Checked, FrameError>>> = Vec::with_capacity(batch.len());
+        let (mut frames, mut places) = (Vec::new(), Vec::new());
+        for (place, arrived) in batch.iter().enumerate() {
+            let known = lock(&self.room).is_checked(&arrived.frame.hash());
+            match operation::Frame::from_bytes(arrived.frame.bytes()) {
+                _ if known => {}
+                Ok(frame) => {
+                    frames.push(frame);
+                    places.push(place);
+                }
+                Err(malformed) => {
+                    verdicts.resize_with(place, || None);
+                    verdicts.push(Some(Err(malformed.into())));
+                }
+            }
+        }
+        verdicts.resize_with(batch.len(), || None);
+        let judged = operation::check(&self.cluster, frames, |sealed| self.execution.ciphertexts_valid(sealed));
+        for (place, verdict) in places.into_iter().zip(judged) {
+            verdicts[place] = Some(verdict);
+        }
+        verdicts
+    }
+
+    fn refuse(&self, arrived: &Arrived, why: FrameError) {
+        let (reason, refusal) = match why {
+            FrameError::Malformed => (Reason::FrameMalformed, Refusal::Malformed),
+            FrameError::Signature => (Reason::FrameSignature, Refusal::Signature),
+            FrameError::Ciphertext => (Reason::FrameCiphertext, Refusal::Ciphertext),
+        };
+        self.drops.count(reason);
+        match arrived.origin {
+            Origin::Here => {
+                lock(&self.commits).under_way.remove(&arrived.frame.hash());
+                let Head { client, first, .. } = arrived.head;
+                self.outlet.send(&client, Reply::Refused { first, why: refusal });
+            }
+            // Honest brokers may differ in what they know of keys, in nothing else.
+            Origin::Broker(_) if why == FrameError::Ciphertext => {}
+            Origin::Broker(broker) => self.false_forward(broker),
+        }
+    }
+
+    fn false_forward(&self, broker: usize) {
+        *lock(&self.false_forwards).entry(broker).or_default() += 1;
+    }
+
+    /// Whether all frames of a block are good, each there once.
+    fn valid(&self, block: &Block) -> bool {
+        let hashes: BTreeSet<Hash> = block.frames.iter().map(Frame::hash).collect();
+        if hashes.len() != block.frames.len() {
+            return false;
+        }
+        let unknown: Vec<&Frame> = {
+            let room = lock(&self.room);
+            block.frames.iter().filter(|frame| !room.is_checked(&frame.hash())).collect()
+        };
+        let parsed: Result<Vec<_>, _> = unknown.iter().map(|f| operation::Frame::from_bytes(f.bytes())).collect();
+        let Ok(parsed) = parsed else { return false };
+        let checked = operation::check(&self.cluster, parsed, |sealed| self.execution.ciphertexts_valid(sealed));
+        let all_good = checked.iter().all(Result::is_ok);
+        let mut room = lock(&self.room);
+        for (frame, checked) in unknown.into_iter().zip(checked) {
+            if let (Ok(head), Ok(checked)) = (Head::of(frame.bytes()), checked) {
+                room.remember(frame, head, checked);
+            }
+        }
+        all_good
+    }
+
+    /// Hands final blocks to whoever executes, until there are no more.
+    fn take_all(self: &Arc<Shared>, delivered: &mpsc::Receiver<(Delivered, Ack)>) {
+        for (Delivered { block, .. }, ack) in delivered {
+            let Some(frames) = self.frames(&block) else {
+                crate::log::error(&format!(
+                    "block {} is final with a false frame: more than f brokers lie",
+                    block.height
+                ));
+                self.failed.store(true, Ordering::Release);
+                return;
+            };
+            let (shared, height) = (self.clone(), block.height);
+            let done = Box::new(move || {
+                shared.executed(height);
+                ack.done();
+            });
+            self.execution.execute(block, frames, done);
+        }
+    }
+
+    /// The frames of a final block, checked; `None` if a signature is false. Ciphertexts were judged by those who made
+    /// it final, perhaps before this broker had the key.
+    fn frames(&self, block: &Block) -> Option<Vec<Checked>> {
+        let mut known = lock(&self.room).deliver(block);
+        let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();
+        let parsed: Result<Vec<_>, _> =
+            missing.iter().map(|i| operation::Frame::from_bytes(block.frames[*i].bytes())).collect();
+        let checked = operation::check(&self.cluster, parsed.ok()?, |sealed| vec![true; sealed.len()]);
+        for (place, checked) in missing.into_iter().zip(checked) {
+            known[place] = checked.ok();
+        }
+        known.into_iter().collect()
+    }
+
+    fn executed(&self, height: u64) {
+        let done = lock(&self.room).executed(height);
+        lock(&self.commits).end(&done);
+    }
+}
+
+impl Commits {
+    fn begin(&mut self, frame: Hash) {
+        if self.under_way.len() < COMMITS_TIMED {
+            self.under_way.insert(frame, Instant::now());
+        }
+    }
+
+    fn end(&mut self, done: &[Hash]) {
+        self.blocks += 1;
+        self.frames += done.len() as u64;
+        for begun in done.iter().filter_map(|hash| self.under_way.remove(hash)) {
+            if self.micros.len() == COMMITS_KEPT {
+                self.micros.pop_front();
+            }
+            self.micros.push_back(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Frames on their way that are timed at once.
+const COMMITS_TIMED: usize = 64;
+/// Times of which the median is told.
+const COMMITS_KEPT: usize = 255;
+
+#[cfg(test)]
+mod tests;

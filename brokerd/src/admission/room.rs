@@ -1,0 +1,318 @@
+//! Frames that wait to be ordered, and all that were checked. Pure.
+//!
+//! ```text
+//! reserve ─▶ being checked ─▶ settle ─▶ ready ─▶ enter ─▶ waiting ─▶ deliver ─▶ on its way ─▶ executed
+//!                                                remember (stood in a block) ─▶ stray ─▶ deliver
+//! ```
+//! A frame is checked once, whichever way it came. **Fairness**: a client may have waiting at most half as many bytes
+//! and frames as are still free. So one client alone gets a third of the room, n of them 1/(n+2) each, and whoever comes
+//! new finds room. **Turns**: a frame whose predecessors are missing is held back for a while, so that the state
+//! need not refuse it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sealcast_broker::operation::{Checked, Client, Head};
+use sealcast_order::{Block, BlockSize, Frame, Hash};
+use sealcast_wire::limits;
+
+/// The room.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    held: BTreeMap<Hash, Held>,
+    /// By arrival.
+    waiting: BTreeMap<u64, Hash>,
+    arrivals: u64,
+    /// Of frames that are being checked, ready or waiting.
+    clients: BTreeMap<Client, Share>,
+    all: Share,
+    /// Frames of delivered blocks that are not executed yet, by height.
+    on_their_way: BTreeMap<u64, Vec<Hash>>,
+    on_its_way: BTreeSet<Hash>,
+    /// By arrival.
+    strays: BTreeMap<u64, Hash>,
+    stray_bytes: usize,
+    /// The last block delivered.
+    height: u64,
+}
+
+/// How much of the room is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    frames: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    frame: Frame,
+    head: Head,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Checking,
+    Ready(Checked),
+    Waiting { checked: Checked, arrival: u64, since: u64 },
+    Stray { checked: Checked, arrival: u64 },
+}
+
+/// Why a frame finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// It waits, or is on its way.
+    Known,
+    /// Its client has enough waiting.
+    Quota,
+    /// There is room for nobody.
+    Full,
+}
+
+impl Room {
+    /// Room for a frame that is about to be checked; `registered` says whether its client is known.
+    pub(super) fn reserve(&mut self, frame: &Frame, head: Head, registered: bool) -> Result<(), NoRoom> {
+        let hash = frame.hash();
+        let stray = match self.held.get(&hash) {
+            Some(Held { place: Place::Stray { arrival, .. }, .. }) => Some(*arrival),
+            Some(_) => return Err(NoRoom::Known),
+            None if self.on_its_way.contains(&hash) => return Err(NoRoom::Known),
+            None => None,
+        };
+        let free = Share {
+            frames: limits::ORDER_POOL_FRAMES_MAX.saturating_sub(self.all.frames),
+            bytes: limits::ORDER_POOL_BYTES_MAX.saturating_sub(self.all.bytes),
+        };
+        let length = frame.bytes().len();
+        if free.frames == 0 || free.bytes < length {
+            return Err(NoRoom::Full);
+        }
+        let share = self.clients.get(&head.client).copied().unwrap_or_default();
+        let (frames, bytes) = match registered {
+            true => (free.frames / 2, free.bytes / 2),
+            false => (limits::STRANGER_FRAMES_MAX, limits::STRANGER_BYTES_MAX),
+        };
+        // One frame always has room, so that the largest is not shut out by what many others have.
+        if share.frames > 0 && (share.frames >= frames || share.bytes + length > bytes) {
+            return Err(NoRoom::Quota);
+        }
+        self.take(&head.client, length);
+        let mut place = Place::Checking;
+        if let Some(arrival) = stray {
+            self.strays.remove(&arrival);
+            self.stray_bytes -= length;
+            if let Some(Held { place: Place::Stray { checked, .. }, .. }) = self.held.remove(&hash) {
+                place = Place::Ready(checked);
+            }
+        }
+        self.held.insert(hash, Held { frame: frame.clone(), head, place });
+        Ok(())
+    }
+
+    /// Whether this frame was found good.
+    pub(super) fn is_checked(&self, hash: &Hash) -> bool {
+        self.held.get(hash).is_some_and(|held| !matches!(held.place, Place::Checking))
+    }
+
+    /// A reserved frame is good, or goes.
+    pub(super) fn settle(&mut self, hash: &Hash, checked: Option<Checked>) {
+        let Some(held) = self.held.get_mut(hash) else { return };
+        match (&held.place, checked) {
+            (Place::Checking, Some(checked)) => held.place = Place::Ready(checked),
+            // It was found good in a block meanwhile.
+            (Place::Ready(_) | Place::Waiting { .. } | Place::Stray { .. }, _) => {}
+            (Place::Checking, None) => self.forget(hash),
+        }
+    }
+
+    /// A good frame begins to wait; `false` if it was not settled.
+    pub(super) fn enter(&mut self, hash: &Hash) -> bool {
+        let (arrival, since) = (self.arrivals, self.height);
+        let Some(held) = self.held.get_mut(hash) else { return false };
+        match std::mem::replace(&mut held.place, Place::Checking) {
+            Place::Ready(checked) => {
+                held.place = Place::Waiting { checked, arrival, since };
+                self.waiting.insert(arrival, *hash);
+                self.arrivals += 1;
+                true
+            }
+            other => {
+                held.place = other;
+                false
+            }
+        }
+    }
+
+    /// A frame of a proposed block was found good. It may be in the room already.
+    pub(super) fn remember(&mut self, frame: &Frame, head: Head, checked: Checked) {
+        let hash = frame.hash();
+        if let Some(held) = self.held.get_mut(&hash) {
+            if matches!(held.place, Place::Checking) {
+                held.place = Place::Ready(checked);
+            }
+            return;
+        }
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        self.held.insert(hash, Held { frame: frame.clone(), head, place: Place::Stray { checked, arrival } });
+        self.strays.insert(arrival, hash);
+        self.stray_bytes += frame.bytes().len();
+        while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX
+            && let Some((_, oldest)) = self.strays.pop_first()
+        {
+            if let Some(held) = self.held.remove(&oldest) {
+                self.stray_bytes -= held.frame.bytes().len();
+            }
+        }
+    }
+
+    /// The oldest frames that are in none of `ancestors` (the newest first) and whose turn it is, as many as a block
+    /// holds. `next` says which number a client's next operation has, if the state knows the client.
+    pub(super) fn draw(
+        &self,
+        ancestors: &[Arc<Block>],
+        size: BlockSize,
+        next: impl Fn(&Client) -> Option<u64>,
+    ) -> Vec<Frame> {
+        let mut taken = BTreeSet::new();
+        let mut turns: BTreeMap<Client, Option<u64>> = BTreeMap::new();
+        let turn_of = |client: &Client, turns: &mut BTreeMap<Client, Option<u64>>| {
+            *turns.entry(*client).or_insert_with(|| next(client))
+        };
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        for frame in ancestors.iter().rev().flat_map(|block| &block.frames) {
+            taken.insert(frame.hash());
+            let Ok(head) = Head::of(frame.bytes()) else { continue };
+            if let Some(turn) = turn_of(&head.client, &mut turns)
+                && (head.first..head.end).contains(&turn)
+            {
+                turns.insert(head.client, Some(head.end));
+            }
+        }
+        let mut room = size.bytes;
+        let mut drawn: Vec<Frame> = Vec::new();
+        for hash in self.waiting.values().filter(|hash| !taken.contains(*hash)) {
+            let Some(Held { frame, head, place: Place::Waiting { since, .. } }) = self.held.get(hash) else { continue };
+            let turn = turn_of(&head.client, &mut turns);
+            let too_early = turn.is_some_and(|turn| head.first > turn);
+            if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS {
+                continue;
+            }
+            let length = frame.bytes().len();
+            let alone = drawn.is_empty() && length > room;
+            if drawn.len() == size.frames || (length > room && !alone) {
+                break;
+            }
+            if turn.is_some_and(|turn| (head.first..head.end).contains(&turn)) {
+                turns.insert(head.client, Some(head.end));
+            }
+            room = room.saturating_sub(length);
+            drawn.push(frame.clone());
+            if alone {
+                break;
+            }
+        }
+        drawn
+    }
+
+    /// The oldest frames that wait, within `size`.
+    pub(super) fn oldest(&self, size: BlockSize) -> Vec<Frame> {
+        let mut room = size.bytes;
+        let fits = |frame: &&Frame| {
+            let fits = frame.bytes().len() <= room || room == size.bytes;
+            room = room.saturating_sub(frame.bytes().len());
+            fits
+        };
+        let held = self.waiting.values().filter_map(|hash| self.held.get(hash));
+        held.map(|held| &held.frame).take(size.frames).take_while(fits).cloned().collect()
+    }
+
+    /// A block is final: its frames wait no more. Gives what is known of each.
+    pub(super) fn deliver(&mut self, block: &Block) -> Vec<Option<Checked>> {
+        self.height = block.height;
+        let hashes: Vec<Hash> = block.frames.iter().map(Frame::hash).collect();
+        let known = hashes.iter().map(|hash| self.take_out(hash)).collect();
+        self.on_its_way.extend(&hashes);
+        self.on_their_way.insert(block.height, hashes);
+        known
+    }
+
+    /// This block and all below it are executed: their frames may come again, and it is their numbers that then tell. Gives
+    /// those frames.
+    pub(super) fn executed(&mut self, height: u64) -> Vec<Hash> {
+        let later = self.on_their_way.split_off(&(height + 1));
+        let done: Vec<Hash> = std::mem::replace(&mut self.on_their_way, later).into_values().flatten().collect();
+        done.iter().for_each(|hash| {
+            self.on_its_way.remove(hash);
+        });
+        done
+    }
+
+    /// A good frame that could not begin to wait goes.
+    pub(super) fn give_up(&mut self, hash: &Hash) {
+        if matches!(self.held.get(hash), Some(Held { place: Place::Ready(_), .. })) {
+            self.forget(hash);
+        }
+    }
+
+    /// Frames that wait to be ordered.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Bytes of frames that are being checked or wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.all.bytes
+    }
+
+    fn take_out(&mut self, hash: &Hash) -> Option<Checked> {
+        // Who is being checked is settled by then, or has been; the verdict finds nothing and is dropped.
+        let held = self.held.remove(hash)?;
+        let length = held.frame.bytes().len();
+        let checked = match held.place {
+            Place::Stray { checked, arrival } => {
+                self.strays.remove(&arrival);
+                self.stray_bytes -= length;
+                return Some(checked);
+            }
+            Place::Waiting { checked, arrival, .. } => {
+                self.waiting.remove(&arrival);
+                Some(checked)
+            }
+            Place::Ready(checked) => Some(checked),
+            Place::Checking => None,
+        };
+        self.give_back(&held.head.client, length);
+        checked
+    }
+
+    fn forget(&mut self, hash: &Hash) {
+        if let Some(held) = self.held.remove(hash) {
+            self.give_back(&held.head.client, held.frame.bytes().len());
+        }
+    }
+
+    fn take(&mut self, client: &Client, bytes: usize) {
+        let share = self.clients.entry(*client).or_default();
+        for share in [share, &mut self.all] {
+            share.frames += 1;
+            share.bytes += bytes;
+        }
+    }
+
+    fn give_back(&mut self, client: &Client, bytes: usize) {
+        let share = self.clients.get_mut(client).expect("what is given back was taken");
+        for share in [&mut *share, &mut self.all] {
+            share.frames -= 1;
+            share.bytes -= bytes;
+        }
+        if share.frames == 0 {
+            self.clients.remove(client);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

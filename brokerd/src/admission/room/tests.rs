@@ -1,0 +1,182 @@
+use sealcast_broker::genesis::Cluster;
+use sealcast_broker::operation::{self, Operation, check};
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+
+use super::*;
+
+const CLUSTER: Cluster = Cluster([7; 32]);
+const SIZE: BlockSize = BlockSize { frames: 3, bytes: 1 << 20 };
+
+fn key(seed: u8) -> OriginKey {
+    OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
+}
+
+fn client(seed: u8) -> Client {
+    Client(key(seed).public_bytes())
+}
+
+/// A frame of a client with the operations `first..end`.
+fn frame(seed: u8, first: u64, end: u64) -> Frame {
+    let operations = (first..end).map(Operation::Unsubscribe).collect();
+    Frame::new(operation::Frame::sign(&CLUSTER, &key(seed), first, operations).to_bytes())
+}
+
+fn checked(frame: &Frame) -> Checked {
+    let parsed = operation::Frame::from_bytes(frame.bytes()).unwrap();
+    check(&CLUSTER, vec![parsed], |sealed| vec![true; sealed.len()]).remove(0).unwrap()
+}
+
+fn head(frame: &Frame) -> Head {
+    Head::of(frame.bytes()).unwrap()
+}
+
+fn block(height: u64, frames: &[Frame]) -> Arc<Block> {
+    Arc::new(Block { parent: [0; 32], height, time: 0, frames: frames.to_vec() })
+}
+
+impl Room {
+    fn with(frames: &[Frame]) -> Room {
+        let mut room = Room::default();
+        frames.iter().for_each(|f| room.admit(f));
+        room
+    }
+
+    fn admit(&mut self, frame: &Frame) {
+        self.reserve(frame, head(frame), true).unwrap();
+        self.settle(&frame.hash(), Some(checked(frame)));
+        assert!(self.enter(&frame.hash()));
+    }
+
+    fn is_empty(&self) -> bool {
+        let shares = self.clients.is_empty() && self.all == Share::default();
+        shares && self.held.is_empty() && self.waiting.is_empty() && self.strays.is_empty() && self.stray_bytes == 0
+    }
+}
+
+fn strangers(_: &Client) -> Option<u64> {
+    None
+}
+
+#[test]
+fn rule_e14_a_frame_stays_until_it_is_delivered() {
+    let frames: Vec<Frame> = (0..5).map(|n| frame(n, 0, 1)).collect();
+    let mut room = Room::with(&frames);
+    assert_eq!(room.draw(&[], SIZE, strangers), frames[..3]);
+    let flying = block(1, &frames[..3]);
+    assert_eq!(room.draw(std::slice::from_ref(&flying), SIZE, strangers), frames[3..]);
+    // The view of that block was skipped.
+    assert_eq!(room.draw(&[], SIZE, strangers), frames[..3]);
+    assert_eq!(room.oldest(SIZE), frames[..3]);
+
+    assert!(room.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
+    assert_eq!(room.draw(&[], SIZE, strangers), frames[3..]);
+    assert_eq!(room.reserve(&frames[0], head(&frames[0]), true), Err(NoRoom::Known));
+    assert_eq!(room.executed(1).len(), 3);
+    assert_eq!(room.reserve(&frames[0], head(&frames[0]), true), Ok(()), "a gap may have made it void");
+    room.settle(&frames[0].hash(), None);
+    room.deliver(&block(2, &frames[3..]));
+    assert!(room.is_empty());
+}
+
+#[test]
+fn rule_g7_whoever_fills_the_room_leaves_room_for_others() {
+    let mut room = Room::default();
+    let big = |seed: u8, n: u64| {
+        // The bytes are never parsed here.
+        let mut bytes = frame(seed, n, n + 1).bytes().to_vec();
+        bytes.resize(limits::FRAME_BYTES_MAX, 0);
+        Frame::new(bytes)
+    };
+    let fill = |room: &mut Room, seed: u8| {
+        (0..)
+            .take_while(|n| {
+                room.reserve(&big(seed, *n), Head { client: client(seed), first: *n, end: n + 1 }, true).is_ok()
+            })
+            .count()
+    };
+    let all = limits::ORDER_POOL_BYTES_MAX / limits::FRAME_BYTES_MAX;
+    let first = fill(&mut room, 1);
+    assert!((all / 4..=all / 3 + 1).contains(&first), "one alone has a third: {first}");
+    let others: Vec<usize> = (2..8).map(|seed| fill(&mut room, seed)).collect();
+    assert!(others.iter().all(|n| *n >= 1), "whoever comes new finds room: {others:?}");
+    assert!(room.bytes() <= limits::ORDER_POOL_BYTES_MAX);
+    let one_more = Head { client: client(1), first: 99, end: 100 };
+    assert_eq!(room.reserve(&big(1, 99), one_more, true), Err(NoRoom::Quota));
+}
+
+#[test]
+fn rule_g7_a_stranger_has_little_room() {
+    let mut room = Room::default();
+    let frames: Vec<Frame> = (0..=limits::STRANGER_FRAMES_MAX as u64).map(|n| frame(1, n, n + 1)).collect();
+    let taken = frames.iter().take_while(|f| room.reserve(f, head(f), false).is_ok()).count();
+    assert_eq!(taken, limits::STRANGER_FRAMES_MAX);
+    assert_eq!(room.reserve(&frames[taken], head(&frames[taken]), false), Err(NoRoom::Quota));
+    frames[..taken].iter().for_each(|f| room.settle(&f.hash(), None));
+    assert!(room.is_empty());
+}
+
+#[test]
+fn a_frame_waits_for_those_before_it_but_not_for_ever() {
+    let (a, b, c) = (frame(1, 5, 7), frame(1, 7, 8), frame(1, 9, 10));
+    let next = |who: &Client| (*who == client(1)).then_some(5);
+    // They come in another order than they are numbered, and 8 never comes.
+    let mut room = Room::with(&[c.clone(), b.clone(), a.clone()]);
+    assert_eq!(room.draw(&[], SIZE, next), std::slice::from_ref(&a), "its turn comes first");
+    let flying = block(1, std::slice::from_ref(&a));
+    assert_eq!(room.draw(std::slice::from_ref(&flying), SIZE, next), std::slice::from_ref(&b));
+    room.deliver(&flying);
+    room.deliver(&block(2, &[b]));
+    let executed = |_: &Client| Some(8);
+    assert_eq!(room.draw(&[], SIZE, executed), []);
+    room.deliver(&block(limits::TURN_PATIENCE_BLOCKS, &[]));
+    assert_eq!(room.draw(&[], SIZE, executed), [c], "the state says what is missing");
+}
+
+#[test]
+fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
+    let (a, b) = (frame(1, 0, 1), frame(2, 0, 1));
+    let mut room = Room::default();
+    room.remember(&a, head(&a), checked(&a));
+    room.remember(&b, head(&b), checked(&b));
+    assert!(room.is_checked(&a.hash()) && room.draw(&[], SIZE, strangers).is_empty());
+    // A client brings one of them after all: it need not be checked again.
+    assert_eq!(room.reserve(&b, head(&b), true), Ok(()));
+    assert!(room.is_checked(&b.hash()) && room.enter(&b.hash()));
+    assert_eq!(room.draw(&[], SIZE, strangers), std::slice::from_ref(&b));
+    assert_eq!(room.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
+    assert!(room.is_empty());
+}
+
+#[test]
+fn a_block_may_come_while_its_frame_is_being_checked() {
+    let a = frame(1, 0, 1);
+    let mut room = Room::default();
+    room.reserve(&a, head(&a), true).unwrap();
+    assert_eq!(room.deliver(&block(1, std::slice::from_ref(&a))), [None]);
+    room.settle(&a.hash(), Some(checked(&a)));
+    assert!(!room.enter(&a.hash()) && room.is_empty());
+
+    let b = frame(1, 1, 2);
+    room.reserve(&b, head(&b), true).unwrap();
+    room.remember(&b, head(&b), checked(&b));
+    room.settle(&b.hash(), Some(checked(&b)));
+    assert!(room.enter(&b.hash()));
+}
+
+#[test]
+fn rule_g7_frames_of_blocks_that_failed_are_forgotten_at_last() {
+    let mut room = Room::default();
+    let big = |n: u64| {
+        let mut bytes = frame(1, n, n + 1).bytes().to_vec();
+        bytes.resize(limits::FRAME_BYTES_MAX, 0);
+        Frame::new(bytes)
+    };
+    let good = checked(&frame(1, 0, 1));
+    let all = 2 * (limits::STRAY_FRAMES_BYTES_MAX / limits::FRAME_BYTES_MAX) as u64;
+    for n in 0..all {
+        room.remember(&big(n), Head { client: client(1), first: n, end: n + 1 }, good.clone());
+    }
+    assert!(room.stray_bytes <= limits::STRAY_FRAMES_BYTES_MAX);
+    assert!(!room.is_checked(&big(0).hash()) && room.is_checked(&big(all - 1).hash()));
+}

@@ -1,0 +1,282 @@
+use std::time::Duration;
+
+use sealcast_broker::operation::{Body, Execute, Header, Operation, Publication};
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_order::{Floor, Later, Status};
+
+use super::*;
+
+const CLUSTER: Cluster = Cluster([7; 32]);
+
+fn key(seed: u8) -> OriginKey {
+    OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
+}
+
+fn client(seed: u8) -> Client {
+    Client(key(seed).public_bytes())
+}
+
+fn frame(seed: u8, first: u64) -> Bytes {
+    let operations = vec![Operation::Sync, Operation::Unsubscribe(first)];
+    operation::Frame::sign(&CLUSTER, &key(seed), first, operations).to_bytes().into()
+}
+
+fn sealed(seed: u8, ciphertext: &[u8]) -> Bytes {
+    let publication = Publication {
+        headers: vec![Header { topic: "a".into(), value: None }],
+        associated: vec![],
+        access: None,
+        execute: Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: Body::Sealed(ciphertext.to_vec()),
+    };
+    let operations = vec![Operation::Publish(Box::new(publication))];
+    operation::Frame::sign(&CLUSTER, &key(seed), 0, operations).to_bytes().into()
+}
+
+fn forged(seed: u8, first: u64) -> Bytes {
+    let mut bytes = frame(seed, first).to_vec();
+    let last = bytes.len() - 40;
+    bytes[last] ^= 1;
+    bytes.into()
+}
+
+/// Knows clients 1 and 2, who have used the numbers below 10; keeps what is executed.
+#[derive(Default)]
+struct Ledger {
+    executed: Mutex<Vec<(u64, usize)>>,
+    fails: AtomicBool,
+}
+
+impl Execution for Ledger {
+    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>) {
+        lock(&self.executed).push((block.height, frames.len()));
+        if !self.fails.load(Ordering::Relaxed) {
+            done();
+        }
+    }
+
+    fn next_number(&self, who: &Client) -> Option<u64> {
+        [client(1), client(2)].contains(who).then_some(10)
+    }
+
+    fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        sealed.iter().map(|s| s.ciphertext == b"good").collect()
+    }
+}
+
+#[derive(Default)]
+struct Refusals(Mutex<Vec<(Client, Reply)>>);
+
+impl Outlet for Refusals {
+    fn is_here(&self, _: &Client) -> bool {
+        true
+    }
+
+    fn send(&self, client: &Client, reply: Reply) {
+        lock(&self.0).push((*client, reply));
+    }
+
+    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+
+    fn executed(&self, _: u64) {}
+}
+
+/// An order that only hands frames on to admission, as the engine does.
+struct Hands(std::sync::Weak<Admission>);
+
+impl Order for Hands {
+    fn submit(&self, frame: Frame) -> Result<(), Refused> {
+        self.0.upgrade().ok_or(Refused::Ended)?.offer(Origin::Here, frame)
+    }
+
+    fn status(&self) -> Status {
+        Status::default()
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        Vec::new()
+    }
+
+    fn block(&self, _: u64) -> Later<Option<Arc<Block>>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn floor(&self, _: u64) -> Later<Option<Floor>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn prune(&self, _: u64) {}
+
+    fn stop(&self) -> Later<()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct World {
+    admission: Arc<Admission>,
+    ledger: Arc<Ledger>,
+    refusals: Arc<Refusals>,
+    drops: Arc<Drops>,
+}
+
+impl World {
+    fn new() -> World {
+        let (ledger, refusals) = (Arc::new(Ledger::default()), Arc::new(Refusals::default()));
+        let drops = Arc::new(Drops::default());
+        let admission = Admission::start(Setup {
+            cluster: CLUSTER,
+            block: BlockSize::default(),
+            batch: limits::CHECK_BATCH_FRAMES,
+            threads: 2,
+            execution: ledger.clone(),
+            outlet: refusals.clone(),
+            misbehaved: Box::new(|_| {}),
+            drops: drops.clone(),
+        });
+        let admission = Arc::new(admission.expect("threads start"));
+        admission.attach(Arc::new(Hands(Arc::downgrade(&admission))));
+        World { admission, ledger, refusals, drops }
+    }
+
+    fn draw(&self) -> Vec<Frame> {
+        let parent = Parent { height: 0, hash: [0; 32], time: 0, ancestors: &[] };
+        self.admission.draw(&parent, BlockSize::default())
+    }
+
+    fn valid(&self, frames: &[Bytes]) -> bool {
+        let parent = Parent { height: 0, hash: [0; 32], time: 0, ancestors: &[] };
+        self.admission.valid(&parent, &block(1, frames))
+    }
+
+    fn refused(&self) -> Vec<(Client, Reply)> {
+        lock(&self.refusals.0).clone()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.admission.stop();
+    }
+}
+
+fn block(height: u64, frames: &[Bytes]) -> Block {
+    Block { parent: [0; 32], height, time: 0, frames: frames.iter().cloned().map(Frame::new).collect() }
+}
+
+/// A watchdog, far beyond what it takes.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never came: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_clients_frames_wait_in_their_order_once_they_are_checked() {
+    let world = World::new();
+    let frames: Vec<Bytes> = (0..300).map(|n| frame(1, 10 + 2 * n)).collect();
+    frames.iter().for_each(|f| world.admission.submit(&client(1), f.clone()).expect("it is taken"));
+    until("all wait", || world.admission.waiting() == 300);
+    let drawn: Vec<Bytes> = world.draw().iter().map(|f| f.bytes().clone()).collect();
+    assert_eq!(drawn, frames);
+    assert_eq!(world.admission.submit(&client(1), frames[0].clone()), Ok(()), "sent again, it waits once");
+    assert_eq!((world.admission.waiting(), world.drops.of(Reason::FrameKnown)), (300, 1));
+    assert!(world.refused().is_empty());
+}
+
+#[test]
+fn what_is_no_frame_of_this_client_is_refused_at_once() {
+    let world = World::new();
+    let submit = |seed: u8, bytes: Bytes| world.admission.submit(&client(seed), bytes);
+    assert_eq!(submit(2, frame(1, 10)), Err(Refusal::NotYours));
+    assert_eq!(submit(1, Bytes::from_static(b"garbage")), Err(Refusal::Malformed));
+    assert_eq!(submit(1, Bytes::from(vec![1; limits::FRAME_BYTES_MAX + 1])), Err(Refusal::TooLarge));
+    assert_eq!(submit(1, frame(1, 8)), Err(Refusal::Executed), "8 and 9 were used");
+    assert_eq!(submit(1, frame(1, 9)), Ok(()), "10 was not");
+    let reasons = [Reason::FrameNotYours, Reason::FrameMalformed, Reason::FrameTooLarge, Reason::FrameKnown];
+    assert!(reasons.iter().all(|r| world.drops.of(*r) == 1));
+}
+
+#[test]
+fn false_signatures_and_ciphertexts_are_refused_and_do_not_touch_others() {
+    let world = World::new();
+    let submit = |seed: u8, bytes: Bytes| world.admission.submit(&client(seed), bytes).expect("it is looked at");
+    submit(1, forged(1, 10));
+    submit(1, frame(1, 12));
+    submit(2, frame(2, 10));
+    submit(3, sealed(3, b"good"));
+    submit(4, sealed(4, b"bad"));
+    until("three wait, two are refused", || world.admission.waiting() == 3 && world.refused().len() == 2);
+    let refused = world.refused();
+    assert!(refused.contains(&(client(1), Reply::Refused { first: 10, why: Refusal::Signature })));
+    assert!(refused.contains(&(client(4), Reply::Refused { first: 0, why: Refusal::Ciphertext })));
+    assert_eq!(world.admission.waiting_bytes(), frame(1, 12).len() * 2 + sealed(3, b"good").len());
+}
+
+#[test]
+fn what_other_brokers_forward_is_checked_alike_and_liars_are_no_longer_heard() {
+    let world = World::new();
+    let forward = |broker: usize, bytes: Bytes| world.admission.offer(Origin::Broker(broker), Frame::new(bytes));
+    assert_eq!(forward(1, frame(1, 10)), Ok(()));
+    until("it waits", || world.admission.waiting() == 1);
+    for n in 0..u64::from(limits::FALSE_FORWARDS_MAX) {
+        assert_eq!(forward(2, forged(2, 100 + n)), Ok(()));
+    }
+    until("all are found false", || world.drops.of(Reason::FrameSignature) == u64::from(limits::FALSE_FORWARDS_MAX));
+    assert_eq!(forward(2, frame(2, 10)), Err(Refused::Invalid));
+    assert_eq!(forward(1, frame(2, 10)), Ok(()), "from another broker it is heard");
+    assert!(world.refused().is_empty(), "their clients sent nothing here");
+    assert_eq!(
+        world.admission.offer(Origin::Here, Frame::new(frame(2, 12))),
+        Err(Refused::Invalid),
+        "nobody checked it"
+    );
+}
+
+#[test]
+fn a_block_is_valid_if_each_of_its_frames_is_and_stands_there_once() {
+    let world = World::new();
+    assert!(world.valid(&[]));
+    assert!(world.valid(&[frame(1, 10), sealed(2, b"good")]));
+    assert!(world.valid(&[frame(1, 10), frame(1, 12)]), "what was checked with a block that failed is remembered");
+    assert!(!world.valid(&[frame(1, 10), frame(1, 10)]));
+    assert!(!world.valid(&[frame(1, 10), forged(1, 12)]));
+    assert!(!world.valid(&[sealed(2, b"bad")]));
+    assert!(!world.valid(&[Bytes::from_static(b"garbage")]));
+    assert_eq!(world.drops.of(Reason::Block), 4);
+}
+
+/// Blocks out of a broker alone, so that they come with acknowledgements.
+#[test]
+fn rule_g6_blocks_are_acknowledged_when_they_are_executed_and_the_order_ends_when_they_cannot_be() {
+    let folder = std::env::temp_dir().join(format!("sealcast-admission-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let world = World::new();
+    let settings = sealcast_order::solo::Settings {
+        namespace: CLUSTER.0.to_vec(),
+        folder: folder.clone(),
+        block: BlockSize::default(),
+        unacknowledged: 8,
+    };
+    let solo = sealcast_order::solo::Solo::start(settings, world.admission.clone()).expect("it starts");
+    let solo: Arc<dyn Order> = Arc::new(solo);
+    world.admission.attach(solo.clone());
+    world.admission.submit(&client(1), frame(1, 10)).expect("it is taken");
+    until("it is executed", || solo.status().height == 1);
+    assert_eq!(*lock(&world.ledger.executed), [(1, 1)]);
+    assert_eq!((world.admission.waiting(), world.admission.executed()), (0, (1, 1)));
+    assert!(world.admission.commit_micros() > 0);
+
+    world.ledger.fails.store(true, Ordering::Relaxed);
+    world.admission.submit(&client(2), frame(2, 10)).expect("it is taken");
+    until("the order ends", || !solo.status().running);
+    assert_eq!(solo.status().height, 1);
+    world.admission.stop();
+    assert_eq!(world.admission.submit(&client(1), frame(1, 14)), Err(Refusal::Ended));
+    drop(solo);
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -1,0 +1,235 @@
+//! One client's channel, from its first byte to its last.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use sealcast_broker::operation::{Client, Head};
+use sealcast_broker::protocol::{Answer, Question, Reply, Request, Why};
+use sealcast_wire::limits;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::outgoing::Outgoing;
+use super::{Service, Shared};
+use crate::drops::Reason;
+use crate::tls;
+
+/// Serves one connection to its end; why it ended, unless the client closed it.
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    socket: TcpStream,
+    acceptor: TlsAcceptor,
+    service: Arc<dyn Service>,
+) -> Option<Reason> {
+    // Neither is worth a connection.
+    let _ = socket.set_nodelay(true);
+    let _ =
+        SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 4));
+    let greeted = timeout(limits::GATEWAY_HANDSHAKE, greet(shared, socket, acceptor)).await;
+    let (client, input, output) = match greeted {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(reason)) => return Some(reason),
+        Err(_) => return Some(Reason::Late),
+    };
+    let channel = shared.enter(client);
+    let reason = talk(shared, client, &channel, (input, output), service).await;
+    shared.leave(&client, &channel);
+    reason
+}
+
+type Input = Incoming<tokio::io::ReadHalf<tokio_rustls::server::TlsStream<TcpStream>>>;
+type Output = tokio::io::WriteHalf<tokio_rustls::server::TlsStream<TcpStream>>;
+
+/// The handshake and the hello.
+async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Result<(Client, Input, Output), Reason> {
+    let stream = acceptor.accept(socket).await.map_err(|_| Reason::Handshake)?;
+    let client = tls::peer(stream.get_ref().1.peer_certificates()).ok_or(Reason::Handshake)?;
+    if stream.get_ref().1.alpn_protocol().is_none() {
+        return Err(Reason::Handshake);
+    }
+    let (input, output) = tokio::io::split(stream);
+    let mut input = Incoming { input, buffer: BytesMut::new() };
+    let hello = input.message(&shared.reading).await?.ok_or(Reason::Broken)?;
+    match Request::from_bytes(&hello) {
+        Ok(Request::Hello { cluster }) if cluster == shared.cluster => Ok((client, input, output)),
+        Ok(Request::Hello { .. }) => Err(Reason::Cluster),
+        _ => Err(Reason::Malformed),
+    }
+}
+
+/// Both directions, until one ends.
+async fn talk(
+    shared: &Arc<Shared>,
+    client: Client,
+    channel: &Arc<Outgoing>,
+    (input, mut output): (Input, Output),
+    service: Arc<dyn Service>,
+) -> Option<Reason> {
+    let (asked, about) = (service.clone(), client);
+    let welcome = tokio::task::spawn_blocking(move || asked.welcome(&about)).await;
+    let Ok(welcome) = welcome else { return Some(Reason::Ending) };
+    channel.open(Reply::Welcome(welcome).to_bytes().into());
+    let listener = Listener { shared: shared.clone(), client, channel: channel.clone(), service };
+    let ended = tokio::select! {
+        ended = listener.listen(input) => ended,
+        ended = write(channel, &mut output) => ended,
+        reason = channel.over() => Err(reason),
+    };
+    // The client learns at once that nothing more comes; whoever is gone already does not.
+    let _ = timeout(GOODBYE, output.shutdown()).await;
+    // The reason for which somebody ended the channel says more than that it ended.
+    channel.ended().or(ended.err())
+}
+
+/// Writes what waits, as long as the client takes it.
+async fn write(channel: &Outgoing, output: &mut (impl AsyncWrite + Unpin)) -> Result<(), Reason> {
+    loop {
+        for message in channel.next().await? {
+            let length = u32::try_from(message.len()).expect("a reply has a limit");
+            let written = async {
+                output.write_all(&length.to_be_bytes()).await?;
+                for part in message.chunks(WRITE_BYTES) {
+                    timeout(limits::GATEWAY_WRITE, output.write_all(part)).await.map_err(io::Error::other)??;
+                }
+                io::Result::Ok(())
+            };
+            written.await.map_err(|_| Reason::Broken)?;
+            channel.left(message.len());
+        }
+        match timeout(limits::GATEWAY_WRITE, output.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Reason::Broken),
+            Err(_) => return Err(Reason::Slow),
+        }
+    }
+}
+
+/// What hears a client after its hello.
+struct Listener {
+    shared: Arc<Shared>,
+    client: Client,
+    channel: Arc<Outgoing>,
+    service: Arc<dyn Service>,
+}
+
+impl Listener {
+    async fn listen(self, mut input: Input) -> Result<(), Reason> {
+        let open = Arc::new(Semaphore::new(limits::QUESTIONS_MAX));
+        while let Some(message) = input.message(&self.shared.reading).await? {
+            // Who does not take answers is not heard.
+            self.channel.has_room().await?;
+            if Request::submitted(&message).is_some() {
+                self.submit(message.slice(1..));
+                continue;
+            }
+            match Request::from_bytes(&message) {
+                Ok(Request::Ask { id, question }) => self.ask(&open, id, question),
+                _ => return Err(Reason::Malformed),
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&self, frame: Bytes) {
+        let first = Head::of(&frame).map_or(0, |head| head.first);
+        if let Err(why) = self.service.submit(&self.client, frame) {
+            self.reply(&Reply::Refused { first, why });
+        }
+    }
+
+    /// Answers on another thread, since it may read the disk.
+    fn ask(&self, open: &Arc<Semaphore>, id: u64, question: Question) {
+        let permits = (open.clone().try_acquire_owned(), self.shared.questions.clone().try_acquire_owned());
+        let (Ok(mine), Ok(of_all)) = permits else {
+            self.shared.drops.count(Reason::Questions);
+            return self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
+        };
+        let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
+        let service = self.service.clone();
+        tokio::task::spawn_blocking(move || {
+            let answer = service.answer(&client, question);
+            reply(&shared, &channel, &Reply::Answer { id, answer });
+            drop((mine, of_all));
+        });
+    }
+
+    fn reply(&self, it: &Reply) {
+        reply(&self.shared, &self.channel, it);
+    }
+}
+
+fn reply(shared: &Shared, channel: &Outgoing, reply: &Reply) {
+    let clients = shared.channels.read().unwrap_or_else(std::sync::PoisonError::into_inner).len();
+    channel.push(reply.to_bytes().into(), clients);
+}
+
+/// Messages out of a stream of bytes.
+struct Incoming<R> {
+    input: R,
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    /// The next message; `None` if the stream ends between two. Memory is taken as bytes come, not as they are announced,
+    /// and long messages of all clients share `reading`.
+    async fn message(&mut self, reading: &Semaphore) -> Result<Option<Bytes>, Reason> {
+        if self.buffer.is_empty() && self.more().await? == 0 {
+            return Ok(None);
+        }
+        match timeout(limits::GATEWAY_MESSAGE, self.rest(reading)).await {
+            Ok(message) => message.map(Some),
+            Err(_) => Err(Reason::Stalled),
+        }
+    }
+
+    async fn rest(&mut self, reading: &Semaphore) -> Result<Bytes, Reason> {
+        let length = loop {
+            match self.buffer.first_chunk() {
+                Some(length) => break u32::from_be_bytes(*length) as usize,
+                None => self.more_or_broken().await?,
+            }
+        };
+        if length > limits::GATEWAY_REQUEST_BYTES_MAX {
+            return Err(Reason::Long);
+        }
+        let permits = if length > READ_BYTES { u32::try_from(length).expect("it is below the limit") } else { 0 };
+        let _permit = reading.acquire_many(permits).await.map_err(|_| Reason::Ending)?;
+        while self.buffer.len() < LENGTH_BYTES + length {
+            self.more_or_broken().await?;
+        }
+        let message = self.buffer.split_to(LENGTH_BYTES + length).freeze().slice(LENGTH_BYTES..);
+        // A short message must not keep the whole buffer that it came in.
+        Ok(if length < COPIED_BYTES { Bytes::copy_from_slice(&message) } else { message })
+    }
+
+    async fn more(&mut self) -> Result<usize, Reason> {
+        self.buffer.reserve(READ_BYTES);
+        self.input.read_buf(&mut self.buffer).await.map_err(|_| Reason::Broken)
+    }
+
+    async fn more_or_broken(&mut self) -> Result<(), Reason> {
+        match self.more().await? {
+            0 => Err(Reason::Broken),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes of a message's length.
+const LENGTH_BYTES: usize = 4;
+/// Bytes asked of a socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// Shorter messages are copied out of the buffer.
+const COPIED_BYTES: usize = 16 << 10;
+/// Bytes that a client must take within `GATEWAY_WRITE`.
+const WRITE_BYTES: usize = 256 << 10;
+/// How long the end of a channel may take.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// Silence after which the kernel asks whether the client's machine still stands.
+const SILENCE: Duration = Duration::from_secs(60);

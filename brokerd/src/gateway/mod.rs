@@ -1,0 +1,224 @@
+//! Where clients come in: many channels on few threads.
+//!
+//! ```text
+//! accept ─▶ TLS, the client is its key ─▶ hello ─▶ welcome ─▶ ┬ read:  submit ─▶ Service::submit
+//!            └─── GATEWAY_HANDSHAKE ───┘                      │        ask ─▶ Service::answer ─┐
+//!                                                             └ write: ◀── Outgoing ◀── send ──┘◀── executor
+//! ```
+//! Each client has one channel; a second one takes the place of the first. What a client cannot take ends its channel,
+//! what nobody can understand ends it too, and both are counted ([`Drops`]).
+
+mod connection;
+mod outgoing;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sealcast_broker::genesis::Cluster;
+use sealcast_broker::operation::Client;
+use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Welcome};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::limits;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::drops::{Drops, Reason};
+use crate::tls;
+use outgoing::Outgoing;
+
+/// What stands behind the gateway. Calls come from its threads.
+pub trait Service: Send + Sync + 'static {
+    /// What a client that comes in is told; may read the disk.
+    fn welcome(&self, client: &Client) -> Welcome;
+
+    /// Takes a frame that this client sent. A later refusal comes by [`Gateway::send`].
+    ///
+    /// # Errors
+    /// [`Refusal`], which the client is told.
+    fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal>;
+
+    /// Answers a question; may read the disk.
+    fn answer(&self, client: &Client, question: Question) -> Answer;
+}
+
+/// The gateway of one broker.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+/// What all channels share.
+struct Shared {
+    cluster: Cluster,
+    channels: RwLock<BTreeMap<Client, Arc<Outgoing>>>,
+    /// Bytes that wait for all clients.
+    outgoing_bytes: Arc<AtomicUsize>,
+    /// One permit for each connection, each byte of long messages, each open question.
+    connections: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
+    drops: Arc<Drops>,
+}
+
+impl Gateway {
+    /// A gateway without doors yet: replies to clients go nowhere until [`Gateway::listen`].
+    pub fn new(cluster: Cluster, drops: Arc<Drops>) -> Gateway {
+        let shared = Shared {
+            cluster,
+            channels: RwLock::default(),
+            outgoing_bytes: Arc::new(AtomicUsize::new(0)),
+            connections: Arc::new(Semaphore::new(limits::GATEWAY_CONNECTIONS_MAX)),
+            reading: Arc::new(Semaphore::new(limits::GATEWAY_READING_BYTES_MAX)),
+            questions: Arc::new(Semaphore::new(limits::QUESTIONS_ALL_MAX)),
+            drops,
+        };
+        Gateway { shared: Arc::new(shared), runtime: Mutex::new(None) }
+    }
+
+    /// Opens the door, on `threads` threads, and says at which address it stands.
+    ///
+    /// # Errors
+    /// If the address is in use or not ours.
+    ///
+    /// # Panics
+    /// If it listens already.
+    pub fn listen(
+        &self,
+        address: SocketAddr,
+        key: Arc<OriginKey>,
+        service: Arc<dyn Service>,
+        threads: usize,
+    ) -> io::Result<SocketAddr> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .max_blocking_threads(threads.max(1) * 2)
+            .thread_name("gateway")
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(address))?;
+        let address = listener.local_addr()?;
+        let acceptor = TlsAcceptor::from(tls::server(key));
+        runtime.spawn(accept(self.shared.clone(), listener, acceptor, service));
+        let before = lock(&self.runtime).replace(runtime);
+        assert!(before.is_none(), "a gateway listens once");
+        Ok(address)
+    }
+
+    /// Whether the client has a channel here.
+    pub fn is_here(&self, client: &Client) -> bool {
+        self.shared.channel(client).is_some()
+    }
+
+    /// Sends it, if the client is here.
+    pub fn send(&self, client: &Client, reply: &Reply) {
+        if let Some(channel) = self.shared.channel(client) {
+            channel.push(reply.to_bytes().into(), self.clients());
+        }
+    }
+
+    /// Ends the client's channel when it has got what waits.
+    pub fn turn_out(&self, client: &Client, reason: Reason) {
+        if let Some(channel) = self.shared.channel(client) {
+            channel.finish(reason);
+        }
+    }
+
+    /// How many clients are here.
+    pub fn clients(&self) -> usize {
+        self.shared.channels.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Bytes that wait for clients.
+    pub fn outgoing_bytes(&self) -> usize {
+        self.shared.outgoing_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Closes the door and all channels.
+    pub fn stop(&self) {
+        let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner).clone();
+        channels.values().for_each(|channel| channel.end(Reason::Ending));
+        let runtime = lock(&self.runtime).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_timeout(STOP_TIMEOUT);
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // A runtime must not be dropped by a task; this never waits.
+        if let Some(runtime) = lock(&self.runtime).take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Shared {
+    fn channel(&self, client: &Client) -> Option<Arc<Outgoing>> {
+        self.channels.read().unwrap_or_else(PoisonError::into_inner).get(client).cloned()
+    }
+
+    /// A client's channel begins; a former one ends.
+    fn enter(&self, client: Client) -> Arc<Outgoing> {
+        let channel = Arc::new(Outgoing::new(self.outgoing_bytes.clone()));
+        let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(former) = channels.insert(client, channel.clone()) {
+            former.end(Reason::Replaced);
+        }
+        channel
+    }
+
+    /// A channel has ended; the client may have another one by now.
+    fn leave(&self, client: &Client, channel: &Arc<Outgoing>) {
+        channel.end(Reason::Broken);
+        let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
+        if channels.get(client).is_some_and(|now| Arc::ptr_eq(now, channel)) {
+            channels.remove(client);
+        }
+    }
+}
+
+async fn accept(
+    shared: Arc<Shared>,
+    listener: tokio::net::TcpListener,
+    acceptor: TlsAcceptor,
+    service: Arc<dyn Service>,
+) {
+    loop {
+        let Ok((socket, _)) = listener.accept().await else {
+            // Out of files, or a connection that was gone at once: the next one may be better.
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let Ok(permit) = shared.connections.clone().try_acquire_owned() else {
+            shared.drops.count(Reason::Connections);
+            continue;
+        };
+        let (shared, acceptor, service) = (shared.clone(), acceptor.clone(), service.clone());
+        tokio::spawn(async move {
+            let reason = connection::serve(&shared, socket, acceptor, service).await;
+            if let Some(reason) = reason {
+                shared.drops.count(reason);
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long channels may take to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the door rests after it could not let somebody in.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;
