@@ -11,10 +11,17 @@
 pub mod admission;
 pub mod channel;
 pub mod drops;
+pub mod executor;
+#[cfg(test)]
+mod fixture;
 pub mod gateway;
 pub mod log;
 pub mod outlet;
+pub mod release;
 pub mod shares;
+pub mod store;
 pub mod tls;
 
+pub use executor::{Executor, Setup, ShareOn, StartError};
 pub use outlet::{Blocks, Outlet};
+pub use release::Holding;

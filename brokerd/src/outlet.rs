@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::Reply;
+use sealcast_broker::protocol::{Reply, Status};
 
 /// Where the executor's results leave for clients. Calls return at once; what a client cannot take is dropped with its
 /// channel, and the client asks again when it comes back.
@@ -19,6 +19,13 @@ pub trait Outlet: Send + Sync + 'static {
 
     /// A block was executed, whether or not it held anything.
     fn executed(&self, height: u64);
+
+    /// Fills in what the executor does not know of where the broker stands: leader, view, tip, clients, what waits,
+    /// whether it orders, misdeeds.
+    fn describe(&self, _status: &mut Status) {}
+
+    /// The storage failed, and nothing is executed any more: the broker is to end, saying why.
+    fn failed(&self, _why: &str) {}
 }
 
 /// Where the frames of blocks that were executed long ago are found.

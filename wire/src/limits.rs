@@ -222,6 +222,32 @@ pub const OUTBOXES_KEPT: usize = 256;
 pub const CLUSTER_FILE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a broker's address, `host:port`.
 pub const ADDRESS_BYTES_MAX: usize = 262;
+/// Publications, results and notices together of the outboxes so kept; fewer blocks are kept if they hold more.
+pub const OUTBOXES_THINGS_KEPT: usize = 1 << 17;
+/// Bytes of the frames of blocks so kept; those of older ones are fetched from the order's archive.
+pub const OUTBOXES_FRAMES_BYTES_KEPT: usize = 64 << 20;
+/// Blocks that are ordered and wait to be executed; the order waits with more of them.
+pub const BLOCKS_WAITING: usize = 64;
+/// Blocks executed before the store is synced and they are acknowledged: well below those that may be out.
+pub const STORE_SYNC_BLOCKS: usize = 8;
+/// How long an executed block waits at most for that.
+pub const STORE_SYNC_AFTER: Duration = Duration::from_millis(50);
+/// Blocks with frames whose results a broker remembers: at 35 full blocks a second half an hour.
+pub const RESULTS_KEPT_BLOCKS: u64 = 1 << 16;
+/// Blocks whose results are forgotten at once.
+pub const RESULTS_FORGOTTEN_BLOCKS: usize = 64;
+/// Publications whose shares are to be computed; execution waits with more of them.
+pub const SHARES_TO_COMPUTE_MAX: usize = 4096;
+/// Bytes of ciphertexts that a broker remembers as checked until their shares are computed.
+pub const CIPHERTEXTS_CHECKED_BYTES: usize = 64 << 20;
+/// Bytes of shares, and as many of proofs, that a broker remembers: some 100,000 and 50,000.
+pub const SHARES_HELD_BYTES: usize = 16 << 20;
+/// Proofs of shares that one client is given in a second (E4): each is three multiplications, once for all clients.
+pub const PROOFS_PER_SECOND: u32 = 256;
+/// Proofs of shares that one client is given at once.
+pub const PROOFS_AT_ONCE: u32 = 1024;
+/// Clients whose asking for proofs is remembered.
+pub const PROOF_CLIENTS_MAX: usize = 4096;
 /// Brokers of one cluster: the paper goes to 31.
 pub const BROKERS_MAX: usize = 64;
 
@@ -252,8 +278,10 @@ const _: () = assert!(CLIENT_QUESTIONS_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTE
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
 pub const READ_PLACES_MAX: usize = 1024;
-/// Publications that one resumption of a subscription looks at.
-pub const RESUME_ENTRIES_MAX: usize = 16_384;
+/// Publications that one resumption of a subscription looks at; no block is executed meanwhile.
+pub const RESUME_ENTRIES_MAX: usize = 4096;
+/// Bytes of entries in one answer, but for its last one: the client then asks on.
+pub const ANSWER_ENTRIES_BYTES: usize = 4 << 20;
 
 /// Brokers of a cluster, at least: 3f+1 for one that lies.
 pub const BROKERS_MIN: usize = 4;

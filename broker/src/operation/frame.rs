@@ -51,6 +51,12 @@ pub struct Head {
 /// A ciphertext with the label that it must be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
+    /// Who publishes.
+    pub client: Client,
+    /// The operation's number.
+    pub number: u64,
+    /// The operation's name, which with client and number names ciphertext and label.
+    pub id: OperationId,
     /// [`Publication::label`].
     pub label: Label,
     /// The key epoch that it names.
@@ -128,6 +134,15 @@ impl Frame {
         Ok(Frame { client, first, again, operations, signature })
     }
 
+    /// The bytes of the operation at a place of a frame that [`Frame::from_bytes`] reads; `None` if there is none.
+    pub fn operation_in(bytes: &[u8], place: usize) -> Option<&[u8]> {
+        let mut r = Reader::new(bytes);
+        r.take(HEAD_LEN - 2).ok()?;
+        let count = r.count16(5, limits::FRAME_OPERATIONS_MAX).ok()?;
+        let mut operations = (0..count).map(|_| read_bytes(&mut r, limits::OPERATION_BYTES_MAX).ok());
+        operations.nth(place)?
+    }
+
     /// Who says so.
     pub fn client(&self) -> Client {
         Client(*self.client.as_bytes())
@@ -156,10 +171,11 @@ impl Frame {
     /// Its ciphertexts.
     fn sealed(&self) -> impl Iterator<Item = Sealed<'_>> {
         let client = self.client();
-        self.operations().filter_map(move |(number, _, operation)| match operation {
+        self.operations().filter_map(move |(number, id, operation)| match operation {
             Operation::Publish(publication) => match &**publication {
                 Publication { body: Body::Sealed(ciphertext), epoch, .. } => {
-                    Some(Sealed { label: publication.label(&client, number), epoch: *epoch, ciphertext })
+                    let label = publication.label(&client, number);
+                    Some(Sealed { client, number, id: *id, label, epoch: *epoch, ciphertext })
                 }
                 _ => None,
             },

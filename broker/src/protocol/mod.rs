@@ -20,6 +20,7 @@
 mod answer;
 mod question;
 mod update;
+mod updates;
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
@@ -27,6 +28,7 @@ use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 pub use answer::{Answer, Misdeed, Report, Status, Why};
 pub use question::Question;
 pub use update::{Contents, Update};
+pub use updates::Updates;
 
 use crate::genesis::Cluster;
 use crate::operation::{Client, Interest};

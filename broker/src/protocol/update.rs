@@ -60,16 +60,15 @@ impl Contents {
         fn leaves<T>(things: &[T], leaf: impl Fn(&T) -> [u8; 32]) -> Vec<u8> {
             things.iter().flat_map(leaf).collect()
         }
-        Transcript::new("sealcast/v1/update")
-            .add(&cluster.0)
-            .add(&client.0)
-            .add(&height.to_be_bytes())
-            .add(&self.at.0.to_be_bytes())
-            .add(&leaves(&self.results, Results::leaf))
-            .add(&leaves(&self.notices, Notice::leaf))
-            .add(&leaves(&self.publications, Entry::leaf))
-            .add(&leaves(&self.advertisements, Advertisement::leaf))
-            .finish()
+        digest(
+            (cluster, client, height, self.at),
+            [
+                &leaves(&self.results, Results::leaf),
+                &leaves(&self.notices, Notice::leaf),
+                &leaves(&self.publications, Entry::leaf),
+                &leaves(&self.advertisements, Advertisement::leaf),
+            ],
+        )
     }
 
     /// `i64 at ‖ results … ‖ notices … ‖ (u32 length ‖ entry) … ‖ advertisements … ‖ (u64 sn ‖ u32 length ‖ operation) …`,
@@ -106,6 +105,13 @@ impl Update {
         let contents = if flag(r)? { Some(Contents::decode(r)?) } else { None };
         Ok(Update { height, digest, contents })
     }
+}
+
+/// [`Contents::digest`] of leaves, one behind another: of results, notices, publications and advertisements.
+pub(super) fn digest((cluster, client, height, at): (&Cluster, &Client, u64, Utc), leaves: [&[u8]; 4]) -> [u8; 32] {
+    let transcript = Transcript::new("sealcast/v1/update").add(&cluster.0).add(&client.0);
+    let transcript = transcript.add(&height.to_be_bytes()).add(&at.0.to_be_bytes());
+    leaves.into_iter().fold(transcript, |transcript, it| transcript.add(it)).finish()
 }
 
 /// `u32 length ‖ entry`

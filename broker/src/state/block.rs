@@ -12,7 +12,7 @@ use super::interests::{Id, Subscription};
 use super::outbox::{Advertisement, Notice, Outbox, Results};
 use super::outcome::{Code, Outcome};
 use super::store::{Changes, Store, StoreError};
-use super::{State, table};
+use super::{State, results, table};
 use crate::operation::{
     Act, Action, Admin, Checked, Client, Execute, Header, Interest, Operation, OperationId, Publication, Registration,
 };
@@ -28,6 +28,10 @@ pub(super) struct Block<'a, S> {
     placed: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
     subscriptions: BTreeSet<Id>,
+    /// The last number that the block used up, of each client.
+    used: BTreeMap<Client, u64>,
+    /// Of the publications, in their order.
+    leaves: Vec<[u8; 32]>,
 }
 
 /// Where an operation comes from.
@@ -48,6 +52,8 @@ impl<'a, S: Store> Block<'a, S> {
             clients: BTreeMap::new(),
             placed: Vec::new(),
             subscriptions: BTreeSet::new(),
+            used: BTreeMap::new(),
+            leaves: Vec::new(),
         }
     }
 
@@ -77,6 +83,7 @@ impl<'a, S: Store> Block<'a, S> {
                 // A number is used up whatever became of the operation, once the client is known.
                 if let Some(record) = self.record(&client)? {
                     record.next = number + 1;
+                    self.used.insert(client, number);
                 }
                 outcome
             });
@@ -92,9 +99,7 @@ impl<'a, S: Store> Block<'a, S> {
         let done = match operation {
             Operation::Register(registration) => self.register(origin, registration)?,
             Operation::Administer(admin) => self.administer(admin)?,
-            // Brokers are no clients: they need no registration, and their words no numbers.
-            Operation::Ceremony(_) if self.state.genesis.brokers.contains(&origin.client.0) => Ok(Vec::new()),
-            Operation::Ceremony(_) => Err(Outcome::new(Code::Denied)),
+            Operation::Ceremony(word) => self.word(origin, word),
             _ => match self.attributes(&origin.client)? {
                 None => Err(Outcome::new(Code::Unregistered)),
                 Some(attributes) => match operation {
@@ -144,6 +149,17 @@ impl<'a, S: Store> Block<'a, S> {
         let known = fits || record != Record::default();
         self.clients.insert(origin.client, known.then_some(record));
         Ok(if fits { Ok(Vec::new()) } else { Err(Outcome::new(Code::TooMany)) })
+    }
+
+    /// `ceremony`: brokers are no clients; they need no registration, and their words no numbers.
+    fn word(&mut self, origin: Origin<'_>, word: &[u8]) -> Result<Vec<u8>, Outcome> {
+        let broker = self.state.genesis.brokers.iter().position(|key| *key == origin.client.0);
+        let broker = broker.and_then(|place| u16::try_from(place).ok()).ok_or(Outcome::new(Code::Denied))?;
+        let place = u32::try_from(self.outbox.words.len()).expect("a block's operations have a limit");
+        let row = [&broker.to_be_bytes(), word].concat();
+        self.changes.insert(table::word(self.outbox.height, place), Some(row));
+        self.outbox.words.push((broker, word.to_vec()));
+        Ok(Vec::new())
     }
 
     /// `advertise`: to all with intent, when the block is done.
@@ -229,7 +245,9 @@ impl<'a, S: Store> Block<'a, S> {
             places,
             access: publication.access.clone(),
         };
-        self.changes.insert(table::entry(sn), Some(entry.to_bytes()));
+        let row = entry.to_bytes();
+        self.leaves.push(Entry::leaf_of(&row));
+        self.changes.insert(table::entry(sn), Some(row));
         self.outbox.publications.push(entry);
         Ok(Ok(detail.finish()))
     }
@@ -381,6 +399,13 @@ impl<'a, S: Store> Block<'a, S> {
             value.iter().for_each(|v| set.insert(key, v));
         }
         let (height, at) = (self.outbox.height, self.outbox.at);
+        for (client, number) in std::mem::take(&mut self.used) {
+            self.changes.insert(table::executed(&client, number), Some(height.to_be_bytes().to_vec()));
+        }
+        if !self.outbox.results.is_empty() {
+            self.changes.insert(table::results(height), Some(results::to_bytes(&self.outbox.results)));
+        }
+        self.outbox.know_leaves(std::mem::take(&mut self.leaves));
         if !self.outbox.publications.is_empty() {
             self.state.head.append(height, &self.outbox.publications_root());
         }

@@ -42,7 +42,12 @@ impl Entry {
 
     /// What the outbox root holds of it: `T("sealcast/v1/published"; bytes)`.
     pub fn leaf(&self) -> [u8; 32] {
-        Transcript::new("sealcast/v1/published").add(&self.to_bytes()).finish()
+        Entry::leaf_of(&self.to_bytes())
+    }
+
+    /// [`Entry::leaf`] of what has these bytes.
+    pub(super) fn leaf_of(bytes: &[u8]) -> [u8; 32] {
+        Transcript::new("sealcast/v1/published").add(bytes).finish()
     }
 
     /// ```text

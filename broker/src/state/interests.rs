@@ -74,9 +74,14 @@ impl Interests {
         self.standing.len()
     }
 
-    /// The client's subscriptions.
+    /// The client's subscriptions, by name.
     pub(super) fn of(&self, client: &Client) -> Vec<Id> {
-        self.standing.range((*client, 0)..=(*client, u64::MAX)).map(|(id, _)| *id).collect()
+        self.of_client(client).map(|(id, _)| *id).collect()
+    }
+
+    /// The client's subscriptions.
+    pub(super) fn of_client(&self, client: &Client) -> impl Iterator<Item = (&Id, &Subscription)> {
+        self.standing.range((*client, 0)..=(*client, u64::MAX))
     }
 
     /// Who has a subscription.

@@ -23,6 +23,7 @@ mod interests;
 mod outbox;
 mod outcome;
 mod read;
+mod results;
 mod snapshot;
 pub mod store;
 mod table;
@@ -158,6 +159,11 @@ impl<S: Store> State<S> {
     pub fn client(&self, client: &Client) -> Result<Option<Record>, StoreError> {
         let row = self.store.get(&table::client(client))?;
         row.map(|bytes| table::read(&bytes, Record::decode)).transpose()
+    }
+
+    /// A client's standing subscriptions: number, interest, since which sn, and the place that is next.
+    pub fn subscriptions(&self, client: &Client) -> impl Iterator<Item = (u64, &Interest, u64, u64)> {
+        self.interests.of_client(client).map(|((_, id), it)| (*id, &it.interest, it.since, it.next))
     }
 
     /// The hash that stands for all of it.

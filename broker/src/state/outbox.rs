@@ -37,6 +37,9 @@ pub struct Outbox {
     pub advertisements: Vec<Advertisement>,
     /// Who wants advertisements; empty where there are none.
     pub intents: Vec<Client>,
+    /// Words of the key ceremony, each with its broker's number, in their order (E8).
+    pub words: Vec<(u16, Vec<u8>)>,
+    leaves: [OnceLock<Vec<[u8; 32]>>; 4],
     trees: OnceLock<Trees>,
 }
 
@@ -139,6 +142,8 @@ impl Outbox {
             notices: Vec::new(),
             advertisements: Vec::new(),
             intents: Vec::new(),
+            words: Vec::new(),
+            leaves: Default::default(),
             trees: OnceLock::new(),
         }
     }
@@ -160,9 +165,25 @@ impl Outbox {
         (index < count).then(|| Proof { part, index, count, path: tree.path(index), roots: self.roots() })
     }
 
+    /// The leaves of one list, computed once.
+    pub(crate) fn leaves(&self, part: Part) -> &[[u8; 32]] {
+        self.leaves[part as usize].get_or_init(|| match part {
+            Part::Publication => self.publications.iter().map(Entry::leaf).collect(),
+            Part::Result => self.results.iter().map(Results::leaf).collect(),
+            Part::Notice => self.notices.iter().map(Notice::leaf).collect(),
+            Part::Advertisement => self.advertisements.iter().map(Advertisement::leaf).collect(),
+        })
+    }
+
+    /// Takes the publications' leaves from where they were computed already.
+    pub(super) fn know_leaves(&self, publications: Vec<[u8; 32]>) {
+        debug_assert_eq!(publications.len(), self.publications.len());
+        let _ = self.leaves[Part::Publication as usize].set(publications);
+    }
+
     /// The root of the publications, which the state's history is made of.
     pub(super) fn publications_root(&self) -> [u8; 32] {
-        self.roots()[Part::Publication as usize]
+        tree(self.leaves(Part::Publication)).map_or([0; 32], |t| t.root())
     }
 
     fn roots(&self) -> [[u8; 32]; 4] {
@@ -171,12 +192,8 @@ impl Outbox {
 
     fn trees(&self) -> &Trees {
         self.trees.get_or_init(|| {
-            Trees([
-                tree(self.publications.iter().map(Entry::leaf)),
-                tree(self.results.iter().map(Results::leaf)),
-                tree(self.notices.iter().map(Notice::leaf)),
-                tree(self.advertisements.iter().map(Advertisement::leaf)),
-            ])
+            let parts = [Part::Publication, Part::Result, Part::Notice, Part::Advertisement];
+            Trees(parts.map(|part| tree(self.leaves(part))))
         })
     }
 }
@@ -330,7 +347,8 @@ pub fn executed(cluster: &Cluster, height: u64, state_root: &[u8; 32], outbox_ro
 
 /// The root of entries that share a block, as it went into that block's outbox.
 pub(super) fn publications_root(entries: &[Entry]) -> [u8; 32] {
-    tree(entries.iter().map(Entry::leaf)).map_or([0; 32], |t| t.root())
+    let leaves: Vec<[u8; 32]> = entries.iter().map(Entry::leaf).collect();
+    tree(&leaves).map_or([0; 32], |t| t.root())
 }
 
 fn root(height: u64, roots: &[[u8; 32]; 4]) -> [u8; 32] {
@@ -338,7 +356,6 @@ fn root(height: u64, roots: &[[u8; 32]; 4]) -> [u8; 32] {
     roots.iter().fold(transcript, |t, root| t.add(root)).finish()
 }
 
-fn tree(leaves: impl Iterator<Item = [u8; 32]>) -> Option<Tree> {
-    let leaves: Vec<[u8; 32]> = leaves.collect();
-    (!leaves.is_empty()).then(|| Tree::new(&leaves))
+fn tree(leaves: &[[u8; 32]]) -> Option<Tree> {
+    (!leaves.is_empty()).then(|| Tree::new(leaves))
 }

@@ -34,6 +34,8 @@ pub struct Resumed {
     pub notice: Notice,
     /// All operations below this number were looked at; the next question begins here.
     pub until: u64,
+    /// What the notice delivers, by sn.
+    pub publications: Vec<Entry>,
 }
 
 /// Why there is no answer.
@@ -86,13 +88,18 @@ impl<S: Store> State<S> {
         let attributes = self.reader(client)?;
         let until = table::after(&table::index(header, u64::MAX));
         let rows = self.store.range(&table::index(header, from), &until, limit.min(limits::READ_PLACES_MAX))?;
-        rows.iter()
-            .zip(from..)
-            .map(|((_, sn), ps)| {
-                let entry = self.entry(table::number(sn)?)?;
-                Ok(Place { ps, reading: self.judge(entry, &attributes) })
-            })
-            .collect()
+        let (mut places, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
+        for ((_, sn), ps) in rows.iter().zip(from..) {
+            let row = self.row(table::number(sn)?)?;
+            let entry = table::read(&row, Entry::decode)?;
+            places.push(Place { ps, reading: self.judge(entry, &attributes) });
+            // One is answered however long it is.
+            match room.checked_sub(row.len()) {
+                Some(left) => room = left,
+                None => break,
+            }
+        }
+        Ok(places)
     }
 
     /// The last place of a topic, at a broker that has executed block `floor`; `None` if it has none.
@@ -164,13 +171,27 @@ impl<S: Store> State<S> {
         if rows.len() == limits::RESUME_ENTRIES_MAX {
             until = table::read(&rows[rows.len() - 1].0[1..], |r| r.u64())? + 1;
         }
+        let (mut publications, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
         for (_, row) in &rows {
             let entry = table::read(row, Entry::decode)?;
-            if standing.interest.matches(&entry.headers()) {
-                notice.push(entry.sn, self.releases(&entry, &attributes));
+            if !standing.interest.matches(&entry.headers()) {
+                continue;
+            }
+            let releases = self.releases(&entry, &attributes);
+            notice.push(entry.sn, releases);
+            if releases {
+                let sn = entry.sn;
+                publications.push(entry);
+                match room.checked_sub(row.len()) {
+                    Some(left) => room = left,
+                    None => {
+                        until = sn + 1;
+                        break;
+                    }
+                }
             }
         }
-        Ok(Resumed { notice, until })
+        Ok(Resumed { notice, until, publications })
     }
 
     /// The publication with this sn, for the broker itself.
@@ -178,8 +199,19 @@ impl<S: Store> State<S> {
     /// # Errors
     /// There is none, or the storage failed.
     pub fn entry(&self, sn: u64) -> Result<Entry, StoreError> {
-        let row = self.store.get(&table::entry(sn))?;
-        row.map_or(Err(StoreError(format!("publication {sn} is missing"))), |row| table::read(&row, Entry::decode))
+        table::read(&self.row(sn)?, Entry::decode)
+    }
+
+    /// The publication with this sn, if there is one, for the broker itself.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn published(&self, sn: u64) -> Result<Option<Entry>, StoreError> {
+        self.store.get(&table::entry(sn))?.map(|row| table::read(&row, Entry::decode)).transpose()
+    }
+
+    fn row(&self, sn: u64) -> Result<Vec<u8>, StoreError> {
+        self.store.get(&table::entry(sn))?.ok_or_else(|| StoreError(format!("publication {sn} is missing")))
     }
 
     fn judge(&self, entry: Entry, attributes: &[Attribute]) -> Reading {

@@ -28,8 +28,7 @@ impl<S: Store> State<S> {
     /// # Errors
     /// Each row may fail to be read.
     pub fn snapshot(&self) -> impl Iterator<Item = Result<Row, StoreError>> + '_ {
-        let kept = |(key, _): &(Vec<u8>, _)| key.first() != Some(&table::INDEX);
-        super::rows(&self.store, &[]).filter(kept).map(|(key, value)| Ok((key, value?)))
+        super::rows(&self.store, &[]).filter(|(key, _)| table::is_kept(key)).map(|(key, value)| Ok((key, value?)))
     }
 
     /// The state with these rows, if its root is `root`, written to an empty store.

@@ -12,6 +12,11 @@
 //! | `T` ‖ bytes16 topic ‖ value | u64 next ps | as element |
 //! | `E` ‖ u64 sn | [`super::Entry`]: a publication | by the history |
 //! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 sn: the S-PS index (Chios Fig. 2) | follows from `E` |
+//! | `N` ‖ client ‖ u64 number | u64 height: the block that executed the client's operations up to this one | no |
+//! | `Q` ‖ u64 height | results of the block's frames | no |
+//! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the key ceremony | no |
+//!
+//! Rows that are not in the root are for questions that f + 1 brokers answer; a snapshot leaves them out.
 
 use sealcast_wire::{Malformed, Reader, Writer};
 
@@ -24,12 +29,19 @@ pub(super) const ENTRY: u8 = b'E';
 pub(super) const INDEX: u8 = b'I';
 pub(super) const POLICY: u8 = b'P';
 pub(super) const SUBSCRIPTION: u8 = b'S';
+pub(super) const RESULTS: u8 = b'Q';
+pub(super) const WORD: u8 = b'W';
 
 /// Tables whose rows are elements of the set that the state's root hashes.
 const ELEMENTS: &[u8] = b"CDKPRST";
 
 pub(super) fn is_element(key: &[u8]) -> bool {
     key.first().is_some_and(|table| ELEMENTS.contains(table))
+}
+
+/// Whether a snapshot holds the row.
+pub(super) fn is_kept(key: &[u8]) -> bool {
+    is_element(key) || key == HEAD || key.first() == Some(&ENTRY)
 }
 
 pub(super) fn client(client: &Client) -> Vec<u8> {
@@ -60,6 +72,20 @@ pub(super) fn policy(number: u64) -> Vec<u8> {
 
 pub(super) fn entry(sn: u64) -> Vec<u8> {
     numbered(ENTRY, sn)
+}
+
+/// All results of a block.
+pub(super) fn results(height: u64) -> Vec<u8> {
+    numbered(RESULTS, height)
+}
+
+/// Where the results of a client's operations up to a number are.
+pub(super) fn executed(client: &Client, number: u64) -> Vec<u8> {
+    [&[b'N'], &client.0[..], &number.to_be_bytes()].concat()
+}
+
+pub(super) fn word(height: u64, place: u32) -> Vec<u8> {
+    [&[WORD], &height.to_be_bytes()[..], &place.to_be_bytes()].concat()
 }
 
 pub(super) fn subscription(client: &Client, id: u64) -> Vec<u8> {

@@ -507,17 +507,23 @@ proptest! {
                 let rows: Vec<Row> = one.snapshot().collect::<Result<_, _>>().unwrap();
                 let genesis = run.world.genesis.clone();
                 let restored = State::restore(genesis, Memory::default(), rows, &one.root()).expect("its own snapshot");
-                prop_assert_eq!(&restored.store, &one.store);
+                // Index and all: what a snapshot leaves out alone is missing.
+                let lasting = |state: &State<Memory>| {
+                    let kept = |(key, _): &Row| !matches!(key[0], b'N' | b'Q' | b'W');
+                    super::rows(&state.store, &[]).map(|(k, v)| (k, v.unwrap())).filter(kept).collect::<Vec<_>>()
+                };
+                prop_assert!(lasting(&restored) == lasting(&one));
                 joined = Some(restored);
             }
             let height = one.height() + 1;
             let outbox = one.execute(height, at(height), frames).unwrap();
             restarted = State::open(run.world.genesis.clone(), restarted.store).unwrap();
-            for other in [Some(&mut restarted), joined.as_mut()].into_iter().flatten() {
+            for (other, whole) in [(Some(&mut restarted), true), (joined.as_mut(), false)] {
+                let Some(other) = other else { continue };
                 let same = other.execute(height, at(height), frames).unwrap();
                 prop_assert_eq!((same.root(), same.state_root), (outbox.root(), outbox.state_root));
                 prop_assert_eq!(&same.notices, &outbox.notices);
-                prop_assert_eq!(&other.store, &one.store);
+                prop_assert!(!whole || other.store == one.store);
             }
             prop_assert_eq!(outbox.state_root, one.root());
         }

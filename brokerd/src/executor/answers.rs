@@ -1,0 +1,168 @@
+//! Answers to clients, each judged on the newest executed state.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sealcast_broker::operation::{Client, Interest};
+use sealcast_broker::protocol::{Answer, Contents, Question, Standing, Status, Update, Welcome, Why};
+use sealcast_broker::receipt::{Fact, Testimony};
+use sealcast_broker::state::{Entry, Place, ReadError, StoreError};
+use sealcast_wire::limits;
+
+use super::Shared;
+use super::recent::{Kept, operation_of};
+
+impl Shared {
+    pub(super) fn welcome(&self, client: &Client) -> Welcome {
+        let state = self.state();
+        // A broker whose storage fails says so when it is asked something.
+        let record = state.client(client).ok().flatten();
+        let standing = |(id, interest, since, next): (u64, &Interest, u64, u64)| Standing {
+            id,
+            interest: interest.clone(),
+            since,
+            next,
+        };
+        Welcome {
+            broker: self.index,
+            height: state.height(),
+            at: state.time(),
+            sn: state.next_sn(),
+            policy: state.policy().0,
+            epoch: state.epoch(),
+            registered: record.as_ref().is_some_and(|it| it.attributes(state.time()).is_some()),
+            next: record.map_or(0, |it| it.next),
+            subscriptions: state.subscriptions(client).map(standing).collect(),
+            key: self.release.signed_key(),
+        }
+    }
+
+    pub(super) fn answer(&self, client: &Client, question: Question) -> Answer {
+        self.find(client, question).unwrap_or_else(Answer::No)
+    }
+
+    fn find(&self, client: &Client, question: Question) -> Result<Answer, Why> {
+        let read = |error| match error {
+            ReadError::Behind { .. } => Why::Behind,
+            ReadError::Denied => Why::Denied,
+            ReadError::NoSubscription => Why::Nothing,
+            ReadError::Store(_) => Why::Storage,
+        };
+        let found = |places: Vec<Place>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
+        match question {
+            Question::Update { height } => self.update(client, height),
+            Question::Result { number } => {
+                let (height, results) = self.state().result(client, number).map_err(storage)?.ok_or(Why::Nothing)?;
+                Ok(Answer::Result { height, results })
+            }
+            Question::Receipt { height, number } => self.testify(client, height, number),
+            Question::Place { header, ps } => {
+                let reading = self.state().read(client, &header, ps).map_err(read)?;
+                found(reading.map(|reading| Place { ps, reading }).into_iter().collect())
+            }
+            Question::Range { header, from, limit, floor } => {
+                found(self.state().read_range(client, &header, from, usize::from(limit), floor).map_err(read)?)
+            }
+            Question::Latest { header, floor } => {
+                found(self.state().read_latest(client, &header, floor).map_err(read)?.into_iter().collect())
+            }
+            Question::Value { topic, key, floor } => {
+                self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
+            }
+            Question::Resume { subscription, place, sn, floor } => {
+                let it = self.state().resume(client, subscription, place, sn, floor).map_err(read)?;
+                Ok(Answer::Resumed { notice: it.notice, until: it.until, publications: it.publications })
+            }
+            Question::Bodies { sns } => self.bodies(client, &sns),
+            Question::Share { sn, proved } => self.release.answer(self, client, sn, proved).map(Answer::Share),
+            Question::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Question::Key => self.release.signed_key().map(Answer::Key).ok_or(Why::Nothing),
+        }
+    }
+
+    /// A block's update with contents and bodies.
+    fn update(&self, client: &Client, height: u64) -> Result<Answer, Why> {
+        let kept = self.kept(height)?;
+        let contents = Contents::of(&kept.outbox, client).ok_or(Why::Nothing)?;
+        let digest = contents.digest(&self.cluster, client, height);
+        Ok(Answer::Update(Update { height, digest, contents: Some(kept.with_bodies(contents, &*self.blocks)) }))
+    }
+
+    /// This broker's word on what became of an operation (E1). The block is signed when the first one asks.
+    fn testify(&self, client: &Client, height: u64, number: u64) -> Result<Answer, Why> {
+        let kept = self.kept(height)?;
+        let outbox = &kept.outbox;
+        let (fact, proof) = Fact::of(outbox, client, number).ok_or(Why::Nothing)?;
+        let signature = *kept.signature.get_or_init(|| self.key.sign(&outbox.executed(&self.cluster)));
+        let state_root = outbox.state_root;
+        Ok(Answer::Receipt(Box::new(Testimony { broker: self.index, height, state_root, fact, proof, signature })))
+    }
+
+    fn kept(&self, height: u64) -> Result<Arc<Kept>, Why> {
+        match self.recent().get(height) {
+            Some(kept) => Ok(kept),
+            None if height > self.height.load(Ordering::Acquire) => Err(Why::Behind),
+            None => Err(Why::Pruned),
+        }
+    }
+
+    /// The operations of these publications, those left out that the client may not read or that are no longer kept.
+    fn bodies(&self, client: &Client, sns: &[u64]) -> Result<Answer, Why> {
+        let (mut bodies, mut room) = (Vec::new(), limits::UPDATE_BODIES_BYTES_MAX);
+        let mut first = None;
+        for sn in sns.iter().take(limits::READ_PLACES_MAX) {
+            match self.readable(client, *sn).and_then(|entry| self.operation(&entry)) {
+                Ok(operation) => match room.checked_sub(operation.len()) {
+                    Some(left) => {
+                        room = left;
+                        bodies.push((*sn, operation));
+                    }
+                    None => break,
+                },
+                Err(why) => {
+                    first.get_or_insert(why);
+                }
+            }
+        }
+        if bodies.is_empty() { Err(first.unwrap_or(Why::Nothing)) } else { Ok(Answer::Bodies(bodies)) }
+    }
+
+    /// The publication with this sn if the client may read it now (E2).
+    pub(crate) fn readable(&self, client: &Client, sn: u64) -> Result<Entry, Why> {
+        let state = self.state();
+        let entry = state.published(sn).map_err(storage)?;
+        // Whoever may read nothing is not told what there is.
+        match (entry, state.may_read(client, sn)) {
+            (_, Err(ReadError::Store(_))) => Err(Why::Storage),
+            (Some(entry), Ok(true)) => Ok(entry),
+            (Some(_), _) => Err(Why::Denied),
+            (None, _) => Err(Why::Nothing),
+        }
+    }
+
+    /// A publication's operation, from a recent block or from the order's archive.
+    pub(crate) fn operation(&self, entry: &Entry) -> Result<Vec<u8>, Why> {
+        let kept = self.recent().get(entry.height);
+        let here = kept.and_then(|kept| kept.frame(entry.frame)).and_then(|frame| operation_of(entry, &frame));
+        let found = here.or_else(|| operation_of(entry, &self.blocks.frame(entry.height, entry.frame)?));
+        found.ok_or(Why::Pruned)
+    }
+
+    fn status(&self) -> Status {
+        let height = self.height.load(Ordering::Acquire);
+        let mut status = Status {
+            broker: self.index,
+            height,
+            tip: height,
+            key_age: self.release.key_age(),
+            running: self.failure.get().is_none(),
+            ..Status::default()
+        };
+        self.outlet.describe(&mut status);
+        status
+    }
+}
+
+fn storage(_: StoreError) -> Why {
+    Why::Storage
+}

@@ -1,0 +1,249 @@
+//! Executes the order's blocks, one thread in their order, and answers clients from any thread.
+//!
+//! ```text
+//! order ─ execute(block, frames, done) ─▶ queue ─▶ thread: State::execute ─▶ updates ─▶ outlet
+//!                                                     │                └─▶ release: shares ─▶ outlet
+//!                                                     └─▶ syncer: store durable ─▶ done
+//! gateway ─ welcome, answer ─▶ the state, between two blocks; outboxes of recent blocks
+//! ```
+//! A block's rows are one change of the store. They are synced some blocks or [`limits::STORE_SYNC_AFTER`] later, all at
+//! once, and only then the order hears `done`: a crash costs the execution of those blocks again and nothing else.
+//!
+//! | file | what |
+//! |---|---|
+//! | `run` | the thread |
+//! | `sync` | the thread that makes blocks durable |
+//! | `recent` | outboxes and frames of the last blocks |
+//! | `answers` | answers to clients |
+
+mod answers;
+mod recent;
+mod run;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+
+use sealcast_broker::genesis::{Cluster, Genesis};
+use sealcast_broker::operation::{Checked, Client, Sealed};
+use sealcast_broker::protocol::{Answer, Question, Welcome};
+use sealcast_broker::state::{State, StoreError};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_order::Block;
+use sealcast_wire::limits;
+
+use crate::outlet::{Blocks, Outlet};
+use crate::release::{Holding, Release};
+use crate::store::Lsm;
+use recent::Recent;
+
+pub(crate) use recent::Kept;
+
+/// What an executor needs at its start.
+pub struct Setup {
+    /// What the cluster began with.
+    pub genesis: Genesis,
+    /// This broker's number: the place of its key in genesis.
+    pub index: u16,
+    /// Its key.
+    pub key: Arc<OriginKey>,
+    /// Where its rows lie; made if it is not there.
+    pub folder: PathBuf,
+    /// Where results leave.
+    pub outlet: Arc<dyn Outlet>,
+    /// Where old blocks are found.
+    pub blocks: Arc<dyn Blocks>,
+    /// When shares are computed.
+    pub share_on: ShareOn,
+    /// Threads that compute shares, at least one.
+    pub threads: usize,
+}
+
+/// When a broker computes its share of a sealed publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareOn {
+    /// When the publication is executed, whoever reads it: readers then wait less.
+    Write,
+    /// When the first reader is there.
+    #[default]
+    Read,
+}
+
+/// Why an executor does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// Not this cluster's broker of that number.
+    #[error("the key is not that of broker {0} in genesis")]
+    Key(u16),
+}
+
+/// A handle to the threads that execute; clones are the same executor, and when the last one goes, the threads end.
+#[derive(Clone)]
+pub struct Executor {
+    shared: Arc<Shared>,
+    queue: SyncSender<Job>,
+}
+
+/// What the threads have in common.
+pub(crate) struct Shared {
+    pub(crate) cluster: Cluster,
+    pub(crate) index: u16,
+    pub(crate) brokers: usize,
+    pub(crate) key: Arc<OriginKey>,
+    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) blocks: Arc<dyn Blocks>,
+    state: RwLock<State<Lsm>>,
+    recent: Mutex<Recent>,
+    /// Executed.
+    height: AtomicU64,
+    /// Executed and durable.
+    durable: AtomicU64,
+    pub(crate) release: Release,
+    failure: OnceLock<String>,
+}
+
+/// What the executing thread is told.
+enum Job {
+    /// The next block.
+    Block(Arc<Block>, Vec<Checked>, Done),
+    /// To make all durable and to end, which the sender waits for.
+    Stop(SyncSender<()>),
+}
+
+/// What is called when a block is durable.
+type Done = Box<dyn FnOnce() + Send>;
+
+impl Executor {
+    /// Opens the store and starts the threads.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(setup: Setup) -> Result<Executor, StartError> {
+        let Setup { genesis, index, key, folder, outlet, blocks, share_on, threads } = setup;
+        if genesis.brokers.iter().nth(usize::from(index)) != Some(&key.public_bytes()) {
+            return Err(StartError::Key(index));
+        }
+        let (cluster, brokers) = (genesis.cluster(), genesis.brokers.len());
+        let store = Lsm::open(&folder)?;
+        let state = State::open(genesis, store.clone())?;
+        let height = state.height();
+        let shared = Arc::new_cyclic(|shared| Shared {
+            cluster,
+            index,
+            brokers,
+            key,
+            outlet,
+            blocks,
+            state: RwLock::new(state),
+            recent: Mutex::new(Recent::default()),
+            height: AtomicU64::new(height),
+            durable: AtomicU64::new(height),
+            release: Release::new(shared.clone(), share_on),
+            failure: OnceLock::new(),
+        });
+        shared.release.start(threads)?;
+        let (queue, jobs) = sync_channel(limits::BLOCKS_WAITING);
+        let synced = sync::start(shared.clone(), store)?;
+        run::start(shared.clone(), jobs, synced)?;
+        Ok(Executor { shared, queue })
+    }
+
+    /// The last block that was executed and is durable.
+    pub fn height(&self) -> u64 {
+        self.shared.durable.load(Ordering::Acquire)
+    }
+
+    /// The last block that was executed.
+    pub fn executed(&self) -> u64 {
+        self.shared.height.load(Ordering::Acquire)
+    }
+
+    /// Executes a block of these frames, which are the block's and checked. Blocks come without gaps; of those that were
+    /// executed before (and are not durable yet) `done` is called when they are. `done` is dropped without a call if the
+    /// storage failed. Waits while [`limits::BLOCKS_WAITING`] blocks wait.
+    pub fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Done) {
+        // An ended executor drops the block and what was to be called.
+        let _ = self.queue.send(Job::Block(block, frames, done));
+    }
+
+    /// What a client is told first.
+    pub fn welcome(&self, client: &Client) -> Welcome {
+        self.shared.welcome(client)
+    }
+
+    /// The answer to a client's question. Takes its time where bodies of old blocks or proofs are asked for.
+    pub fn answer(&self, client: &Client, question: Question) -> Answer {
+        self.shared.answer(client, question)
+    }
+
+    /// This broker's share of the threshold key, and the key: sealed publications are accepted and released from now on.
+    pub fn set_key(&self, holding: impl Into<Holding>) {
+        self.shared.release.set_key(holding.into());
+    }
+
+    /// Which ciphertexts are well-formed for their labels; none without a key.
+    pub fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        self.shared.release.ciphertexts_valid(sealed)
+    }
+
+    /// The number that the client's next operation has; `None` if it never registered.
+    pub fn next_number(&self, client: &Client) -> Option<u64> {
+        self.shared.state().client(client).ok().flatten().map(|record| record.next)
+    }
+
+    /// Whether somebody vouches for the client now, and administrators did not end it.
+    pub fn is_registered(&self, client: &Client) -> bool {
+        let state = self.shared.state();
+        state.client(client).ok().flatten().is_some_and(|record| record.attributes(state.time()).is_some())
+    }
+
+    /// The words of the key ceremony so far: height, broker, word.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn ceremony_words(&self) -> Result<Vec<(u64, u16, Vec<u8>)>, StoreError> {
+        self.shared.state().words()
+    }
+
+    /// Why it executes no more, if it does not: the storage failed.
+    pub fn failure(&self) -> Option<&str> {
+        self.shared.failure.get().map(String::as_str)
+    }
+
+    /// Executes what waits, makes it durable, and ends. What is handed in later is dropped.
+    pub fn stop(&self) {
+        let (ended, end) = sync_channel(1);
+        if self.queue.send(Job::Stop(ended)).is_ok() {
+            let _ = end.recv();
+        }
+        self.shared.release.stop();
+    }
+}
+
+impl Shared {
+    /// The newest executed state. Whoever holds it keeps the next block from being executed.
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State<Lsm>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more is executed.
+    fn fail(&self, why: String) {
+        if self.failure.set(why.clone()).is_ok() {
+            self.outlet.failed(&why);
+        }
+    }
+}

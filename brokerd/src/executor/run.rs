@@ -1,0 +1,91 @@
+//! The thread that executes.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, PoisonError};
+use std::{io, thread};
+
+use sealcast_broker::operation::Checked;
+use sealcast_broker::protocol::{Reply, Updates, speaker};
+use sealcast_order::Block;
+use sealcast_wire::{Utc, limits};
+
+use super::recent::Kept;
+use super::sync::Executed;
+use super::{Job, Shared};
+
+/// Starts it; what it executed goes to `synced`.
+pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>, synced: Sender<Executed>) -> io::Result<()> {
+    thread::Builder::new().name("executor".into()).spawn(move || run(&shared, &jobs, &synced))?;
+    Ok(())
+}
+
+fn run(shared: &Arc<Shared>, jobs: &Receiver<Job>, synced: &Sender<Executed>) {
+    while let Ok(job) = jobs.recv() {
+        let executed = match job {
+            Job::Block(block, frames, done) => {
+                let height = block.height;
+                if height > shared.height.load(Ordering::Acquire)
+                    && let Err(why) = shared.execute(block, &frames)
+                {
+                    return shared.fail(why);
+                }
+                Executed::Block(height, done)
+            }
+            Job::Stop(ended) => {
+                let _ = synced.send(Executed::Stop(ended));
+                return;
+            }
+        };
+        if synced.send(executed).is_err() {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// Executes the next block and sends what it yields.
+    fn execute(self: &Arc<Self>, block: Arc<Block>, frames: &[Checked]) -> Result<(), String> {
+        assert_eq!(block.frames.len(), frames.len(), "the frames are the block's");
+        let height = block.height;
+        // The order counts microseconds, the state seconds.
+        let at = Utc(i64::try_from(block.time / 1_000_000).expect("a time of 64 bits in microseconds"));
+        let outbox = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let outbox = state.execute(height, at, frames).map_err(|error| error.to_string())?;
+            if height.is_multiple_of(FORGET_EVERY) {
+                let below = height.saturating_sub(limits::RESULTS_KEPT_BLOCKS);
+                state.forget_results(below).map_err(|error| error.to_string())?;
+            }
+            outbox
+        };
+        let kept = Arc::new(Kept::new(outbox, block));
+        self.recent().keep(kept.clone());
+        self.height.store(height, Ordering::Release);
+        self.tell(&kept);
+        self.release.executed(&kept, frames);
+        self.outlet.executed(height);
+        Ok(())
+    }
+
+    /// Sends to clients that are here what the block means to them, and the ceremony its words.
+    fn tell(&self, kept: &Kept) {
+        let outbox = &kept.outbox;
+        let updates = Updates::of(outbox);
+        for client in updates.clients().filter(|client| self.outlet.is_here(client)) {
+            let Some(mut update) = updates.digest(&self.cluster, client) else { continue };
+            if speaker(client, outbox.height, self.brokers) == usize::from(self.index) {
+                update.contents = updates.contents(client).map(|contents| kept.with_bodies(contents, &*self.blocks));
+            }
+            self.outlet.send(client, Reply::Update(update));
+        }
+        for (broker, word) in &outbox.words {
+            self.outlet.ceremony(outbox.height, *broker, word);
+        }
+    }
+}
+
+/// Old results are forgotten each time so many blocks were executed.
+const FORGET_EVERY: u64 = 32;
+
+const _: () = assert!(limits::RESULTS_FORGOTTEN_BLOCKS as u64 >= FORGET_EVERY);

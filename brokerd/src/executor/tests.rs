@@ -1,0 +1,197 @@
+use std::collections::BTreeMap;
+
+use sealcast_broker::operation::{Action, Operation, OperationId};
+use sealcast_broker::protocol::{Answer, Contents, Question, Why, speaker};
+use sealcast_broker::receipt::Receipt;
+use sealcast_broker::state::{Code, Reading, Run};
+
+use crate::fixture::{Broker, World, client, publish, subscribe};
+
+fn header() -> sealcast_broker::operation::Header {
+    sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None }
+}
+
+#[test]
+fn all_brokers_name_one_digest_and_the_speaker_brings_contents_and_bodies() {
+    let mut world = World::with_clients();
+    for n in 0..8 {
+        world.order(vec![(3, vec![publish(&[n; 100]), publish(&[n, n])]), (1, vec![Operation::Sync])]);
+    }
+    let mut brokers: Vec<Broker> = (0..4).map(|index| Broker::start(&world, index, &[1, 2])).collect();
+    brokers.iter_mut().for_each(|it| it.execute(&world, 1));
+    for seed in [1, 2] {
+        let updates: Vec<_> = brokers.iter().map(|it| it.inbox.updates(seed)).collect();
+        for height in 1..=9 {
+            let at_height: Vec<_> = updates.iter().map(|it| &it[&height]).collect();
+            assert!(at_height.iter().all(|it| it.digest == at_height[0].digest), "E1");
+            let speaks = speaker(&client(seed), height, 4);
+            let spoken: Vec<usize> = (0..4).filter(|place| at_height[*place].contents.is_some()).collect();
+            assert_eq!(spoken, [speaks]);
+            let contents = at_height[speaks].contents.as_ref().unwrap();
+            assert_eq!(contents.digest(&world.cluster, &client(seed), height), at_height[0].digest);
+            check_bodies(contents, if seed == 1 && height > 1 { 2 } else { 0 });
+            // Whoever is asked says the same, with bodies.
+            let asked = brokers[(speaks + 1) % 4].executor.answer(&client(seed), Question::Update { height });
+            let Answer::Update(update) = asked else { panic!("{asked:?}") };
+            assert_eq!(update.contents.as_ref(), Some(contents));
+        }
+    }
+    assert!(brokers[0].inbox.updates(3).is_empty(), "who has no channel here gets nothing");
+    let nothing = brokers[0].executor.answer(&client(7), Question::Update { height: 2 });
+    assert_eq!(nothing, Answer::No(Why::Nothing));
+    assert_eq!(brokers[0].executor.answer(&client(1), Question::Update { height: 10 }), Answer::No(Why::Behind));
+}
+
+fn check_bodies(contents: &Contents, count: usize) {
+    assert_eq!(contents.bodies.len(), count);
+    assert_eq!(contents.publications.len(), count);
+    for (entry, (sn, body)) in contents.publications.iter().zip(&contents.bodies) {
+        assert_eq!((entry.sn, entry.id), (*sn, OperationId::of(body)));
+    }
+}
+
+#[test]
+fn a_restarted_broker_goes_on_where_it_was_and_repeats_nothing() {
+    let mut world = World::with_clients();
+    world.order(vec![(3, vec![publish(b"a")])]);
+    let mut broker = Broker::start(&world, 0, &[1]);
+    broker.execute(&world, 1);
+    assert_eq!((broker.executor.height(), broker.executor.executed()), (2, 2));
+    let folder = broker.end();
+    world.order(vec![(3, vec![publish(b"b")])]);
+    let mut broker = Broker::start_in(folder, &world, 0, &[1]);
+    assert_eq!(broker.executor.height(), 2);
+    // The order brings again what it believes unacknowledged.
+    broker.execute(&world, 1);
+    let updates = broker.inbox.updates(1);
+    assert_eq!(updates.keys().copied().collect::<Vec<_>>(), [3]);
+    let mut whole = Broker::start(&world, 0, &[1]);
+    whole.execute(&world, 1);
+    assert_eq!(updates[&3].digest, whole.inbox.updates(1)[&3].digest);
+    assert_eq!(broker.executor.welcome(&client(1)), whole.executor.welcome(&client(1)));
+    assert_eq!(broker.executor.answer(&client(1), Question::Update { height: 2 }), Answer::No(Why::Pruned));
+    let both = [broker, whole].map(|it| it.executor.shared.state().root());
+    assert_eq!(both[0], both[1]);
+}
+
+#[test]
+fn results_are_found_by_number_also_after_a_restart() {
+    let mut world = World::with_clients();
+    let mut sent = BTreeMap::new();
+    for n in 0..5_u64 {
+        let first = world.number(3);
+        let operations = vec![publish(&[n as u8]), Operation::Unsubscribe(99), publish(b"z")];
+        let height = world.order(vec![(3, operations), (1, vec![Operation::Sync])]);
+        sent.insert(first, height);
+    }
+    let mut broker = Broker::start(&world, 1, &[]);
+    broker.execute(&world, 1);
+    let broker = Broker::start_in(broker.end(), &world, 1, &[]);
+    for (first, at) in sent {
+        for number in first..first + 3 {
+            let Answer::Result { height, results } = broker.executor.answer(&client(3), Question::Result { number })
+            else {
+                panic!("no result of {number}")
+            };
+            assert_eq!((height, results.first), (at, first));
+            let codes: Vec<Code> = results.outcomes.iter().map(|it| it.code).collect();
+            assert_eq!(codes, [Code::Done, Code::NoSubscription, Code::Done]);
+        }
+    }
+    let none = Question::Result { number: world.number(3) };
+    assert_eq!(broker.executor.answer(&client(3), none), Answer::No(Why::Nothing));
+    assert_eq!(broker.executor.next_number(&client(3)), Some(world.number(3)));
+    assert_eq!(broker.executor.next_number(&client(9)), None);
+    assert!(broker.executor.is_registered(&client(3)) && !broker.executor.is_registered(&client(9)));
+}
+
+#[test]
+fn a_client_reads_and_resumes_what_it_may_read() {
+    let mut world = World::with_clients();
+    for n in 0..3 {
+        world.order(vec![(3, vec![publish(&[n]), publish(&[n, n])])]);
+    }
+    let mut broker = Broker::start(&world, 2, &[]);
+    broker.execute(&world, 1);
+    let ask = |seed, question| broker.executor.answer(&client(seed), question);
+    let range = Question::Range { header: header(), from: 2, limit: 3, floor: 4 };
+    let Answer::Places(places) = ask(1, range.clone()) else { panic!("no places") };
+    assert_eq!(places.iter().map(|it| it.ps).collect::<Vec<_>>(), [2, 3, 4]);
+    let sns: Vec<u64> = places
+        .iter()
+        .map(|it| match &it.reading {
+            Reading::Publication(entry) => entry.sn,
+            Reading::Empty => panic!("client 1 may read"),
+        })
+        .collect();
+    let Answer::Places(denied) = ask(2, range) else { panic!("no places") };
+    assert!(denied.iter().all(|it| it.reading == Reading::Empty));
+    let Answer::Bodies(bodies) = ask(1, Question::Bodies { sns: sns.clone() }) else { panic!("no bodies") };
+    assert_eq!(bodies.iter().map(|(sn, _)| *sn).collect::<Vec<_>>(), sns);
+    assert_eq!(ask(2, Question::Bodies { sns: sns.clone() }), Answer::No(Why::Denied));
+    let Answer::Places(latest) = ask(1, Question::Latest { header: header(), floor: 0 }) else { panic!("no place") };
+    assert_eq!(latest[0].ps, 5);
+    let behind = Question::Latest { header: header(), floor: 5 };
+    assert_eq!(ask(1, behind), Answer::No(Why::Behind), "E9");
+    let resume = Question::Resume { subscription: 1, place: 0, sn: 0, floor: 4 };
+    let Answer::Resumed { notice, publications, .. } = ask(1, resume) else { panic!("not resumed") };
+    assert_eq!((notice.places(), publications.len()), (6, 6));
+    assert!(notice.runs.iter().zip(&publications).all(|(run, it)| *run == Run::Deliver { sn: it.sn }));
+    // From the archive, where a block is no longer in memory.
+    let broker = Broker::start_in(broker.end(), &world, 2, &[]);
+    let bodies = Question::Bodies { sns };
+    assert_eq!(broker.executor.answer(&client(1), bodies.clone()), Answer::No(Why::Pruned));
+    broker.archive.0.lock().unwrap().extend(world.ordered.iter().map(|(block, _)| block.clone()));
+    assert!(matches!(broker.executor.answer(&client(1), bodies), Answer::Bodies(bodies) if bodies.len() == 3));
+}
+
+#[test]
+fn rule_e1_receipts_of_f_plus_1_brokers_hold_without_them() {
+    let mut world = World::with_clients();
+    let number = world.number(3);
+    let height = world.order(vec![(3, vec![publish(b"a"), Operation::Sync])]);
+    let mut brokers: Vec<Broker> = (0..2).map(|index| Broker::start(&world, index, &[])).collect();
+    brokers.iter_mut().for_each(|it| it.execute(&world, 1));
+    for number in [number, number + 1] {
+        let testimonies =
+            brokers.iter().map(|it| match it.executor.answer(&client(3), Question::Receipt { height, number }) {
+                Answer::Receipt(testimony) => *testimony,
+                other => panic!("{other:?}"),
+            });
+        let testimonies: Vec<_> = testimonies.collect();
+        let mut receipt = Receipt::new(world.cluster, &testimonies[0]);
+        assert!(receipt.verify(&world.genesis).is_err(), "one broker may lie");
+        assert!(receipt.add(&testimonies[1]));
+        receipt.verify(&world.genesis).expect("two of four");
+    }
+}
+
+#[test]
+fn words_of_the_ceremony_come_in_order_and_stay() {
+    let mut world = World::with_clients();
+    let brokers_of = |seed: u8| (seed, vec![Operation::Ceremony(vec![seed; 3])]);
+    let height = world.order(vec![brokers_of(210), brokers_of(1), brokers_of(213)]);
+    let mut broker = Broker::start(&world, 0, &[]);
+    broker.execute(&world, 1);
+    let words = broker.inbox.words();
+    assert_eq!(words.iter().map(|(at, _, word)| (*at, word[0])).collect::<Vec<_>>(), [(height, 210), (height, 213)]);
+    let broker = Broker::start_in(broker.end(), &world, 0, &[]);
+    assert_eq!(broker.executor.ceremony_words().unwrap(), words);
+}
+
+#[test]
+fn a_revoked_client_is_welcomed_as_one() {
+    let mut world = World::with_clients();
+    let mut broker = Broker::start(&world, 3, &[1]);
+    broker.execute(&world, 1);
+    let welcome = broker.executor.welcome(&client(1));
+    assert_eq!((welcome.broker, welcome.height, welcome.registered, welcome.next), (3, 1, true, 2));
+    assert_eq!(welcome.subscriptions.len(), 1);
+    let act = world.admin(1, Action::RevokeClient(client(1)));
+    world.order(vec![(3, vec![act, subscribe("a")])]);
+    broker.execute(&world, 2);
+    let welcome = broker.executor.welcome(&client(1));
+    assert_eq!((welcome.registered, welcome.subscriptions.len()), (false, 0));
+    let denied = Question::Latest { header: header(), floor: 0 };
+    assert_eq!(broker.executor.answer(&client(1), denied), Answer::No(Why::Denied));
+}

@@ -1,0 +1,57 @@
+//! A broker's holding of the threshold key, in whichever group the key is.
+
+use sealcast_broker::operation::Sealed;
+use sealcast_broker::protocol::Why;
+use sealcast_broker::state::Entry;
+use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::tdh2::{KeyShare, PublicKey};
+
+use super::Kind;
+use super::shares::Shares;
+use crate::executor::Shared;
+
+/// The threshold key with one broker's share of it.
+pub enum Holding {
+    /// On ristretto255, the default.
+    Ristretto255(Box<Shares<Ristretto255>>),
+    /// On P-256.
+    P256(Box<Shares<P256>>),
+}
+
+impl From<(PublicKey<Ristretto255>, KeyShare<Ristretto255>)> for Holding {
+    fn from((key, share): (PublicKey<Ristretto255>, KeyShare<Ristretto255>)) -> Holding {
+        Holding::Ristretto255(Box::new(Shares::new(key, share)))
+    }
+}
+
+impl From<(PublicKey<P256>, KeyShare<P256>)> for Holding {
+    fn from((key, share): (PublicKey<P256>, KeyShare<P256>)) -> Holding {
+        Holding::P256(Box::new(Shares::new(key, share)))
+    }
+}
+
+impl Holding {
+    /// The key's epoch and its encoding.
+    pub(super) fn encoded(&self) -> (u32, Vec<u8>) {
+        match self {
+            Holding::Ristretto255(it) => it.encoded(),
+            Holding::P256(it) => it.encoded(),
+        }
+    }
+
+    /// Which ciphertexts are well-formed for their labels.
+    pub(super) fn check(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        match self {
+            Holding::Ristretto255(it) => it.check(sealed),
+            Holding::P256(it) => it.check(sealed),
+        }
+    }
+
+    /// The bytes of an attachment to a publication.
+    pub(super) fn prepare(&self, shared: &Shared, entry: &Entry, kind: Kind) -> Result<Vec<u8>, Why> {
+        match self {
+            Holding::Ristretto255(it) => it.prepare(shared, entry, kind),
+            Holding::P256(it) => it.prepare(shared, entry, kind),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Releases sealed publications: this broker's share of each, to the readers whom the policy allows.
+//!
+//! *When.* Only of publications that are executed, so final; a reader is judged when the publication is executed, and again
+//! on the newest executed state right before a share leaves (E2): a revocation that came in between holds the share back.
+//! Who may not read gets ⊥ instead.
+//!
+//! *How often.* A share is the same for all its readers. It is computed once, on threads of their own, when the
+//! publication is executed or when the first reader is there ([`ShareOn`]); a proof when somebody doubts the share,
+//! and no client is given many in a short time (E4). Only ciphertexts whose own proof was checked get shares (S12), and
+//! what admission checked is not checked again.
+
+mod cache;
+mod holding;
+mod pool;
+mod rate;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Instant;
+
+use sealcast_broker::operation::{Body, Checked, Client, Operation, Sealed};
+use sealcast_broker::protocol::{Reply, SignedKey, Why};
+use sealcast_broker::state::Run;
+
+use crate::executor::{Kept, ShareOn, Shared};
+use pool::{Job, Pool};
+use rate::Rate;
+
+pub use holding::Holding;
+
+/// What releases shares. Without a key it accepts no ciphertext and releases nothing.
+pub(crate) struct Release {
+    shared: Weak<Shared>,
+    share_on: ShareOn,
+    installed: RwLock<Option<Arc<Installed>>>,
+    pool: Arc<Pool>,
+    proofs: Mutex<Rate>,
+}
+
+/// The key in force.
+struct Installed {
+    holding: Holding,
+    signed: SignedKey,
+    since: Instant,
+}
+
+/// What may be attached for a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Share,
+    Proved,
+    Denied,
+}
+
+impl Release {
+    pub(crate) fn new(shared: Weak<Shared>, share_on: ShareOn) -> Release {
+        let proofs = Mutex::new(Rate::default());
+        Release { shared, share_on, installed: RwLock::new(None), pool: Arc::default(), proofs }
+    }
+
+    /// Starts the threads that compute shares.
+    pub(crate) fn start(&self, threads: usize) -> io::Result<()> {
+        self.pool.start(threads.max(1), &self.shared)
+    }
+
+    /// Ends them.
+    pub(crate) fn stop(&self) {
+        self.pool.stop();
+    }
+
+    pub(crate) fn set_key(&self, holding: Holding) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let (epoch, key) = holding.encoded();
+        let signature = shared.key.sign(&SignedKey::statement(&shared.cluster, epoch, &key));
+        let signed = SignedKey { epoch, key, signature };
+        let installed = Installed { holding, signed, since: Instant::now() };
+        *self.installed.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(installed));
+    }
+
+    /// The key in force, as this broker vouches for it.
+    pub(crate) fn signed_key(&self) -> Option<SignedKey> {
+        self.installed().map(|it| it.signed.clone())
+    }
+
+    /// Seconds since this process has the key.
+    pub(crate) fn key_age(&self) -> Option<u64> {
+        self.installed().map(|it| it.since.elapsed().as_secs())
+    }
+
+    pub(crate) fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        match self.installed() {
+            Some(it) => it.holding.check(sealed),
+            None => vec![false; sealed.len()],
+        }
+    }
+
+    /// Lets the threads send shares of an executed block's publications to whom they interest and who is here. Waits
+    /// while too many shares are to be computed.
+    pub(crate) fn executed(&self, kept: &Arc<Kept>, frames: &[Checked]) {
+        if self.installed().is_none() {
+            return;
+        }
+        let Some(shared) = self.shared.upgrade() else { return };
+        let publications = &kept.outbox.publications;
+        let mut readers: Vec<Vec<Client>> = vec![Vec::new(); publications.len()];
+        for notice in kept.outbox.notices.iter().filter(|it| shared.outlet.is_here(&it.client)) {
+            for sn in notice.runs.iter().filter_map(Run::delivered) {
+                if let Ok(place) = publications.binary_search_by_key(&sn, |it| it.sn)
+                    && readers[place].last() != Some(&notice.client)
+                {
+                    readers[place].push(notice.client);
+                }
+            }
+        }
+        for (place, readers) in readers.into_iter().enumerate() {
+            let wanted = !readers.is_empty() || self.share_on == ShareOn::Write;
+            let entry = &publications[place];
+            if wanted && is_sealed(&frames[entry.frame as usize], entry.number) {
+                self.pool.push(Job { kept: kept.clone(), place, readers });
+            }
+        }
+    }
+
+    /// What this broker attaches for one reader who asks.
+    pub(crate) fn answer(&self, shared: &Shared, client: &Client, sn: u64, proved: bool) -> Result<Vec<u8>, Why> {
+        let installed = self.installed().ok_or(Why::Nothing)?;
+        let entry = shared.state().published(sn).map_err(|_| Why::Storage)?.ok_or(Why::Nothing)?;
+        if proved && !self.proofs.lock().unwrap_or_else(PoisonError::into_inner).allows(client, Instant::now()) {
+            return Err(Why::Busy);
+        }
+        let kind = if proved { Kind::Proved } else { Kind::Share };
+        let prepared = installed.holding.prepare(shared, &entry, kind)?;
+        // Judged when all is computed: what was revoked meanwhile does not leave.
+        match shared.readable(client, sn) {
+            Ok(_) => Ok(prepared),
+            Err(Why::Denied) => installed.holding.prepare(shared, &entry, Kind::Denied),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Computes a share and sends it to its readers.
+    fn work(&self, shared: &Shared, job: &Job) {
+        let Some(installed) = self.installed() else { return };
+        let entry = &job.kept.outbox.publications[job.place];
+        let Ok(share) = installed.holding.prepare(shared, entry, Kind::Share) else { return };
+        for client in &job.readers {
+            // E2: on the newest executed state.
+            let attachment = match shared.readable(client, entry.sn) {
+                Ok(_) => Ok(share.clone()),
+                Err(Why::Denied) => installed.holding.prepare(shared, entry, Kind::Denied),
+                Err(why) => Err(why),
+            };
+            if let Ok(attachment) = attachment {
+                shared.outlet.send(client, Reply::Attach { sn: entry.sn, attachment });
+            }
+        }
+    }
+
+    fn installed(&self) -> Option<Arc<Installed>> {
+        self.installed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.pool.stop();
+    }
+}
+
+fn is_sealed(frame: &Checked, number: u64) -> bool {
+    let frame = frame.frame();
+    let place = usize::try_from(number - frame.first()).expect("a frame's operations have a limit");
+    match frame.operations().nth(place) {
+        Some((_, _, Operation::Publish(publication))) => matches!(publication.body, Body::Sealed(_)),
+        _ => false,
+    }
+}

@@ -1,0 +1,140 @@
+//! Shares and proofs of one group, each computed once for a ciphertext.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sealcast_broker::operation::{Body, Client, Operation, OperationId, Sealed};
+use sealcast_broker::protocol::Why;
+use sealcast_broker::state::Entry;
+use sealcast_crypto::group::Group;
+use sealcast_crypto::tdh2::{Checked, Ciphertext, KeyShare, Label, Labelled, PublicKey};
+use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
+use sealcast_wire::limits;
+
+use super::Kind;
+use super::cache::Cache;
+use crate::executor::Shared;
+
+/// The key, one share of it, and what was computed with them.
+pub struct Shares<G: Group> {
+    key: PublicKey<G>,
+    share: KeyShare<G>,
+    /// Ciphertexts whose proof holds, by publication.
+    checked: Mutex<Cache<Name, Arc<Checked<G>>>>,
+    /// Attachments with shares and with proofs, by sn.
+    shares: Mutex<Cache<u64, Vec<u8>>>,
+    proofs: Mutex<Cache<u64, Vec<u8>>>,
+}
+
+/// Names a ciphertext with its label: who published it, under which number, and all bytes of the operation.
+type Name = (Client, u64, OperationId);
+
+impl<G: Group> Shares<G> {
+    pub(super) fn new(key: PublicKey<G>, share: KeyShare<G>) -> Shares<G> {
+        Shares {
+            key,
+            share,
+            checked: Mutex::new(Cache::new(limits::CIPHERTEXTS_CHECKED_BYTES)),
+            shares: Mutex::new(Cache::new(limits::SHARES_HELD_BYTES)),
+            proofs: Mutex::new(Cache::new(limits::SHARES_HELD_BYTES)),
+        }
+    }
+
+    pub(super) fn encoded(&self) -> (u32, Vec<u8>) {
+        let epoch = u32::try_from(self.key.parameters().epoch).expect("key epochs are counted from 0");
+        (epoch, self.key.encode())
+    }
+
+    pub(super) fn check(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        let name = |it: &Sealed<'_>| (it.client, it.number, it.id);
+        let mut valid: Vec<bool> = {
+            let checked = held(&self.checked);
+            sealed.iter().map(|it| checked.get(&name(it)).is_some()).collect()
+        };
+        let (mut places, mut batch) = (Vec::new(), Vec::new());
+        for (place, it) in sealed.iter().enumerate().filter(|(place, _)| !valid[*place]) {
+            if let Some(labelled) = self.bind(it.ciphertext, &it.label) {
+                places.push(place);
+                batch.push(labelled);
+            }
+        }
+        if batch.is_empty() {
+            return valid;
+        }
+        let results = self.key.check_batch(batch, &mut rng());
+        let mut checked = held(&self.checked);
+        for (place, result) in places.into_iter().zip(results) {
+            if let Ok(it) = result {
+                valid[place] = true;
+                checked.insert(name(&sealed[place]), Arc::new(it), sealed[place].ciphertext.len() + CHECKED_BYTES);
+            }
+        }
+        valid
+    }
+
+    /// An attachment to a publication, in bytes.
+    ///
+    /// # Errors
+    /// The publication is not sealed, not under this key, or no longer kept.
+    pub(super) fn prepare(&self, shared: &Shared, entry: &Entry, kind: Kind) -> Result<Vec<u8>, Why> {
+        let cache = match kind {
+            Kind::Share => Some(&self.shares),
+            Kind::Proved => Some(&self.proofs),
+            Kind::Denied => None,
+        };
+        if let Some(known) = cache.and_then(|cache| held(cache).get(&entry.sn).cloned()) {
+            return Ok(known);
+        }
+        let it = self.checked(shared, entry)?;
+        let what = match kind {
+            Kind::Share => What::Share(self.share.share(&it).map_err(|_| Why::Nothing)?),
+            Kind::Proved => {
+                let proved = self.share.prove(&it, &mut rng()).map_err(|_| Why::Nothing)?;
+                let signature = shared.key.sign(&statement(&shared.cluster.0, it.id(), &proved.encode()));
+                What::Proved(SignedShare { proved, signature })
+            }
+            Kind::Denied => What::Denied,
+        };
+        let bytes = Attachment { ciphertext: *it.id(), what }.to_bytes();
+        match cache {
+            // Of two threads that proved at once, the first is remembered, and everybody gets that proof.
+            Some(cache) => Ok(held(cache).insert(entry.sn, bytes.clone(), bytes.len() + CACHED_BYTES).clone()),
+            None => Ok(bytes),
+        }
+    }
+
+    /// A publication's ciphertext, which admission has checked or which is checked now.
+    fn checked(&self, shared: &Shared, entry: &Entry) -> Result<Arc<Checked<G>>, Why> {
+        let name = (entry.client, entry.number, entry.id);
+        if let Some(it) = held(&self.checked).get(&name) {
+            return Ok(it.clone());
+        }
+        let operation = Operation::from_bytes(&shared.operation(entry)?).map_err(|_| Why::Storage)?;
+        let Operation::Publish(publication) = operation else { return Err(Why::Nothing) };
+        let Body::Sealed(ciphertext) = &publication.body else { return Err(Why::Nothing) };
+        let labelled = self.bind(ciphertext, &publication.label(&entry.client, entry.number)).ok_or(Why::Nothing)?;
+        let it = Arc::new(self.key.check(labelled).map_err(|_| Why::Nothing)?);
+        Ok(held(&self.checked).insert(name, it, ciphertext.len() + CHECKED_BYTES).clone())
+    }
+
+    fn bind(&self, ciphertext: &[u8], label: &Label) -> Option<Labelled<G>> {
+        Ciphertext::decode(ciphertext).ok().map(|it| self.key.bind(it, label))
+    }
+}
+
+fn held<T>(cache: &Mutex<T>) -> MutexGuard<'_, T> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A generator for one batch or proof, seeded by the operating system.
+fn rng() -> ChaCha20Rng {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).expect("the operating system gives random bytes");
+    ChaCha20Rng::from_seed(seed)
+}
+
+/// Bytes in memory of a checked ciphertext beside the ciphertext, about: decoded elements, hashes, the cache's own.
+const CHECKED_BYTES: usize = 1024;
+/// Bytes in memory of a cached attachment beside its own, about.
+const CACHED_BYTES: usize = 64;
