@@ -22,7 +22,7 @@ mod question;
 mod update;
 mod updates;
 
-use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::tdh2;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 pub use answer::{Answer, Misdeed, Report, Status, Why};
@@ -178,8 +178,7 @@ pub fn speaker(client: &Client, height: u64, brokers: usize) -> usize {
 impl SignedKey {
     /// What a broker signs: `T("sealcast/v1/threshold key signed"; cluster, u32 epoch, key)`.
     pub fn statement(cluster: &Cluster, epoch: u32, key: &[u8]) -> [u8; 32] {
-        let transcript = Transcript::new("sealcast/v1/threshold key signed").add(&cluster.0);
-        transcript.add(&epoch.to_be_bytes()).add(key).finish()
+        tdh2::vouching(&cluster.0, epoch, key)
     }
 
     /// `u32 epoch ‖ bytes16 key ‖ signature`

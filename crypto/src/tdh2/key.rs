@@ -6,6 +6,7 @@ use rand_core::CryptoRng;
 use sealcast_wire::limits::{SHAREHOLDERS_MAX, SYSTEM_BYTES_MAX};
 
 use crate::group::{Committee, Element, Group, Parameters, ParametersError, Polynomial, SecretScalar, Transcript};
+use crate::hash;
 use crate::secret::Secret;
 
 /// pk and vk: h, ḡ, h_1 … h_n with what is prepared for them. Some 100 KB; share it.
@@ -201,6 +202,13 @@ impl<G: Group> fmt::Debug for KeyShare<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyShare({}, <redacted>)", self.index)
     }
+}
+
+/// What a holder signs to vouch that an encoded key is the one of its cluster and epoch (E11):
+/// `T("sealcast/v1/threshold key signed"; cluster, u32 epoch, key)`.
+pub fn vouching(cluster: &[u8; 32], epoch: u32, key: &[u8]) -> [u8; 32] {
+    let transcript = hash::Transcript::new("sealcast/v1/threshold key signed").add(cluster);
+    transcript.add(&epoch.to_be_bytes()).add(key).finish()
 }
 
 /// TGen, by a trusted dealer: the key, and x_1 … x_n for its holders.

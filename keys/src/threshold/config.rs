@@ -1,11 +1,14 @@
-//! What a client of brokers knows from the cluster file: their keys, and the one to which it seals (E11).
+//! What a client of brokers knows from the cluster file, or from the brokers: their keys, and the one to which it seals
+//! (E11).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_crypto::ed25519;
 use sealcast_crypto::group::Group;
 use sealcast_crypto::hash::Transcript;
-use sealcast_crypto::tdh2::{KeyError, PublicKey};
+use sealcast_crypto::signature::Signature;
+use sealcast_crypto::tdh2::{KeyError, PublicKey, vouching};
 use sealcast_wire::EpochId;
 
 /// What a client needs to know before it starts; all of it from a cluster file that it has verified.
@@ -47,6 +50,38 @@ impl<G: Group> Config<G> {
         if pin(&cluster, key) != *pinned {
             return Err(ConfigError::Pin);
         }
+        Config::build(client, cluster, brokers, key)
+    }
+
+    /// Of a cluster's id, its brokers' keys by number, and an encoded threshold key for which 2f + 1 of them vouch: those
+    /// who made the key, when no file names it (E11). Signatures that do not hold count for nothing.
+    ///
+    /// # Errors
+    /// [`ConfigError`]; [`ConfigError::Vouched`] if fewer signed it for this epoch.
+    pub fn vouched<'a>(
+        client: [u8; 32],
+        cluster: [u8; 32],
+        brokers: &[[u8; 32]],
+        epoch: u32,
+        key: &[u8],
+        signatures: impl IntoIterator<Item = (u16, &'a Signature)>,
+    ) -> Result<Config<G>, ConfigError> {
+        let config = Config::build(client, cluster, brokers, key)?;
+        if config.key.parameters().epoch != u64::from(epoch) {
+            return Err(ConfigError::Epoch(epoch));
+        }
+        let statement = vouching(&cluster, epoch, key);
+        let holds = |(broker, signature): &(u16, &Signature)| {
+            config.brokers.get(usize::from(*broker)).is_some_and(|key| key.verify(&statement, signature))
+        };
+        // A broker counts once, however often it signed.
+        let signed = signatures.into_iter().filter(holds).map(|(broker, _)| broker).collect::<BTreeSet<_>>().len();
+        let needed = 2 * config.faulty() + 1;
+        if signed < needed { Err(ConfigError::Vouched { signed, needed }) } else { Ok(config) }
+    }
+
+    fn build(client: [u8; 32], cluster: [u8; 32], brokers: &[[u8; 32]], key: &[u8]) -> Result<Config<G>, ConfigError> {
+        let pin = pin(&cluster, key);
         let key = PublicKey::decode(key)?;
         let holders = key.parameters().holders;
         if usize::from(holders) != brokers.len() {
@@ -55,7 +90,7 @@ impl<G: Group> Config<G> {
         let numbered = (0_u16..).zip(brokers);
         let signing = |(number, key)| ed25519::Key::new(key).map_err(|_| ConfigError::Broker(number));
         let brokers = numbered.map(signing).collect::<Result<_, _>>()?;
-        Ok(Config { client, cluster, key: Arc::new(key), brokers, pin: *pinned })
+        Ok(Config { client, cluster, key: Arc::new(key), brokers, pin })
     }
 
     /// Whether this is the key that we have. Another one, were it another sharing of the same key, needs a handover
@@ -110,6 +145,17 @@ pub enum ConfigError {
         "the brokers' threshold key is not the one that the cluster file names, and no handover by 2f+1 brokers is"
     )]
     Pin,
+    /// Too few brokers vouch for the key.
+    #[error("{signed} brokers vouch for the threshold key, {needed} must")]
+    Vouched {
+        /// How many signed it.
+        signed: usize,
+        /// 2f + 1.
+        needed: usize,
+    },
+    /// The key is of another epoch than what was signed says.
+    #[error("the threshold key is not of epoch {0}")]
+    Epoch(u32),
     /// The key itself.
     #[error("the brokers' threshold key: {0}")]
     Key(#[from] KeyError),

@@ -6,8 +6,8 @@ use curve25519_dalek::ristretto::RistrettoPoint;
 use proptest::prelude::*;
 use sealcast_crypto::aead;
 use sealcast_crypto::group::Parameters;
-use sealcast_crypto::signature::OriginKey;
-use sealcast_crypto::tdh2::{Checked, KeyShare, Label, PublicKey, deal};
+use sealcast_crypto::signature::{OriginKey, Signature};
+use sealcast_crypto::tdh2::{Checked, KeyShare, Label, PublicKey, deal, vouching};
 use sealcast_wire::{EpochId, Utc};
 
 use super::sealed::{SignedShare, What, statement};
@@ -523,6 +523,36 @@ fn rule_e11_only_the_pinned_key_is_taken() {
     assert_eq!(client.command(now(0), Command::Learn(ours)), Ok(()));
     assert_eq!(client.command(now(0), Command::Learn(theirs.clone())), Err(CommandError::Invalid));
     assert_eq!(world.config.check_key(&theirs), Err(ConfigError::Pin));
+}
+
+#[test]
+fn rule_e11_a_key_is_taken_for_which_2f_and_1_brokers_vouch() {
+    let world = World::new(3, 4);
+    let brokers: Vec<_> = world.signing.iter().map(OriginKey::public_bytes).collect();
+    let key = world.key().encode();
+    let sign = |cluster, epoch| -> Vec<_> {
+        world.signing.iter().map(|it| it.sign(&vouching(&cluster, epoch, &key))).collect()
+    };
+    let good = sign(CLUSTER, 0);
+    let vouched = |epoch, key: &[u8], signatures: &[(u16, &Signature)]| {
+        Config::<G>::vouched([1; 32], CLUSTER, &brokers, epoch, key, signatures.iter().copied())
+    };
+    let all: Vec<_> = (0..).zip(&good).collect();
+    let config = vouched(0, &key, &all[1..]).expect("three of four vouch");
+    assert_eq!(config.check_key(&key), Ok(()));
+    assert_eq!(config.check_key(&World::new(2, 4).key().encode()), Err(ConfigError::Pin));
+
+    let few = |signed| Some(ConfigError::Vouched { signed, needed: 3 });
+    assert_eq!(vouched(0, &key, &all[2..]).err(), few(2));
+    assert_eq!(vouched(0, &key, &[all[0], all[0], all[0], all[1]]).err(), few(2), "one counts once");
+    assert_eq!(vouched(0, &key, &[all[0], all[1], (3, &good[2]), (9, &good[3])]).err(), few(2), "others' signatures");
+    for (cluster, epoch) in [([8; 32], 0), (CLUSTER, 1)] {
+        let others = sign(cluster, epoch);
+        let others: Vec<_> = (0..).zip(&others).collect();
+        assert_eq!(vouched(0, &key, &others).err(), few(0), "for another cluster or epoch");
+    }
+    assert_eq!(vouched(1, &key, &all).err(), Some(ConfigError::Epoch(1)));
+    assert_eq!(vouched(0, &World::new(2, 4).key().encode(), &all).err(), few(0), "another key");
 }
 
 #[test]
