@@ -26,22 +26,23 @@
 //! *A crash loses nothing.* All that a broker draws follows from its seed and the run, so that a machine that is
 //! given the same seed and the same words stands where the lost one stood, and says the same bytes.
 
+mod outcome;
+mod own;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::mem;
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use sealcast_broker::genesis::Cluster;
-use sealcast_crypto::disclosure::Pair;
-use sealcast_crypto::group::{Element, Parameters, ParametersError, SecretScalar};
-use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::group::{Element, Parameters, ParametersError};
 use sealcast_crypto::secret::Secret;
-use sealcast_crypto::tdh2::{KeyShare, PublicKey};
+use sealcast_crypto::tdh2::KeyShare;
 use sealcast_wire::limits::BROKERS_MAX;
 
-use super::feldman::{self, Dealt, Suite};
+pub use self::outcome::{Event, Failure, Fault, Made};
+use self::own::{KEY, Own, SECRET, SENDER};
+use super::feldman::{self, Suite};
 pub use super::word::Round;
 use super::word::{Announcement, Binding, Complaint, Dealing, Head, SEALED_LEN};
 
@@ -73,87 +74,6 @@ pub struct Ceremony<G: Suite> {
     excluded: BTreeMap<u16, Fault>,
     unheard: Option<Unheard>,
     events: VecDeque<Event<G>>,
-}
-
-/// What comes of it.
-#[derive(Debug)]
-pub enum Event<G: Suite> {
-    /// To be ordered as this broker's [`Ceremony`](sealcast_broker::operation::Operation::Ceremony).
-    Say(Vec<u8>),
-    /// A broker's dealing does not count in this run.
-    Excluded {
-        /// The run.
-        run: u32,
-        /// Whose.
-        broker: u16,
-        /// Why not.
-        fault: Fault,
-    },
-    /// A broker complained of a dealer without reason.
-    Refuted {
-        /// The run.
-        run: u32,
-        /// Who complained.
-        complainer: u16,
-        /// Of whom.
-        dealer: u16,
-    },
-    /// There is a key: the same at all brokers.
-    Made(Box<Made<G>>),
-    /// There will be none in this run. Another one begins with [`Ceremony::begin`], here or elsewhere.
-    Failed {
-        /// The run.
-        run: u32,
-        /// Why.
-        why: Failure,
-    },
-}
-
-/// A key that the brokers made.
-#[derive(Debug)]
-pub struct Made<G: Suite> {
-    /// The run that made it.
-    pub run: u32,
-    /// The key.
-    pub key: PublicKey<G>,
-    /// This broker's share of it; `None` if it took no part in the run, or lacks a dealer's share and could not say so in
-    /// time.
-    pub share: Option<KeyShare<G>>,
-    /// Whose dealings make it up.
-    pub dealers: BTreeSet<u16>,
-}
-
-/// Why a broker is excluded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum Fault {
-    /// It did not speak in time.
-    #[error("it said nothing in time")]
-    Silent(Round),
-    /// It did not prove what its word must prove.
-    #[error("a proof in its word is false")]
-    Proof(Round),
-    /// It did not deal what it promised, or not to everybody.
-    #[error("it did not deal what it promised")]
-    Promise,
-    /// It dealt a bad share.
-    #[error("it dealt a bad share to broker {0}")]
-    Share(u16),
-}
-
-/// Why a run failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum Failure {
-    /// More than f are excluded.
-    #[error("{excluded} of {brokers} brokers are excluded")]
-    Excluded {
-        /// So many.
-        excluded: u16,
-        /// n.
-        brokers: u16,
-    },
-    /// The sum of the dealings is no key, which no set with an honest dealer in it comes to.
-    #[error("the dealings do not sum to a key")]
-    Degenerate,
 }
 
 /// Why no ceremony can be.
@@ -560,48 +480,11 @@ struct Unheard {
     said: bool,
 }
 
-/// What one broker draws for one run.
-struct Own<G: Suite> {
-    /// y, Y.
-    key: Pair<G>,
-    /// x, X.
-    sender: Pair<G>,
-    /// a_0, φ_0.
-    secret: Pair<G>,
-    dealt: Dealt<G>,
-    announcement: Announcement<G>,
-}
-
-impl<G: Suite> Own<G> {
-    /// All of it from the seed, the run and the broker's number.
-    fn derive(setup: &Setup, binding: Binding, seed: &Secret<32>) -> Own<G> {
-        let info: [&[u8]; 2] = [b"sealcast/v1/key ceremony seed", &setup.index.to_be_bytes()];
-        let mut rng = ChaCha20Rng::from_seed(*hkdf::<32>(seed.expose(), binding.as_bytes(), &info).expose());
-        let (key, sender) = (Pair::new(SecretScalar::random(&mut rng)), Pair::new(SecretScalar::random(&mut rng)));
-        let (secret, dealt) = loop {
-            if let Some(it) = feldman::deal_random(setup.threshold, setup.brokers, &mut rng) {
-                break it;
-            }
-        };
-        let announcement = Announcement {
-            key: *key.public(),
-            knowledge: key.know(&binding.proof(setup.index, KEY)),
-            promise: binding.promise(setup.index, &dealt.commitment),
-        };
-        Own { key, sender, secret: Pair::new(secret), dealt, announcement }
-    }
-}
-
 /// The share as it was opened, if it is the dealer's polynomial at the receiver.
 fn fits<G: Suite>(dealing: &Dealing<G>, receiver: u16, share: &[u8]) -> Option<Secret<32>> {
     let share = Secret::try_from(share).ok()?;
     feldman::fits(&dealing.commitment, receiver + 1, &share).then_some(share)
 }
-
-/// What proofs are of: y, a_0, x.
-const KEY: &str = "key";
-const SECRET: &str = "secret";
-const SENDER: &str = "sender";
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,10 @@
 //! Brokers over one log, of which some lie.
 
-use rand_core::Rng;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use sealcast_crypto::disclosure::Pair;
 use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::hash::Transcript;
 
 use super::super::testing::opens_with_every_t;
 use super::*;
@@ -510,6 +513,19 @@ fn a_broker_that_lost_its_seed_learns_the_key_and_has_no_share() {
     let made = made.unwrap();
     assert_eq!(made.key.encode(), world.agreed().key.encode());
     assert!(made.share.is_none());
+}
+
+/// A broker may be restarted by a newer program in the midst of a run: the same seed must give it the same words.
+#[test]
+fn the_words_of_these_seeds_are_these() {
+    fn log<G: Suite>() -> String {
+        let mut world = World::<G>::new(4, 3).liar(3, dealing(|_, it| it.sealed[1] = [5; SEALED_LEN]));
+        world.run();
+        let words = world.log.iter().fold(Transcript::new("words"), |it, (_, _, word)| it.add(word));
+        words.add(&world.agreed().key.encode()).finish().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+    assert_eq!(log::<Ristretto255>(), "5913e5ac2f20e309ad013f364fe266a07f742ce2835476dfa71055395eae1d66");
+    assert_eq!(log::<P256>(), "a7dfa767983e183bdfd56d81f5df57046d0d0835eed5518eaa5808cf92dc69f9");
 }
 
 #[test]
