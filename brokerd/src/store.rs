@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use sealcast_broker::state::{Changes, Row, Store, StoreError};
 
 /// The rows of one broker. Clones are the same store.
@@ -57,7 +57,9 @@ impl Store for Lsm {
     }
 
     fn apply(&mut self, changes: Changes) -> Result<(), StoreError> {
-        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), changes.len());
+        // To the operating system, not to the disk.
+        let batch = OwnedWriteBatch::with_capacity(self.database.clone(), changes.len());
+        let mut batch = batch.durability(Some(PersistMode::Buffer));
         for (key, value) in changes {
             match value {
                 Some(value) => batch.insert(&self.rows, key, value),
@@ -85,3 +87,90 @@ fn said(error: &fjall::Error) -> String {
 
 /// Blocks of rows that are kept in memory.
 const CACHE_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::path::PathBuf;
+
+    use sealcast_broker::state::State;
+
+    use super::*;
+    use crate::fixture::{Broker, Folder, World, publish};
+
+    fn changes(rows: &[(&str, Option<&str>)]) -> Changes {
+        rows.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.map(|it| it.as_bytes().to_vec()))).collect()
+    }
+
+    #[test]
+    fn rows_are_found_in_order_and_stay() {
+        let folder = Folder::new();
+        let mut store = Lsm::open(&folder.0).unwrap();
+        store.apply(changes(&[("b", Some("2")), ("a", Some("1")), ("c", Some("3"))])).unwrap();
+        store.apply(changes(&[("b", None), ("d", Some("4"))])).unwrap();
+        let keys = |store: &Lsm, from: &[u8], until: &[u8], limit| -> Vec<u8> {
+            store.range(from, until, limit).unwrap().iter().map(|(key, _)| key[0]).collect()
+        };
+        assert_eq!(keys(&store, b"", b"z", 9), b"acd");
+        assert_eq!(keys(&store, b"b", b"d", 9), b"c");
+        assert_eq!(keys(&store, b"a", b"z", 2), b"ac");
+        assert_eq!(keys(&store, b"z", b"a", 2), b"");
+        assert!(Lsm::open(&folder.0).is_err_and(|it| it.0.contains("another process")), "one process alone");
+        drop(store);
+        let store = Lsm::open(&folder.0).unwrap();
+        assert_eq!((keys(&store, b"", b"z", 9), store.get(b"d").unwrap()), (b"acd".to_vec(), Some(b"4".to_vec())));
+    }
+
+    /// The last file of the journal, which holds what was applied last.
+    fn journal(folder: &Folder) -> PathBuf {
+        let entries = std::fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().path());
+        entries.filter(|it| it.extension().is_some_and(|it| it == "jnl")).max().expect("a journal")
+    }
+
+    #[test]
+    fn rule_e12_a_torn_tail_loses_whole_blocks_which_come_again() {
+        let mut world = World::with_clients();
+        let mut roots = Vec::new();
+        let mut broker = Broker::start(&world, 0, &[]);
+        broker.execute(&world, 1);
+        for n in 0..6 {
+            let height = world.order(vec![(3, vec![publish(&[n; 300]); 5])]);
+            broker.execute(&world, height);
+            roots.push(broker.executor.shared.state().root());
+        }
+        // What a killed process leaves, before and after the disk lost more and more of its end.
+        let left = broker.folder.copy();
+        drop(broker);
+        let bytes = std::fs::read(journal(&left)).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        let mut heights = Vec::new();
+        for lost in [0, 1, 700, 5000, 12_000] {
+            let torn = left.copy();
+            let file = OpenOptions::new().write(true).open(journal(&torn)).unwrap();
+            file.set_len((end - lost.min(end)) as u64).unwrap();
+            drop(file);
+            let mut broker = Broker::start_in(torn, &world, 0, &[]);
+            let height = broker.executor.height();
+            heights.push(height);
+            broker.execute(&world, height + 1);
+            assert_eq!(broker.executor.shared.state().root(), *roots.last().unwrap(), "{lost} bytes lost");
+        }
+        assert_eq!(heights[0], 7, "a killed process loses nothing");
+        assert!(heights.is_sorted_by(|a, b| a >= b) && heights[4] < 7, "{heights:?}");
+    }
+
+    #[test]
+    fn a_killed_process_leaves_the_end_of_a_block() {
+        let mut world = World::with_clients();
+        let folder = Folder::new();
+        let mut state = State::open(world.genesis.clone(), Lsm::open(&folder.0).unwrap()).unwrap();
+        world.order(vec![(3, vec![publish(b"a"), publish(b"b")])]);
+        for (block, frames) in &world.ordered {
+            state.execute(block.height, sealcast_wire::Utc((block.time / 1_000_000) as i64), frames).unwrap();
+            // Nothing is synced: this is what lies in the files between a block's rows and their acknowledgement.
+            let killed = folder.copy();
+            let again = State::open(world.genesis.clone(), Lsm::open(&killed.0).unwrap()).unwrap();
+            assert_eq!((again.height(), again.root()), (block.height, state.root()));
+        }
+    }
+}

@@ -81,7 +81,7 @@ pub(super) fn results(height: u64) -> Vec<u8> {
 
 /// Where the results of a client's operations up to a number are.
 pub(super) fn executed(client: &Client, number: u64) -> Vec<u8> {
-    [&[b'N'], &client.0[..], &number.to_be_bytes()].concat()
+    [b"N", &client.0[..], &number.to_be_bytes()].concat()
 }
 
 pub(super) fn word(height: u64, place: u32) -> Vec<u8> {

@@ -98,7 +98,7 @@ impl Shared {
         Ok(Answer::Receipt(Box::new(Testimony { broker: self.index, height, state_root, fact, proof, signature })))
     }
 
-    fn kept(&self, height: u64) -> Result<Arc<Kept>, Why> {
+    pub(crate) fn kept(&self, height: u64) -> Result<Arc<Kept>, Why> {
         match self.recent().get(height) {
             Some(kept) => Ok(kept),
             None if height > self.height.load(Ordering::Acquire) => Err(Why::Behind),

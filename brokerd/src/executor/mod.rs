@@ -90,7 +90,7 @@ pub enum StartError {
 /// A handle to the threads that execute; clones are the same executor, and when the last one goes, the threads end.
 #[derive(Clone)]
 pub struct Executor {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     queue: SyncSender<Job>,
 }
 

@@ -1,1 +1,213 @@
+use std::sync::Arc;
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sealcast_broker::operation::{Action, Body, Client, Operation, Publication, Sealed};
+use sealcast_broker::protocol::{Answer, Question, SignedKey, Why};
+use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share};
+use sealcast_keys::threshold::sealed::{Attachment, What};
+
+use super::{Holding, Job};
+use crate::fixture::{Broker, World, brokers, client, publication};
+use crate::shares::{Suite, deal};
+
+/// Four brokers that have executed everything, with shares of which three open.
+struct Cluster<G: Group> {
+    world: World,
+    brokers: Vec<Broker>,
+    combiner: Combiner<G>,
+    sealed: Vec<Labelled<G>>,
+}
+
+impl<G: Suite> Cluster<G>
+where
+    Holding: From<(PublicKey<G>, KeyShare<G>)>,
+{
+    /// With clients 1 to 3 of [`World::with_clients`]; 1 and 2 have channels.
+    fn new() -> Cluster<G> {
+        let world = World::with_clients();
+        let (key, shares) = deal::<G>(&world.cluster, 3, 4, &mut ChaCha20Rng::seed_from_u64(4)).expect("a key");
+        let mut brokers: Vec<Broker> = (0..4).map(|index| Broker::start(&world, index, &[1, 2])).collect();
+        for (broker, share) in brokers.iter_mut().zip(shares) {
+            broker.execute(&world, 1);
+            let key = PublicKey::decode(&key.encode()).expect("its own bytes");
+            broker.executor.set_key((key, share));
+        }
+        Cluster { world, brokers, combiner: Combiner::new(Arc::new(key)), sealed: Vec::new() }
+    }
+
+    /// Client 3 publishes a sealed payload to desk fx; the publication's operation.
+    fn seal(&mut self, payload: &[u8]) -> Operation {
+        let open = publication(Body::Plain(vec![]));
+        let label = open.label(&client(3), self.world.number(3));
+        let key = self.combiner.key();
+        let ciphertext = key.encrypt(&label, payload, &mut ChaCha20Rng::seed_from_u64(self.sealed.len() as u64));
+        let body = Body::Sealed(ciphertext.encode());
+        self.sealed.push(key.bind(ciphertext, &label));
+        Operation::Publish(Box::new(Publication { body, ..open }))
+    }
+
+    /// Publishes one payload; its sn.
+    fn publish(&mut self, payload: &[u8]) -> u64 {
+        let operation = self.seal(payload);
+        let height = self.world.order(vec![(3, vec![operation])]);
+        self.brokers.iter_mut().for_each(|it| it.execute(&self.world, height));
+        self.brokers[0].executor.shared.kept(height).expect("it was executed").outbox.publications[0].sn
+    }
+
+    fn ask(&self, broker: usize, seed: u8, sn: u64, proved: bool) -> Result<What<G>, Why> {
+        match self.brokers[broker].executor.answer(&client(seed), Question::Share { sn, proved }) {
+            Answer::Share(bytes) => Ok(self.read(&bytes)),
+            Answer::No(why) => Err(why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn read(&self, bytes: &[u8]) -> What<G> {
+        let attachment = Attachment::from_bytes(bytes).expect("an attachment");
+        assert!(self.sealed.iter().any(|it| *it.id() == attachment.ciphertext));
+        attachment.what
+    }
+
+    /// What a client opens with the attachments that came to it.
+    fn open(&mut self, seed: u8, sn: u64, place: usize) -> Vec<u8> {
+        let shares: Vec<Share<G>> = self.brokers[..3]
+            .iter()
+            .map(|it| match self.read(&it.inbox.attachments(seed, place + 1)[&sn]) {
+                What::Share(share) => share,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        match self.combiner.combine(&self.sealed[place], &shares) {
+            Ok(Outcome::Opened(payload)) => payload.to_vec(),
+            other => panic!("{:?}", other.err()),
+        }
+    }
+}
+
+fn whom_the_policy_allows_opens_it_and_nobody_else<G: Suite>()
+where
+    Holding: From<(PublicKey<G>, KeyShare<G>)>,
+{
+    let mut cluster = Cluster::<G>::new();
+    for (place, payload) in [&b"bid 1.0830"[..], b"ask 1.0832"].into_iter().enumerate() {
+        let sn = cluster.publish(payload);
+        assert_eq!(cluster.open(1, sn, place), payload);
+        assert_eq!(cluster.ask(0, 2, sn, false), Ok(What::Denied), "of desk rates");
+        assert_eq!(cluster.ask(0, 2, sn, true), Ok(What::Denied));
+        assert_eq!(cluster.ask(0, 77, sn, false), Ok(What::Denied), "a stranger");
+        // Whoever asks gets what whoever subscribed got.
+        let sent = cluster.brokers[0].inbox.attachments(1, place + 1)[&sn].clone();
+        assert_eq!(cluster.ask(0, 3, sn, false), Ok(cluster.read(&sent)));
+    }
+    assert!(cluster.brokers.iter().all(|it| it.inbox.attachments(2, 0).is_empty()));
+    assert_eq!(cluster.ask(0, 1, 9999, false), Err(Why::Nothing), "nothing of what is not ordered");
+}
+
+#[test]
+fn whom_the_policy_allows_opens_it_and_nobody_else_on_ristretto255() {
+    whom_the_policy_allows_opens_it_and_nobody_else::<Ristretto255>();
+}
+
+#[test]
+fn whom_the_policy_allows_opens_it_and_nobody_else_on_p256() {
+    whom_the_policy_allows_opens_it_and_nobody_else::<P256>();
+}
+
+#[test]
+fn rule_e2_no_share_leaves_for_whom_was_revoked_meanwhile() {
+    let mut cluster = Cluster::<Ristretto255>::new();
+    let sn = cluster.publish(b"before");
+    assert!(matches!(cluster.ask(0, 1, sn, false), Ok(What::Share(_))));
+    let kept = cluster.brokers[0].executor.shared.kept(2).expect("it was executed");
+    assert_eq!(cluster.brokers[0].inbox.attachments(1, 1).len(), 1);
+    let act = cluster.world.admin(1, Action::RevokeClient(client(1)));
+    let height = cluster.world.order(vec![(3, vec![act])]);
+    cluster.brokers.iter_mut().for_each(|it| it.execute(&cluster.world, height));
+    // Asked for again, and what was still to be computed when it was revoked.
+    assert_eq!(cluster.ask(0, 1, sn, false), Ok(What::Denied));
+    assert_eq!(cluster.ask(0, 1, sn, true), Ok(What::Denied));
+    let shared = &cluster.brokers[0].executor.shared;
+    shared.release.work(shared, &Job { kept, place: 0, readers: vec![client(1)] });
+    let last = cluster.brokers[0].inbox.attachments(1, 2)[&sn].clone();
+    assert_eq!(cluster.read(&last), What::Denied);
+    assert!(matches!(cluster.ask(0, 3, sn, false), Ok(What::Share(_))), "others read on");
+}
+
+#[test]
+fn rule_e4_a_proof_is_made_once_signed_and_given_to_all() {
+    let mut cluster = Cluster::<Ristretto255>::new();
+    let sn = cluster.publish(b"doubted");
+    let first = cluster.ask(1, 1, sn, true);
+    let Ok(What::Proved(signed)) = &first else { panic!("{first:?}") };
+    // A second proof would have another nonce.
+    assert_eq!(first, cluster.ask(1, 3, sn, true));
+    cluster.combiner.key().verify_share(&cluster.sealed[0], &signed.proved).expect("it is right");
+    let statement = sealcast_keys::threshold::sealed::statement(
+        &cluster.world.cluster.0,
+        cluster.sealed[0].id(),
+        &signed.proved.encode(),
+    );
+    let broker = sealcast_crypto::ed25519::Key::new(&brokers()[1].public_bytes()).expect("a key");
+    assert!(broker.verify(&statement, &signed.signature), "who lies in it is convicted by it");
+    let busy = (0..2000).map(|_| cluster.ask(1, 1, sn, true)).find(Result::is_err);
+    assert_eq!(busy, Some(Err(Why::Busy)));
+    assert!(cluster.ask(1, 3, sn, true).is_ok(), "one client's asking is not another's");
+}
+
+#[test]
+fn ciphertexts_are_good_for_their_own_label_and_under_a_key() {
+    let mut cluster = Cluster::<Ristretto255>::new();
+    let operation = cluster.seal(b"x");
+    let Operation::Publish(publication) = &operation else { panic!("a publication") };
+    let Body::Sealed(ciphertext) = &publication.body else { panic!("sealed") };
+    let id = sealcast_broker::operation::OperationId::of(&operation.to_bytes());
+    let number = cluster.world.number(3);
+    let under = |client: Client, number: u64| Sealed {
+        client,
+        number,
+        id,
+        label: publication.label(&client, number),
+        epoch: 0,
+        ciphertext,
+    };
+    let cut = Sealed { ciphertext: &ciphertext[1..], ..under(client(3), number + 9) };
+    let all = [under(client(3), number), under(client(1), number), under(client(3), number + 1), cut];
+    let executor = &cluster.brokers[0].executor;
+    for _ in 0..2 {
+        assert_eq!(executor.ciphertexts_valid(&all), [true, false, false, false], "also when it is known");
+    }
+    let keyless = Broker::start(&cluster.world, 0, &[]);
+    assert_eq!(keyless.executor.ciphertexts_valid(&all), [false; 4]);
+    assert_eq!(keyless.executor.answer(&client(1), Question::Key), Answer::No(Why::Nothing));
+}
+
+#[test]
+fn after_a_restart_shares_are_of_ciphertexts_checked_anew() {
+    let mut cluster = Cluster::<Ristretto255>::new();
+    let sn = cluster.publish(b"old");
+    let before = cluster.ask(0, 1, sn, false);
+    let folder = cluster.brokers.remove(0).end();
+    let broker = Broker::start_in(folder, &cluster.world, 0, &[]);
+    let (key, mut shares) =
+        deal::<Ristretto255>(&cluster.world.cluster, 3, 4, &mut ChaCha20Rng::seed_from_u64(4)).expect("a key");
+    broker.executor.set_key((key, shares.remove(0)));
+    cluster.brokers.insert(0, broker);
+    assert_eq!(cluster.ask(0, 1, sn, false), Err(Why::Pruned), "nobody has the block");
+    let archive = &cluster.brokers[0].archive;
+    archive.0.lock().unwrap().extend(cluster.world.ordered.iter().map(|(block, _)| block.clone()));
+    assert_eq!(cluster.ask(0, 1, sn, false), before);
+}
+
+#[test]
+fn a_broker_vouches_for_the_key_in_its_own_name() {
+    let cluster = Cluster::<Ristretto255>::new();
+    let executor = &cluster.brokers[2].executor;
+    let Answer::Key(signed) = executor.answer(&client(1), Question::Key) else { panic!("no key") };
+    assert_eq!(signed.key, cluster.combiner.key().encode());
+    let statement = SignedKey::statement(&cluster.world.cluster, 0, &signed.key);
+    let broker = sealcast_crypto::ed25519::Key::new(&brokers()[2].public_bytes()).expect("a key");
+    assert!(broker.verify(&statement, &signed.signature));
+    assert_eq!(executor.welcome(&client(1)).key, Some(signed));
+}
