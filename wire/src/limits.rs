@@ -212,6 +212,8 @@ pub const CEREMONY_ROUND_BLOCKS: u64 = 400;
 /// Bytes of one message between a client and a broker: an update of a block of the default size with its bodies; a
 /// larger one leaves bodies out, which are then asked for one by one.
 pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;
+/// Bytes that wait for one broker at a client, or for one client at a broker; who takes less is cut off.
+pub const CHANNEL_SEND_BYTES_MAX: usize = 64 << 20;
 /// Bytes of bodies that one update or answer brings.
 pub const UPDATE_BODIES_BYTES_MAX: usize = 4 << 20;
 /// Questions of one client that one broker has not yet answered.

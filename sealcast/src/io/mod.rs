@@ -1,6 +1,8 @@
 //! The library's only sockets, clocks, files of records and randomness.
 
+pub mod channel;
 pub mod clock;
 pub mod rng;
 pub mod store;
+pub mod tls;
 pub mod udp;

@@ -1,0 +1,457 @@
+//! A channel to one broker: TCP, TLS, and messages behind their lengths; never blocking.
+//!
+//! ```text
+//! closed ─ connect ─▶ opening ─ handshake done ─▶ open ─ end, error, too slow ─▶ closed, to be tried again
+//!   ▲                                                                              after 50 ms, 100 ms … 5 s
+//!   └──────────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use rustls::ClientConnection;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::limits;
+
+use super::tls;
+
+/// A channel that is opened again whenever it ends.
+pub struct Channel {
+    token: Token,
+    address: String,
+    broker: [u8; 32],
+    key: Arc<OriginKey>,
+    state: State,
+    /// Failures in a row, and the last one's words.
+    failures: u32,
+    why: Option<String>,
+    /// It was closed, and nobody was told yet.
+    unsaid: bool,
+}
+
+enum State {
+    Closed { until: Instant },
+    Opening(Box<Link>),
+    Open(Box<Link>),
+}
+
+struct Link {
+    socket: TcpStream,
+    tls: ClientConnection,
+    /// Messages behind their lengths; of the first one, what is left to be given to TLS.
+    outgoing: VecDeque<Vec<u8>>,
+    sent: usize,
+    outgoing_bytes: usize,
+    incoming: Vec<u8>,
+    since: Instant,
+}
+
+/// What happened on a channel.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It is open: the broker has proved its key.
+    Opened,
+    /// A message.
+    Message(Vec<u8>),
+    /// It is closed; it will be opened again by itself.
+    Closed,
+}
+
+impl Channel {
+    /// A channel of the holder of `key` to the broker with the key `broker`, which listens at `address` (`host:port`).
+    pub fn new(token: Token, address: String, broker: [u8; 32], key: Arc<OriginKey>) -> Channel {
+        let state = State::Closed { until: Instant::now() };
+        Channel { token, address, broker, key, state, failures: 0, why: None, unsaid: false }
+    }
+
+    /// Whether messages can be sent.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Why it is not open, in the words of whoever knows.
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref().filter(|_| !self.is_open())
+    }
+
+    /// When [`Channel::attend`] wants to be called, though nothing came.
+    pub fn timeout(&self) -> Option<Instant> {
+        match &self.state {
+            State::Closed { until } => Some(*until),
+            State::Opening(link) => Some(link.since + HANDSHAKE_PATIENCE),
+            State::Open(_) => None,
+        }
+    }
+
+    /// Queues a message; `false` if the channel is not open, or closed now because the broker takes nothing any more.
+    pub fn send(&mut self, message: &[u8]) -> bool {
+        let State::Open(link) = &mut self.state else { return false };
+        if link.outgoing_bytes + message.len() > limits::CHANNEL_SEND_BYTES_MAX {
+            self.close("it takes nothing any more");
+            return false;
+        }
+        let length = u32::try_from(message.len()).expect("messages have a limit");
+        let mut bytes = Vec::with_capacity(4 + message.len());
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(message);
+        link.outgoing_bytes += bytes.len();
+        link.outgoing.push_back(bytes);
+        true
+    }
+
+    /// Does what can be done without waiting: opens, reads, writes. Everything that was heard is given to `heard`.
+    pub fn attend(&mut self, registry: &Registry, heard: &mut impl FnMut(Heard)) {
+        self.tell(heard);
+        if let State::Closed { until } = self.state {
+            if Instant::now() < until {
+                return;
+            }
+            match self.connect(registry) {
+                Ok(link) => self.state = State::Opening(link),
+                Err(e) => return self.close(&plain(&e)),
+            }
+        }
+        if let State::Opening(link) = &self.state
+            && link.since.elapsed() > HANDSHAKE_PATIENCE
+        {
+            return self.close("it does not answer");
+        }
+        if let Err(e) = self.work(heard) {
+            self.close(&plain(&e));
+            self.tell(heard);
+        }
+    }
+
+    fn tell(&mut self, heard: &mut impl FnMut(Heard)) {
+        if std::mem::take(&mut self.unsaid) {
+            heard(Heard::Closed);
+        }
+    }
+
+    /// Ends it for good, or until the next [`Channel::attend`]: what was queued is handed to the kernel as far as it
+    /// takes it.
+    pub fn end(&mut self) {
+        if let State::Open(link) = &mut self.state {
+            link.tls.send_close_notify();
+            // Nobody is left to tell.
+            let _ = link.write();
+        }
+        self.state = State::Closed { until: Instant::now() };
+    }
+
+    fn connect(&self, registry: &Registry) -> io::Result<Box<Link>> {
+        let address = resolve(&self.address)?;
+        let mut socket = TcpStream::connect(address)?;
+        registry.register(&mut socket, self.token, Interest::READABLE | Interest::WRITABLE)?;
+        let tls = tls::client(self.key.clone(), self.broker).map_err(io::Error::other)?;
+        Ok(Box::new(Link {
+            socket,
+            tls,
+            outgoing: VecDeque::new(),
+            sent: 0,
+            outgoing_bytes: 0,
+            incoming: Vec::new(),
+            since: Instant::now(),
+        }))
+    }
+
+    fn work(&mut self, heard: &mut impl FnMut(Heard)) -> io::Result<()> {
+        if let State::Opening(link) = &mut self.state {
+            if !link.shake_hands()? {
+                return Ok(());
+            }
+            let now = State::Closed { until: Instant::now() };
+            if let State::Opening(link) = std::mem::replace(&mut self.state, now) {
+                self.state = State::Open(link);
+            }
+            heard(Heard::Opened);
+        }
+        let State::Open(link) = &mut self.state else { return Ok(()) };
+        let failures = &mut self.failures;
+        let over = link.read(&mut |message| {
+            // A broker that ends each channel at once is not tried over and over.
+            *failures = 0;
+            heard(Heard::Message(message));
+        })?;
+        link.write()?;
+        if over { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    fn close(&mut self, why: &str) {
+        self.unsaid |= self.is_open();
+        self.why = Some(format!("{}: {why}", self.address));
+        let shift = self.failures.min(BACK_OFF_DOUBLINGS);
+        self.failures = self.failures.saturating_add(1);
+        // By the broker's key, so that a client does not knock at all of them in the same instant.
+        let jitter = Duration::from_millis(u64::from(self.broker[0]) % 16) * (1 << shift);
+        self.state = State::Closed { until: Instant::now() + BACK_OFF * (1 << shift) + jitter };
+    }
+}
+
+impl Link {
+    /// Goes on with connecting and the handshake; whether both are done.
+    fn shake_hands(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => return Ok(false),
+            Err(e) => return Err(e),
+        }
+        // An unset option costs latency and nothing else.
+        let _ = self.socket.set_nodelay(true);
+        // A broker says nothing before it was spoken to.
+        let over = self.read(&mut |_| ())?;
+        self.write()?;
+        if over { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(!self.tls.is_handshaking()) }
+    }
+
+    /// Reads what is there; whether the other side has ended.
+    fn read(&mut self, message: &mut impl FnMut(Vec<u8>)) -> io::Result<bool> {
+        let mut over = false;
+        loop {
+            match self.tls.read_tls(&mut self.socket) {
+                Ok(0) => over = true,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            }
+            let state = match self.tls.process_new_packets() {
+                Ok(state) => state,
+                Err(e) => {
+                    // The alert tells the broker why.
+                    let _ = self.tls.write_tls(&mut self.socket);
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, e));
+                }
+            };
+            if state.plaintext_bytes_to_read() > 0 {
+                let at = self.incoming.len();
+                self.incoming.resize(at + state.plaintext_bytes_to_read(), 0);
+                self.tls.reader().read_exact(&mut self.incoming[at..])?;
+                self.messages(message)?;
+            }
+            over |= state.peer_has_closed();
+            if over {
+                break;
+            }
+        }
+        Ok(over)
+    }
+
+    fn messages(&mut self, message: &mut impl FnMut(Vec<u8>)) -> io::Result<()> {
+        let mut at = 0;
+        while let Some((head, rest)) = self.incoming[at..].split_first_chunk::<4>() {
+            let length = u32::from_be_bytes(*head) as usize;
+            if length > limits::PROTOCOL_MESSAGE_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+            }
+            let Some(bytes) = rest.get(..length) else { break };
+            message(bytes.to_vec());
+            at += 4 + length;
+        }
+        self.incoming.drain(..at);
+        Ok(())
+    }
+
+    /// Writes as much as the kernel takes.
+    fn write(&mut self) -> io::Result<()> {
+        loop {
+            if !self.tls.is_handshaking() {
+                while let Some(first) = self.outgoing.front() {
+                    let n = self.tls.writer().write(&first[self.sent..])?;
+                    self.sent += n;
+                    self.outgoing_bytes -= n;
+                    if self.sent < first.len() {
+                        break;
+                    }
+                    self.outgoing.pop_front();
+                    self.sent = 0;
+                }
+            }
+            if !self.tls.wants_write() {
+                return Ok(());
+            }
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// The address; a host's name is looked up on this thread, anew each time.
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let found = address.to_socket_addrs()?.next();
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
+}
+
+/// The system's words without Rust's number.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the broker ended the channel".to_owned(),
+        io::ErrorKind::InvalidData => format!("another program listens there, or a broker with another key ({error})"),
+        _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
+    }
+}
+
+/// First wait after a failure.
+const BACK_OFF: Duration = Duration::from_millis(50);
+/// It doubles so often: to 3.2 s.
+const BACK_OFF_DOUBLINGS: u32 = 6;
+/// How long connecting and the handshake may take.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    use rustls::crypto::aws_lc_rs;
+    use rustls::pki_types::CertificateDer;
+    use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+    use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, ServerConnection, SignatureScheme, Stream};
+    use sealcast_crypto::secret::Secret;
+
+    use super::*;
+
+    fn key(seed: u8) -> Arc<OriginKey> {
+        Arc::new(OriginKey::from_seed(&Secret::from_bytes([seed; 32])))
+    }
+
+    /// Takes any key.
+    #[derive(Debug)]
+    struct Anybody;
+
+    impl ClientCertVerifier for Anybody {
+        fn root_hint_subjects(&self) -> &[DistinguishedName] {
+            &[]
+        }
+
+        fn verify_client_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: rustls::pki_types::UnixTime,
+        ) -> Result<ClientCertVerified, rustls::Error> {
+            Ok(ClientCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            Err(rustls::Error::General("TLS 1.2".into()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            key: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            let key = rustls::pki_types::SubjectPublicKeyInfoDer::from(key.as_ref());
+            let all = aws_lc_rs::default_provider().signature_verification_algorithms;
+            rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, signed, &all)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    }
+
+    /// A broker with the key of seed 9 that answers each of so many messages, and then ends; its answers are the
+    /// messages turned round, all but the last bytes of which come late.
+    fn broker(messages: usize) -> (String, JoinHandle<Option<Vec<u8>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let thread = std::thread::spawn(move || {
+            let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .expect("TLS 1.3")
+                .with_client_cert_verifier(Arc::new(Anybody))
+                .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(tls::certified(
+                    key(9),
+                ))));
+            config.alpn_protocols = vec![sealcast_broker::protocol::ALPN.to_vec()];
+            let mut tls = ServerConnection::new(Arc::new(config)).expect("the configuration is whole");
+            let (mut socket, _) = listener.accept().expect("a client comes");
+            let mut stream = Stream::new(&mut tls, &mut socket);
+            for _ in 0..messages {
+                let mut head = [0; 4];
+                stream.read_exact(&mut head).ok()?;
+                let mut message = vec![0; u32::from_be_bytes(head) as usize];
+                stream.read_exact(&mut message).ok()?;
+                message.reverse();
+                let bytes = [&head[..], &message].concat();
+                let (early, late) = bytes.split_at(bytes.len().min(5));
+                stream.write_all(early).and_then(|()| stream.flush()).ok()?;
+                stream.write_all(late).and_then(|()| stream.flush()).ok()?;
+            }
+            let shown = tls.peer_certificates().map(|shown| shown[0].as_ref()[12..].to_vec());
+            tls.send_close_notify();
+            tls.write_tls(&mut socket).ok()?;
+            shown
+        });
+        (address, thread)
+    }
+
+    /// Attends to the channel until it has heard so many things.
+    fn hear(channel: &mut Channel, poll: &mut mio::Poll, things: usize) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        let mut events = mio::Events::with_capacity(8);
+        while heard.len() < things {
+            channel.attend(poll.registry(), &mut |it| heard.push(it));
+            if heard.len() < things {
+                poll.poll(&mut events, Some(Duration::from_millis(10))).expect("the system waits");
+            }
+        }
+        heard
+    }
+
+    #[test]
+    fn messages_go_there_and_back() {
+        let (address, broker) = broker(2);
+        let mut poll = mio::Poll::new().expect("the system polls");
+        let mut channel = Channel::new(Token(1), address, key(9).public_bytes(), key(3));
+        assert!(!channel.send(b"too early"));
+        assert_eq!(hear(&mut channel, &mut poll, 1), [Heard::Opened]);
+        let long: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
+        assert!(channel.send(b"abc") && channel.send(&long));
+        let expected: Vec<u8> = long.iter().rev().copied().collect();
+        assert!(
+            hear(&mut channel, &mut poll, 3)
+                == [Heard::Message(b"cba".to_vec()), Heard::Message(expected), Heard::Closed]
+        );
+        assert!(!channel.is_open() && channel.timeout().is_some());
+        assert_eq!(broker.join().expect("it ends"), Some(key(3).public_bytes().to_vec()), "the broker knows who spoke");
+    }
+
+    #[test]
+    fn rule_e11_a_broker_with_another_key_than_in_genesis_is_not_spoken_to() {
+        let (address, broker) = broker(1);
+        let mut poll = mio::Poll::new().expect("the system polls");
+        let mut channel = Channel::new(Token(1), address, key(8).public_bytes(), key(3));
+        let mut events = mio::Events::with_capacity(8);
+        while channel.why().is_none() {
+            channel.attend(poll.registry(), &mut |it| panic!("nothing is heard: {it:?}"));
+            poll.poll(&mut events, Some(Duration::from_millis(10))).expect("the system waits");
+        }
+        assert!(channel.why().expect("it failed").contains("another key"), "{:?}", channel.why());
+        assert_eq!(broker.join().expect("it ends"), None);
+    }
+}
