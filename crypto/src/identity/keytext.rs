@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `scpub1…` | a member's public keys: signing and sealing | everybody |
 //! | `scca1…` | the fingerprint of an authority: SHA-256 of its certificate | everybody |
-//! | `SC-SECRET-1…` | a member's, an authority's or a group's veil's secret | its holder |
+//! | `SC-SECRET-1…` | a member's, an authority's, a group's veil's or a broker's secret | its holder |
 //! | `scjoin1…` | a join token: a secret of 128 bits, and whom to ask (A11) | the invited one |
 //!
 //! The first byte in the text says what exactly follows. Secrets are written in capitals.
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use crate::hpke;
 use crate::kdf::hkdf;
 use crate::secret::Secret;
-use crate::signature::{Algorithm, PublicKey, SigningKey};
+use crate::signature::{Algorithm, OriginKey, PublicKey, SigningKey};
 
 /// A member's public keys: what a joiner hands to an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,11 @@ impl MemberSecret {
     /// The signing key.
     pub fn signing_key(&self) -> SigningKey {
         SigningKey::from_seed(self.algorithm, &self.signing).expect("seeds are checked where they enter")
+    }
+
+    /// The signing key as one that signs for an administrator of brokers; `None` if it is of another kind than Ed25519.
+    pub fn origin_key(&self) -> Option<OriginKey> {
+        (self.algorithm == Algorithm::Ed25519).then(|| OriginKey::from_seed(&self.signing))
     }
 
     /// The key that others seal for.
@@ -158,6 +163,26 @@ pub fn import_veil(text: &str) -> Result<Secret<32>, KeyTextError> {
     let bytes = read(text, SECRET, WHAT)?;
     match bytes.split_first() {
         Some((&KIND_VEIL, veil)) => Secret::try_from(veil).map_err(|_| KeyTextError::Content),
+        _ => Err(KeyTextError::Kind(WHAT)),
+    }
+}
+
+/// The seed of an Ed25519 key as text, for the file that it is kept in: a broker's, or that of a client of brokers.
+pub fn export_seed(seed: &Secret<32>) -> Zeroizing<String> {
+    let mut bytes = Zeroizing::new(vec![KIND_SEED]);
+    bytes.extend_from_slice(seed.expose());
+    write_secret(&bytes)
+}
+
+/// Reads what [`export_seed`] wrote.
+///
+/// # Errors
+/// It is something else, or damaged.
+pub fn import_seed(text: &str) -> Result<Secret<32>, KeyTextError> {
+    const WHAT: &str = "the secret of a broker or of a client (SC-SECRET-1…)";
+    let bytes = read(text, SECRET, WHAT)?;
+    match bytes.split_first() {
+        Some((&KIND_SEED, seed)) => Secret::try_from(seed).map_err(|_| KeyTextError::Content),
         _ => Err(KeyTextError::Kind(WHAT)),
     }
 }
@@ -290,6 +315,7 @@ const JOIN: Hrp = Hrp::parse_unchecked("scjoin");
 const KIND_MEMBER: u8 = 1;
 const KIND_AUTHORITY: u8 = 2;
 const KIND_VEIL: u8 = 3;
+const KIND_SEED: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -317,6 +343,7 @@ mod tests {
         assert_eq!(AuthoritySecret::import(&format!(" {}\n", *ca.export())), Ok(ca.clone()));
         assert_ne!(ca.veil("a"), ca.veil("b"));
         assert_eq!(import_veil(&export_veil(&ca.veil("a"))), Ok(ca.veil("a")));
+        assert_eq!(import_seed(&export_seed(&ca.veil("a"))), Ok(ca.veil("a")));
         let token = JoinToken { secret: Secret::random(&mut rng()), authority: Fingerprint([7; 32]) };
         assert_eq!(JoinToken::import(&token.export()), Ok(token));
         assert_eq!("scca1q".parse::<Fingerprint>(), Err(KeyTextError::Checksum));
@@ -327,6 +354,12 @@ mod tests {
         let member = MemberSecret::generate(Algorithm::Ed25519, &mut rng());
         assert!(matches!(AuthoritySecret::import(&member.export()), Err(KeyTextError::Kind(_))));
         assert!(matches!(import_veil(&member.export()), Err(KeyTextError::Kind(_))));
+        let veil = AuthoritySecret::generate(Algorithm::P256, &mut rng()).veil("a");
+        assert!(matches!(import_seed(&export_veil(&veil)), Err(KeyTextError::Kind(_))));
+        let other = MemberSecret::generate(Algorithm::P256, &mut rng());
+        let point = |key: Option<OriginKey>| key.map(|key| key.public().clone());
+        assert_eq!(point(member.origin_key()), Some(member.public().signing));
+        assert_eq!(point(other.origin_key()), None);
         assert!(matches!(member.export().parse::<PublicKeys>(), Err(KeyTextError::Kind(_))));
         assert!(matches!(MemberSecret::import(&member.public().to_string()), Err(KeyTextError::Kind(_))));
     }
