@@ -131,6 +131,10 @@ codes! {
         "One certificate runs once per group. Stop the other one, or give this process an identity of its own.";
     Equivocation = 801, Quorum, "evidence that somebody told two stories",
         "Two contradicting signed statements were seen. They are kept as evidence; the message says where.";
+    NoQuorum = 802, Quorum, "too few brokers answer",
+        "Of 3f+1 brokers 2f+1 must run, and f+1 must say the same. «sealcast brokers status» shows which ones do.";
+    RolledBack = 803, Quorum, "the brokers have lost what they said before",
+        "They are behind what this client has seen: restored from an old copy, or another cluster under the same keys.";
 }
 
 impl Code {

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod brokers;
 pub mod code;
 pub mod config;
 pub mod control;

@@ -3,6 +3,7 @@
 //! ```text
 //! udpm://239.255.76.67:7667?ttl=1&keys=contributory&group=ward3
 //! mem:bench?keys=plain&order=best-effort
+//! quorum:cluster.toml?keys=threshold
 //! ```
 //! LCM's URLs are read too (`udpm://` alone means LCM's address), but never as a wish for plaintext:
 //! without `keys=` the group is sealed. An option that is not known is an error, since a mistyped one
@@ -10,6 +11,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -43,6 +45,8 @@ pub enum Way {
         /// Whether all deliver in one order.
         ordered: bool,
     },
+    /// Through the brokers of a cluster file.
+    Quorum(PathBuf),
 }
 
 /// Who holds the keys.
@@ -52,6 +56,8 @@ pub enum Scheme {
     Plain,
     /// Every member contributes (Dutta–Barua).
     Contributory,
+    /// Brokers hold shares, and release to each reader what it may read.
+    Threshold,
 }
 
 /// When a message's origin is proved by a signature (A1, A2).
@@ -106,8 +112,10 @@ pub struct Options {
     pub rekey: Option<Duration>,
     /// `detect=`: a member silent for this long is suspected.
     pub detect: Option<Duration>,
-    /// `wait=`: how long publish waits for the first key.
+    /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
+    /// `pin=`: how the id of the brokers' cluster begins, in hex.
+    pub pin: Option<String>,
 }
 
 impl Default for Options {
@@ -127,6 +135,7 @@ impl Default for Options {
             rekey: None,
             detect: None,
             wait: Duration::from_secs(10),
+            pin: None,
         }
     }
 }
@@ -145,7 +154,11 @@ impl Url {
         let way = match scheme {
             "udpm" => Way::Multicast(multicast_address(text, place)?),
             "mem" => Way::Memory { name: place.trim_start_matches('/').to_owned(), ordered: false },
-            "mqtt" | "mqtts" | "quorum" | "gossip" => {
+            "quorum" if place.is_empty() => {
+                return Err(bad(text, "it names no cluster file").with_hint("quorum:cluster.toml"));
+            }
+            "quorum" => Way::Quorum(PathBuf::from(place)),
+            "mqtt" | "mqtts" | "gossip" => {
                 return Err(not_built(text, &format!("{scheme}: is a way of the design that")));
             }
             "tcpq" | "file" | "memq" | "mpudpm" => {
@@ -153,13 +166,22 @@ impl Url {
             }
             _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint("use udpm: or mem:")),
         };
-        let mut url = Url { way, keys: Scheme::Contributory, options: Options::default(), text: text.to_owned() };
+        let keys = if matches!(way, Way::Quorum(_)) { Scheme::Threshold } else { Scheme::Contributory };
+        let mut url = Url { way, keys, options: Options::default(), text: text.to_owned() };
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (name, value) =
                 pair.split_once('=').ok_or_else(|| bad(text, &format!("the option «{pair}» has no value")))?;
             url.set(name, value)?;
         }
-        Ok(url)
+        let through_brokers = matches!(url.way, Way::Quorum(_));
+        match url.keys {
+            Scheme::Threshold if !through_brokers => {
+                let error = Error::new(Code::BadPair, format!("{text}: keys=threshold needs brokers that hold shares"));
+                Err(error.with_hint("quorum:cluster.toml; sealcast brokers up makes a cluster"))
+            }
+            Scheme::Contributory if through_brokers => Err(not_built(text, "keys=contributory over brokers")),
+            _ => Ok(url),
+        }
     }
 
     /// The URL to use when none is named: `SEALCAST_URL`, else the selected context's (`context`), else
@@ -218,21 +240,31 @@ impl Url {
             "rekey" => options.rekey = Some(duration(value).ok_or_else(|| wrong("a time such as 1h"))?),
             "detect" => options.detect = Some(duration(value).ok_or_else(|| wrong("a time such as 500ms"))?),
             "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
+            "pin" => {
+                let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+                let good = (16..=64).contains(&value.len()) && value.chars().all(hex);
+                if !matches!(self.way, Way::Quorum(_)) {
+                    return Err(bad(&text, "pin= belongs to quorum: URLs"));
+                }
+                options.pin =
+                    Some(good.then(|| value.to_owned()).ok_or_else(|| wrong("16 to 64 digits of a cluster's id"))?);
+            }
             "keys" => {
                 self.keys = match value {
                     "plain" => Scheme::Plain,
                     "contributory" => Scheme::Contributory,
-                    "center" | "mls" | "threshold" | "hybrid" | "broadcast" => {
+                    "threshold" => Scheme::Threshold,
+                    "center" | "mls" | "hybrid" | "broadcast" => {
                         return Err(not_built(&text, &format!("keys={value} is a scheme of the design that")));
                     }
-                    _ => return Err(wrong("plain or contributory")),
+                    _ => return Err(wrong("plain, contributory or threshold")),
                 }
             }
             "order" => match (&mut self.way, value) {
                 (Way::Memory { ordered, .. }, "total") => *ordered = true,
                 (Way::Memory { ordered, .. }, "best-effort") => *ordered = false,
                 (Way::Memory { .. }, _) => return Err(wrong("total or best-effort")),
-                (Way::Multicast(_), _) => return Err(bad(&text, "order= belongs to mem: URLs")),
+                (Way::Multicast(_) | Way::Quorum(_), _) => return Err(bad(&text, "order= belongs to mem: URLs")),
             },
             _ => {
                 return Err(bad(&text, &format!("unknown option «{name}»")).with_hint(format!("known are {KNOWN}")));
@@ -246,6 +278,7 @@ impl Url {
         match (&self.way, guarantee) {
             (_, Guarantee::BestEffort) => Some(Agreement::None),
             (Way::Memory { ordered: true, .. }, _) => Some(Agreement::Primary),
+            (Way::Quorum(_), _) => Some(Agreement::Byzantine),
             _ => None,
         }
     }
@@ -362,7 +395,7 @@ fn switch(text: &str) -> Option<bool> {
 const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 /// LCM's default port (lcm_udpm.c).
 const LCM_PORT: u16 = 7667;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys (and order for mem:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys (and order for mem:, pin for quorum:)";
 
 #[cfg(test)]
 mod tests {
@@ -383,6 +416,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_file_is_a_place_and_sealed_if_nothing_else_is_said() {
+        let url = Url::parse("quorum:/etc/sealcast/cluster.toml").unwrap();
+        assert_eq!((&url.way, url.keys), (&Way::Quorum("/etc/sealcast/cluster.toml".into()), Scheme::Threshold));
+        assert_eq!(Url::parse("quorum:c.toml?keys=plain").unwrap().keys, Scheme::Plain);
+        let pinned = Url::parse("quorum:c.toml?pin=0123456789abcdef").unwrap();
+        assert_eq!(pinned.options.pin.as_deref(), Some("0123456789abcdef"));
+        assert!(Url::parse("quorum:c.toml?pin=01").is_err() && Url::parse("mem:x?pin=0123456789abcdef").is_err());
+        assert_eq!(Url::parse("udpm://?keys=threshold").unwrap_err().code(), Code::BadPair);
+    }
+
+    #[test]
     fn what_is_not_understood_is_an_error_that_names_it() {
         for (text, part) in [
             ("239.255.76.67:7667", "scheme"),
@@ -390,10 +434,12 @@ mod tests {
             ("udpm://239.255.76.67:0", "port"),
             ("udpm://239.255.76.67:7667?tll=1", "«tll»"),
             ("udpm://239.255.76.67:7667?ttl=1000", "ttl"),
-            ("udpm://239.255.76.67:7667?keys=plian", "plain or contributory"),
+            ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory or threshold"),
             ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
             ("mqtt://relay/prefix", "not built in this version"),
-            ("quorum:cluster.toml", "not built in this version"),
+            ("quorum:", "names no cluster file"),
+            ("quorum:cluster.toml?keys=contributory", "not built in this version"),
+            ("quorum:cluster.toml?order=total", "belongs to mem"),
             ("udpm://?linger=5", "a time such as"),
             ("udpm://?ttl", "no value"),
         ] {

@@ -157,6 +157,7 @@ impl Shared {
             keys: match info.keys {
                 Scheme::Plain => "plain",
                 Scheme::Contributory => "contributory",
+                Scheme::Threshold => "threshold",
             }
             .to_owned(),
             cipher: match (info.keys, self.url.options.cipher) {

@@ -134,6 +134,9 @@ impl Opening {
     pub fn wait(mut self) -> Result<Session> {
         let home = self.home.take().unwrap_or_else(Home::from_env);
         let mut url = self.url(&home)?;
+        if let Way::Quorum(_) = url.way {
+            return Err(through_brokers(&url));
+        }
         if let Some(origin) = self.origin {
             url.options.origin = origin;
         }
@@ -144,6 +147,7 @@ impl Opening {
         let made = match url.keys {
             Scheme::Plain => self.plain(&url)?,
             Scheme::Contributory => self.contributory(&url, &home, clock)?,
+            Scheme::Threshold => return Err(through_brokers(&url)),
         };
         start(url, made, clock)
     }
@@ -279,6 +283,7 @@ fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
             let udp = UdpSender::open(*address, &url.options)?;
             Ok((Box::new(multicast), Some((sender, udp)), Road::Closed))
         }
+        Way::Quorum(_) => Err(through_brokers(url)),
         Way::Memory { name, ordered } => {
             let machine: Box<dyn Delivery> = match (ordered, plain) {
                 (true, true) => {
@@ -292,6 +297,11 @@ fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
             Ok((machine, None, Road::Memory(Door::enter(name))))
         }
     }
+}
+
+fn through_brokers(url: &Url) -> Error {
+    Error::new(Code::BadPair, format!("{url}: a session has members, and clients of brokers know no others"))
+        .with_hint("sealcast::brokers::Brokers::open; on the command line pub, sub and read take this URL")
 }
 
 fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {

@@ -1,0 +1,588 @@
+//! The machines of a client and what they are joined to: channels, the record on disk, callers, readers.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::Registry;
+use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
+use sealcast_broker::operation::{Body, Interest, Operation, Publication};
+use sealcast_broker::protocol::{Status, Why};
+use sealcast_broker::receipt::Receipt;
+use sealcast_broker::state::Entry;
+use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Quorum, Read};
+use sealcast_delivery::{SendError, Token};
+use sealcast_keys::threshold::sealed::Header;
+use sealcast_keys::{self as keys, Delivered};
+use sealcast_wire::{Envelope, Fetch, Now, limits};
+
+use super::inbox::{Inbox, Item};
+use super::member::Record;
+use super::sealing::Sealing;
+use super::{Opening, Outgoing, Stand};
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::io::channel::{Channel, Heard};
+use crate::io::clock::Clock;
+use crate::url::Scheme;
+
+/// See the module.
+pub(super) struct Engine {
+    pub(super) cluster: Arc<ClusterFile>,
+    pub(super) quorum: Quorum,
+    pub(super) evidence: Vec<Evidence>,
+    /// What callers wait for.
+    pub(super) done: BTreeMap<Token, Done>,
+    clock: Clock,
+    channels: Vec<Channel>,
+    registry: Registry,
+    record: Record,
+    sealing: Sealing,
+    /// What subscriptions are asked for, until they stand.
+    wanted: BTreeMap<Token, Interest>,
+    /// By their numbers.
+    lines: BTreeMap<u64, Line>,
+    /// Sealed publications that a caller reads, and what opened of them; `Some(None)` is ⊥.
+    reads: BTreeMap<u64, Option<Option<Vec<Vec<u8>>>>>,
+    /// Tokens that nobody waits for any more.
+    forgotten: BTreeSet<Token>,
+    /// A record that must be durable before anything leaves (G6).
+    unstored: Option<Vec<u8>>,
+    nobody_vouches: bool,
+    failure: Option<Error>,
+    ended: bool,
+}
+
+/// Proof, or what is as good to an operator, that somebody at the brokers misbehaved (E4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Who and what, for people.
+    pub what: String,
+    /// The proof: of `keys::threshold::evidence`, or two testimonies; empty where there is only our word.
+    pub record: Vec<u8>,
+}
+
+/// What a caller waited for.
+pub(super) enum Done {
+    Outcome(Outcome),
+    Subscribed(Arc<Inbox>),
+    Read(std::result::Result<Answer, Why>),
+    Receipt(Option<Box<Receipt>>),
+    Status(BTreeMap<u16, Status>),
+}
+
+/// A subscription's items in their order, some of them still sealed.
+struct Line {
+    inbox: Arc<Inbox>,
+    waiting: VecDeque<Waiting>,
+}
+
+enum Waiting {
+    Ready(Item),
+    Sealed { place: u64, entry: Box<Entry>, associated: Vec<u8> },
+}
+
+impl Engine {
+    pub(super) fn new(opening: Opening, registry: &Registry) -> Result<Engine> {
+        let Opening { cluster, key, registration, keys, .. } = opening;
+        let (key, record) = key.into_parts();
+        let places = cluster.broker_keys().into_iter().zip(&cluster.addresses).enumerate();
+        let channel = |(n, (broker, at)): (usize, ([u8; 32], &sealcast_broker::cluster_file::Addresses))| {
+            Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())
+        };
+        let channels = places.map(channel).collect();
+        let config = Config {
+            genesis: cluster.genesis.clone(),
+            key: key.clone(),
+            registration,
+            frame_operations: FRAME_OPERATIONS,
+        };
+        let quorum = match record.last() {
+            None => Quorum::new(config),
+            Some(bytes) => Quorum::restore(config, &bytes)
+                .map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?,
+        };
+        let sealing = if keys == Scheme::Plain { Sealing::Plain } else { Sealing::Waiting };
+        Ok(Engine {
+            cluster,
+            quorum,
+            evidence: Vec::new(),
+            done: BTreeMap::new(),
+            clock: Clock::start(),
+            channels,
+            registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
+            record,
+            sealing,
+            wanted: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            unstored: None,
+            nobody_vouches: false,
+            failure: None,
+            ended: false,
+        })
+    }
+
+    /// Publishes, sealed if the keys say so.
+    pub(super) fn publish(&mut self, outgoing: &Outgoing) -> std::result::Result<Token, SendError> {
+        let now = self.clock.now();
+        let Outgoing { headers, associated, access, execute, body } = outgoing;
+        if body.len() > limits::BODY_BYTES_MAX {
+            return Err(SendError::TooLong);
+        }
+        let mut publication = Publication {
+            headers: headers.clone(),
+            associated: associated.clone(),
+            access: access.clone(),
+            execute: execute.clone(),
+            policy: 0,
+            epoch: 0,
+            body: Body::Plain(Vec::new()),
+        };
+        if let Sealing::Plain = self.sealing {
+            publication.body = Body::Plain(body.clone());
+            return self.quorum.publish(now, publication);
+        }
+        let standing = self.quorum.standing().cloned().ok_or(SendError::NotReady)?;
+        if let Sealing::Waiting = self.sealing {
+            self.find_key()?;
+        }
+        self.sealing.stands(now, &standing);
+        let number = self.quorum.number(now)?;
+        let sealed = self.sealing.seal(number, publication.envelope(), body).map_err(|e| match e {
+            keys::SealError::TooLarge | keys::SealError::Policy => SendError::TooLong,
+            _ => SendError::NotReady,
+        })?;
+        let Envelope { policy, epoch, .. } =
+            Header::from_bytes(&sealed.header).map_err(|_| SendError::TooLong)?.envelope;
+        let publication = Publication { policy, epoch, body: Body::Sealed(sealed.body), ..publication };
+        self.quorum.publish_sealed(now, number, publication)
+    }
+
+    pub(super) fn submit(&mut self, operation: Operation) -> std::result::Result<Token, SendError> {
+        self.quorum.submit(self.clock.now(), operation)
+    }
+
+    pub(super) fn subscribe(&mut self, interest: Interest) -> std::result::Result<Token, SendError> {
+        let token = self.quorum.subscribe(self.clock.now(), interest.clone())?;
+        self.wanted.insert(token, interest);
+        Ok(token)
+    }
+
+    pub(super) fn read(&mut self, what: Read, linearizable: bool) -> std::result::Result<Token, SendError> {
+        self.quorum.read(self.clock.now(), what, linearizable)
+    }
+
+    pub(super) fn receipt(&mut self, height: u64, number: u64) -> std::result::Result<Token, SendError> {
+        self.quorum.receipt(self.clock.now(), height, number)
+    }
+
+    pub(super) fn status(&mut self) -> std::result::Result<Token, SendError> {
+        self.quorum.status(self.clock.now())
+    }
+
+    /// Begins to open a sealed publication that was read.
+    pub(super) fn open_read(&mut self, entry: &Entry, publication: &Publication) -> std::result::Result<(), SendError> {
+        let now = self.clock.now();
+        if let Sealing::Waiting = self.sealing {
+            self.find_key()?;
+        }
+        self.quorum.shares(now, entry.sn)?;
+        self.reads.insert(entry.sn, None);
+        self.open(now, entry, publication);
+        Ok(())
+    }
+
+    /// What opened of a publication that is being read; `Some(None)` is ⊥.
+    pub(super) fn opened(&mut self, sn: u64) -> Option<Option<Vec<Vec<u8>>>> {
+        let found = self.reads.get_mut(&sn)?.take()?;
+        self.reads.remove(&sn);
+        Some(found)
+    }
+
+    /// The threshold key, once it is known.
+    pub(super) fn key(&self) -> Option<VouchedKey> {
+        if let Some(key) = &self.cluster.key {
+            return Some(key.clone());
+        }
+        let standing = self.quorum.standing()?;
+        self.cluster.agreed_key(standing.keys.iter().map(|(broker, key)| (*broker, key)))
+    }
+
+    /// Whether every channel is open.
+    pub(super) fn all_open(&self) -> bool {
+        self.channels.iter().all(Channel::is_open)
+    }
+
+    /// Why the client cannot become known, if so.
+    pub(super) fn unregistered(&self) -> Option<Error> {
+        let unknown = self.nobody_vouches && self.quorum.standing().is_some_and(|it| !it.registered);
+        unknown.then(|| {
+            Error::new(
+                Code::Denied,
+                "the brokers do not know us, and no issuer of the cluster has given us a certificate",
+            )
+            .with_hint(
+                "sealcast ca issue NAME --ca ISSUER --attr …, then --id NAME; the cluster file names the issuers",
+            )
+        })
+    }
+
+    /// Where the brokers stand.
+    pub(super) fn stands(&self, said: &BTreeMap<u16, Status>) -> Vec<Stand> {
+        let places = (0_u16..).zip(self.channels.iter().zip(&self.cluster.addresses));
+        let stand = |(broker, (channel, at)): (u16, (&Channel, &sealcast_broker::cluster_file::Addresses))| Stand {
+            broker,
+            address: at.gateway.clone(),
+            said: said.get(&broker).cloned().ok_or_else(|| {
+                channel
+                    .why()
+                    .unwrap_or(if channel.is_open() { "it does not say" } else { "it does not answer" })
+                    .to_owned()
+            }),
+        };
+        places.map(stand).collect()
+    }
+
+    /// Nobody waits for this any more.
+    pub(super) fn forget(&mut self, token: Token) {
+        self.wanted.remove(&token);
+        if self.done.remove(&token).is_none() {
+            self.forgotten.insert(token);
+        }
+    }
+
+    /// A subscription has no reader any more.
+    pub(super) fn leave(&mut self, subscription: u64) {
+        self.lines.remove(&subscription);
+    }
+
+    /// Does all that can be done without waiting; whether anything came of it.
+    pub(super) fn work(&mut self) -> bool {
+        let now = self.clock.now();
+        let mut any = false;
+        if self.quorum.timeout().is_some_and(|at| at <= now.monotonic) {
+            self.quorum.handle_timeout(now);
+            any = true;
+        }
+        if self.sealing.timeout().is_some_and(|at| at <= now.monotonic) {
+            self.sealing.handle_timeout(now);
+            any = true;
+        }
+        any |= self.pump(now);
+        // A reader that does not keep up is waited for: what came later waits in the channels.
+        while !self.lines.values().any(|line| line.inbox.is_full()) {
+            if !self.attend(now) {
+                break;
+            }
+            any = true;
+            self.pump(now);
+        }
+        any |= self.pump(now);
+        // What was queued goes to the kernel now.
+        self.attend(now);
+        any
+    }
+
+    /// How long the driver may wait for sockets.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let of_machines = [self.quorum.timeout(), self.sealing.timeout()].into_iter().flatten().min();
+        let of_machines = of_machines.map(|at| at.since(now.monotonic));
+        let of_channels = self.channels.iter().filter_map(Channel::timeout).min();
+        let of_channels = of_channels.map(|at| at.saturating_duration_since(Instant::now()));
+        [of_machines, of_channels].into_iter().flatten().min()
+    }
+
+    /// Sends what is queued, as far as the kernel takes it, and ends.
+    pub(super) fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.work();
+            self.channels.iter_mut().for_each(Channel::end);
+            self.lines.values().for_each(|line| line.inbox.close(Error::closed()));
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended || self.failure.is_some()
+    }
+
+    /// Nothing more can be done.
+    pub(super) fn fail(&mut self, why: Error) {
+        self.lines.values().for_each(|line| line.inbox.close(why.clone()));
+        self.failure.get_or_insert(why);
+    }
+
+    /// Why nothing more can be done.
+    pub(super) fn failed(&self) -> Option<Error> {
+        self.failure.clone().or_else(|| self.ended.then(Error::closed))
+    }
+
+    /// Too few brokers answer: which ones do not, and why.
+    pub(super) fn no_quorum(&self, patience: Duration) -> Error {
+        let (n, needed) = (self.channels.len(), self.cluster.faulty() + 1);
+        let silent = self.channels.iter().enumerate().filter(|(_, it)| !it.is_open());
+        let silent: Vec<String> =
+            silent.map(|(n, it)| format!("broker {n} ({})", it.why().unwrap_or("no answer"))).collect();
+        let here = n - silent.len();
+        let (code, what) = match here >= 2 * self.cluster.faulty() + 1 {
+            true => (
+                Code::TimedOut,
+                format!("{here} of {n} brokers are there, but {needed} did not say the same in {patience:?}"),
+            ),
+            false => (Code::NoQuorum, format!("{here} of {n} brokers answer; silent: {}", silent.join(", "))),
+        };
+        Error::new(code, what).with_hint("sealcast brokers status; do the brokers of this cluster file run?")
+    }
+
+    /// Takes in what channels say and sends what they have; whether anything came.
+    fn attend(&mut self, now: Now) -> bool {
+        let mut any = false;
+        for (number, channel) in (0_u16..).zip(&mut self.channels) {
+            channel.attend(&self.registry, &mut |heard| {
+                any = true;
+                match heard {
+                    Heard::Opened => self.quorum.connected(now, number),
+                    Heard::Closed => self.quorum.disconnected(now, number),
+                    Heard::Message(bytes) => self.quorum.handle(now, number, &bytes),
+                }
+            });
+        }
+        any
+    }
+
+    /// Does what the machines want done; whether there was anything.
+    fn pump(&mut self, now: Now) -> bool {
+        let mut any = false;
+        loop {
+            if let Some(output) = self.quorum.poll(now) {
+                self.perform(now, output);
+            } else if let Some(output) = self.sealing.poll() {
+                self.perform_for_keys(now, output);
+            } else {
+                break;
+            }
+            any = true;
+        }
+        self.store();
+        any
+    }
+
+    fn perform(&mut self, now: Now, output: quorum::Output) {
+        match output {
+            quorum::Output::Send { broker, request } => {
+                self.store();
+                if let Some(channel) = self.channels.get_mut(usize::from(broker)) {
+                    // What a closed channel does not take, the machine sends again when it opens.
+                    channel.send(&request);
+                }
+            }
+            quorum::Output::Standing(standing) => self.sealing.stands(now, &standing),
+            quorum::Output::Delivered(delivered) => self.deliver(now, *delivered),
+            quorum::Output::Skipped { subscription, place, count } => {
+                self.line_up(subscription, Waiting::Ready(Item::Empty { place, count }));
+            }
+            quorum::Output::Advertised { .. } => {}
+            quorum::Output::Attach { sn, broker, attachment } => {
+                let attachments = [(broker, attachment)];
+                self.sealing.open(now, Delivered { index: sn, header: &[], body: None, attachments: &attachments });
+            }
+            quorum::Output::Outcome(token, outcome) => {
+                self.wanted.remove(&token);
+                self.finish(token, Done::Outcome(outcome));
+            }
+            quorum::Output::Subscribed { token, subscription } => {
+                self.wanted.remove(&token);
+                let inbox = Arc::new(Inbox::new(subscription));
+                self.lines.insert(subscription, Line { inbox: inbox.clone(), waiting: VecDeque::new() });
+                self.finish(token, Done::Subscribed(inbox));
+            }
+            quorum::Output::Read(token, answer) => self.finish(token, Done::Read(answer)),
+            quorum::Output::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
+            quorum::Output::Status(token, said) => self.finish(token, Done::Status(said)),
+            quorum::Output::Store(record) => self.unstored = Some(record),
+            quorum::Output::Notice(notice) => self.notice(notice),
+        }
+    }
+
+    fn perform_for_keys(&mut self, now: Now, output: keys::Output) {
+        match output {
+            keys::Output::Opened { index, bodies, .. } => self.settle(index, bodies),
+            keys::Output::Fetch { id, what } => {
+                if let Fetch::ShareProofs { index } = what {
+                    // If the machine is full, the keys ask again when their patience ends.
+                    let _ = self.quorum.shares(now, index);
+                }
+                self.sealing.fetched(now, id);
+            }
+            keys::Output::Notice(keys::Notice::Evidence { against, record }) => {
+                let what = match against {
+                    keys::threshold::evidence::Culprit::Broker(broker) => {
+                        format!("broker {broker} signed the proof of a false share")
+                    }
+                    keys::threshold::evidence::Culprit::Publisher { client, number } => {
+                        format!("client {} sealed publication {number} so that it opens to nothing", short(&client))
+                    }
+                };
+                self.note(what, record);
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, token: Token, done: Done) {
+        if !self.forgotten.remove(&token) {
+            self.done.insert(token, done);
+        }
+    }
+
+    fn deliver(&mut self, now: Now, delivered: quorum::Delivered) {
+        let quorum::Delivered { subscription, place, entry, publication } = delivered;
+        if !self.lines.contains_key(&subscription) {
+            return;
+        }
+        let associated = publication.associated.clone();
+        match plain(&publication) {
+            Some(bodies) => {
+                let item = Item::Publication { place, entry: Box::new(entry), associated, bodies };
+                self.line_up(subscription, Waiting::Ready(item));
+            }
+            None => {
+                let known = self.lines.values().any(|line| line.waits_for(entry.sn));
+                let boxed = Box::new(entry.clone());
+                self.line_up(subscription, Waiting::Sealed { place, entry: boxed, associated });
+                if !known {
+                    let _ = self.find_key();
+                    self.open(now, &entry, &publication);
+                }
+            }
+        }
+    }
+
+    /// Hands a ciphertext to the keys.
+    fn open(&mut self, now: Now, entry: &Entry, publication: &Publication) {
+        let Body::Sealed(body) = &publication.body else { return };
+        let header =
+            Header { client: entry.client.0, number: entry.number, envelope: publication.envelope() }.to_bytes();
+        self.sealing.open(now, Delivered { index: entry.sn, header: &header, body: Some(body), attachments: &[] });
+    }
+
+    fn line_up(&mut self, subscription: u64, waiting: Waiting) {
+        if let Some(line) = self.lines.get_mut(&subscription) {
+            line.waiting.push_back(waiting);
+            line.advance();
+        }
+    }
+
+    /// A sealed publication opened, or is ⊥.
+    fn settle(&mut self, sn: u64, bodies: Option<Vec<Vec<u8>>>) {
+        if let Some(read) = self.reads.get_mut(&sn) {
+            *read = Some(bodies.clone());
+        }
+        for line in self.lines.values_mut() {
+            line.settle(sn, bodies.as_ref());
+            line.advance();
+        }
+    }
+
+    /// Takes the threshold key into use, if it is known by now.
+    fn find_key(&mut self) -> std::result::Result<(), SendError> {
+        let Sealing::Waiting = self.sealing else { return Ok(()) };
+        let standing = self.quorum.standing().cloned().ok_or(SendError::NotReady)?;
+        let key = self.key().ok_or(SendError::NotReady)?;
+        match Sealing::of(&self.cluster, &key, self.quorum.client().0, &standing) {
+            Ok(sealing) => {
+                self.sealing = sealing;
+                Ok(())
+            }
+            Err(e) => {
+                self.fail(e);
+                Err(SendError::NotReady)
+            }
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Unregistered => self.nobody_vouches = true,
+            Notice::RolledBack { seen, height } => {
+                let what =
+                    format!("the brokers are at block {height}, and we have seen {seen}: their past was taken away");
+                self.fail(
+                    Error::new(Code::RolledBack, what)
+                        .with_hint("compare «sealcast brokers status» with whoever runs them"),
+                );
+            }
+            Notice::Misbehaved { broker, how } => {
+                self.note(format!("broker {broker} said what no honest one says ({how:?})"), Vec::new());
+            }
+            Notice::Evidence { broker, testimony, against } => {
+                let cluster = self.cluster.cluster();
+                let record = [*testimony, *against].map(|it| Receipt::new(cluster, &it).to_bytes());
+                self.note(format!("broker {broker} signed two outcomes of one block"), record.concat());
+            }
+        }
+    }
+
+    fn note(&mut self, what: String, record: Vec<u8>) {
+        // What only repeats itself is kept once.
+        let evidence = Evidence { what, record };
+        if self.evidence.len() < limits::EVIDENCE_MAX && !self.evidence.contains(&evidence) {
+            self.evidence.push(evidence);
+        }
+    }
+
+    fn store(&mut self) {
+        if let Some(record) = self.unstored.take()
+            && let Err(e) = self.record.keep(&record)
+        {
+            self.fail(Error::system("keeping what this client knows", &e));
+        }
+    }
+}
+
+impl Line {
+    fn waits_for(&self, sn: u64) -> bool {
+        self.waiting.iter().any(|it| matches!(it, Waiting::Sealed { entry, .. } if entry.sn == sn))
+    }
+
+    fn settle(&mut self, sn: u64, bodies: Option<&Vec<Vec<u8>>>) {
+        for it in &mut self.waiting {
+            if let Waiting::Sealed { place, entry, associated } = it
+                && entry.sn == sn
+            {
+                let (place, entry, associated) = (*place, entry.clone(), std::mem::take(associated));
+                *it = Waiting::Ready(match bodies {
+                    Some(bodies) => Item::Publication { place, entry, associated, bodies: bodies.clone() },
+                    None => Item::Empty { place, count: 1 },
+                });
+            }
+        }
+    }
+
+    /// Hands over what is ready, in order.
+    fn advance(&mut self) {
+        while matches!(self.waiting.front(), Some(Waiting::Ready(_))) {
+            if let Some(Waiting::Ready(item)) = self.waiting.pop_front() {
+                self.inbox.push(item);
+            }
+        }
+    }
+}
+
+/// The bodies that are not sealed; `None` where they are. Of bytes that lie elsewhere: their SHA-256.
+pub(super) fn plain(publication: &Publication) -> Option<Vec<Vec<u8>>> {
+    match &publication.body {
+        Body::Plain(bytes) => Some(vec![bytes.clone()]),
+        Body::Digest { hash, .. } => Some(vec![hash.to_vec()]),
+        Body::Sealed(_) => None,
+    }
+}
+
+fn short(key: &[u8]) -> String {
+    key.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Operations of one frame where many are published at once.
+const FRAME_OPERATIONS: usize = 32;

@@ -1,0 +1,121 @@
+//! What a subscription has got and its reader not yet taken.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sealcast_broker::state::Entry;
+use sealcast_wire::limits;
+
+use super::Shared;
+use crate::error::{Error, Result};
+use crate::group::lock;
+
+/// What a subscription gets, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A publication.
+    Publication {
+        /// Its place in the subscription.
+        place: u64,
+        /// Where it stands in the order, and who published it.
+        entry: Box<Entry>,
+        /// What need not be kept from brokers.
+        associated: Vec<u8>,
+        /// Its bodies: one, or as many as were sealed together.
+        bodies: Vec<Vec<u8>>,
+    },
+    /// Publications that we may not read: ⊥.
+    Empty {
+        /// The first place.
+        place: u64,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// A subscription that stands in the order. Dropping it only ends the reading: it is gone on with by the next
+/// [`super::Brokers::subscribe`] to the same, unless [`super::Brokers::unsubscribe`] ends it.
+pub struct Subscription {
+    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
+}
+
+/// Between the engine and a reader.
+pub(super) struct Inbox {
+    pub(super) id: u64,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    closed: Option<Error>,
+}
+
+impl Inbox {
+    pub(super) fn new(id: u64) -> Inbox {
+        Inbox { id, state: Mutex::default(), ready: Condvar::new() }
+    }
+
+    /// Whether the reader must take something before more may come.
+    pub(super) fn is_full(&self) -> bool {
+        lock(&self.state).items.len() >= limits::SUBSCRIBER_MESSAGES
+    }
+
+    pub(super) fn push(&self, item: Item) {
+        lock(&self.state).items.push_back(item);
+        self.ready.notify_one();
+    }
+
+    pub(super) fn close(&self, why: Error) {
+        lock(&self.state).closed.get_or_insert(why);
+        self.ready.notify_all();
+    }
+}
+
+impl Subscription {
+    pub(super) fn new(inbox: Arc<Inbox>, shared: Arc<Shared>) -> Subscription {
+        Subscription { inbox, shared }
+    }
+
+    /// Its number in the order.
+    pub fn id(&self) -> u64 {
+        self.inbox.id
+    }
+
+    /// Waits for the next item; `None` if none came in time.
+    ///
+    /// # Errors
+    /// Why none will come any more.
+    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Item>> {
+        let until = Instant::now() + patience;
+        let mut state = lock(&self.inbox.state);
+        loop {
+            let was_full = state.items.len() >= limits::SUBSCRIBER_MESSAGES;
+            if let Some(item) = state.items.pop_front() {
+                drop(state);
+                if was_full {
+                    // The driver waits for room; one that is gone needs none.
+                    let _ = self.shared.waker.wake();
+                }
+                return Ok(Some(item));
+            }
+            if let Some(why) = &state.closed {
+                return Err(why.clone());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            state = self.inbox.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.lock().leave(self.inbox.id);
+    }
+}

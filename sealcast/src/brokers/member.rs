@@ -1,0 +1,198 @@
+//! Who a client of brokers is: a key of its own, kept with what it knew when it ran last, and an identity's certificate
+//! that vouches for it.
+//!
+//! Of one identity several processes may run at once; each takes the first key of the identity that no other one has.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::genesis::{Cluster, Issuer};
+use sealcast_broker::operation::registration::binding_digest;
+use sealcast_broker::operation::{Client, Proof, Registration};
+use sealcast_crypto::identity::Identity;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::CertHash;
+
+use crate::code::Code;
+use crate::config::Home;
+use crate::error::{Error, Result};
+use crate::io::rng;
+use crate::io::store::Store;
+
+/// A client's key, held by this process alone.
+pub struct ClientKey {
+    key: Arc<OriginKey>,
+    record: Record,
+}
+
+/// What a client knew when it ran last; nothing is kept where it has no file.
+pub(super) struct Record(Option<Store>);
+
+impl ClientKey {
+    /// A key for this process only: of somebody who registers nowhere, or leaves no trace.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn fresh() -> Result<ClientKey> {
+        let key = Arc::new(OriginKey::from_seed(&Secret::from_bytes(rng::bytes()?)));
+        Ok(ClientKey { key, record: Record(None) })
+    }
+
+    /// The first key of a certificate's holder in this cluster that no other process has; made if need be.
+    ///
+    /// # Errors
+    /// All are in use, or the system's own.
+    pub fn of(home: &Home, cluster: &Cluster, certificate: &CertHash) -> Result<ClientKey> {
+        let folder = home.state().join("brokers").join(hex(&cluster.0[..8]));
+        for slot in 0..CLIENTS_MAX {
+            match ClientKey::at(&folder.join(format!("{}-{slot}.records", hex(&certificate.0[..8])))) {
+                Err(e) if e.code() == Code::Duplicate => {}
+                other => return other,
+            }
+        }
+        Err(Error::new(Code::Duplicate, format!("{CLIENTS_MAX} processes run with this identity at these brokers"))
+            .with_hint("stop one of them, or use another identity: --id NAME"))
+    }
+
+    fn at(path: &Path) -> Result<ClientKey> {
+        let mut store = Store::open(path)?;
+        let kept = store.records().into_iter().find(|(id, _)| *id == SEED);
+        let seed = match kept.map(|(_, seed)| Secret::try_from(&seed[..])) {
+            Some(Ok(seed)) => seed,
+            Some(Err(_)) => return Err(Error::new(Code::Content, format!("{} is damaged", path.display()))),
+            None => {
+                let seed = Secret::from_bytes(rng::bytes()?);
+                let kept = store.put(SEED, seed.expose()).and_then(|()| store.sync());
+                kept.map_err(|e| Error::system(path.display(), &e))?;
+                seed
+            }
+        };
+        Ok(ClientKey { key: Arc::new(OriginKey::from_seed(&seed)), record: Record(Some(store)) })
+    }
+
+    /// Who this is to the brokers.
+    pub fn client(&self) -> Client {
+        Client(self.key.public_bytes())
+    }
+
+    pub(super) fn into_parts(self) -> (Arc<OriginKey>, Record) {
+        (self.key, self.record)
+    }
+}
+
+impl Record {
+    /// The last one.
+    pub(super) fn last(&self) -> Option<Vec<u8>> {
+        self.0.as_ref()?.records().into_iter().find(|(id, _)| *id == LAST).map(|(_, record)| record)
+    }
+
+    /// Durable on return.
+    pub(super) fn keep(&mut self, record: &[u8]) -> std::io::Result<()> {
+        match &mut self.0 {
+            Some(store) => store.put(LAST, record).and_then(|()| store.sync()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What makes a client known by an identity's certificate; `None` if the cluster does not name its authority.
+pub fn registration(cluster: &ClusterFile, identity: &Identity, client: &Client, intent: bool) -> Option<Registration> {
+    let authority = identity.anchor().certificate().der();
+    let is_ours = |issuer: &Issuer| matches!(issuer, Issuer::Authority { der, .. } if der[..] == authority[..]);
+    let (issuer, _) = cluster.genesis.issuers.iter().find(|(_, issuer)| is_ours(issuer))?;
+    let certificate = identity.certificate();
+    let digest = binding_digest(&cluster.cluster(), client, &certificate.hash);
+    // Its own key signs that the client's is its too; where they are the same, the certificate says so itself.
+    let own = identity.key().public().point() == client.0;
+    let binding = (!own).then(|| identity.key().sign(&digest));
+    let proof = Proof::Certificate { issuer: issuer.clone(), der: certificate.der.to_vec(), binding };
+    Some(Registration { intent, proof })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const SEED: u64 = 0;
+const LAST: u64 = 1;
+/// Processes of one identity at one cluster.
+const CLIENTS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+    use sealcast_broker::cluster_file::{Addresses, Suite};
+    use sealcast_broker::genesis::Genesis;
+    use sealcast_crypto::ed25519::Key;
+    use sealcast_crypto::identity::{Attribute, Authority, MemberSecret, Request, Rights};
+    use sealcast_crypto::signature::Algorithm;
+    use sealcast_wire::Utc;
+
+    use super::*;
+
+    const NOW: Utc = Utc(1_795_132_800);
+
+    fn key(seed: u8) -> OriginKey {
+        OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
+    }
+
+    /// A cluster that knows the authority as an issuer, and an identity of it.
+    fn known(algorithm: Algorithm) -> (ClusterFile, Identity) {
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        let mut authority = Authority::create("exchange", Algorithm::P256, NOW, &mut rng).unwrap();
+        let secret = MemberSecret::generate(algorithm, &mut rng);
+        let attributes = vec![Attribute::new("exchange", "desk", "fx").unwrap()];
+        let request = Request { name: "ann".into(), keys: secret.public(), rights: Rights::none(), attributes };
+        let certificate = authority.issue(&request, NOW, 86_400).unwrap();
+        let issuer = Issuer::authority(authority.certificate().der()).unwrap();
+        let genesis = Genesis {
+            name: "market".into(),
+            brokers: (1..5).map(|seed| key(seed).public_bytes()).collect(),
+            quorum: 1,
+            administrators: vec![Key::new(&key(9).public_bytes()).unwrap()],
+            issuers: [("exchange".to_owned(), issuer)].into(),
+        };
+        let at = Addresses { gateway: "127.0.0.1:1".into(), order: "127.0.0.1:2".into() };
+        let (threshold, suite) = (3, Suite::Ristretto255);
+        let file = ClusterFile { genesis, addresses: vec![at; 4], threshold, suite, key: None, endorsement: None };
+        (file, Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap())
+    }
+
+    #[test]
+    fn rule_e3_an_identity_of_an_issuer_vouches_for_the_clients_own_key() {
+        for algorithm in [Algorithm::Ed25519, Algorithm::P256] {
+            let (file, identity) = known(algorithm);
+            let client = Client(key(7).public_bytes());
+            let registration = registration(&file, &identity, &client, false).expect("its issuer is known");
+            let credential = registration.verify(&file.genesis, &file.cluster(), &client, NOW).expect("it verifies");
+            assert_eq!(credential.attributes, identity.certificate().attributes);
+            let other = Client(key(8).public_bytes());
+            assert!(registration.verify(&file.genesis, &file.cluster(), &other, NOW).is_err(), "of no other key");
+        }
+        let (mut file, identity) = known(Algorithm::P256);
+        file.genesis.issuers.clear();
+        assert!(registration(&file, &identity, &Client(key(7).public_bytes()), false).is_none());
+    }
+
+    #[test]
+    fn processes_of_one_identity_have_keys_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("sealcast-client-keys-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let home = Home::at(&folder);
+        let (cluster, certificate) = (Cluster([1; 32]), CertHash([2; 32]));
+        let open = || ClientKey::of(&home, &cluster, &certificate).unwrap();
+        let (first, second) = (open(), open());
+        assert_ne!(first.client(), second.client());
+        let (was, mut record) = (first.client(), first.into_parts().1);
+        record.keep(b"where we were").unwrap();
+        drop(record);
+        let again = open();
+        assert_eq!(again.client(), was, "the first key is free again");
+        assert_eq!(again.into_parts().1.last().as_deref(), Some(&b"where we were"[..]));
+        assert_ne!(ClientKey::of(&home, &Cluster([3; 32]), &certificate).unwrap().client(), was);
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+}

@@ -1,0 +1,549 @@
+//! A client of 3f + 1 brokers: registers, publishes with receipts, subscribes, reads, acts for administrators.
+//!
+//! ```text
+//! callers ─ verbs ─▶ Engine: delivery::quorum, the keys, a channel to each broker ◀─ the driver thread waits for sockets
+//!    ▲                  │
+//!    └── outcomes, ─────┘ ── subscriptions' inboxes
+//! ```
+//! Up to f brokers may be silent, slow or lying, and nobody notices; with more of them calls end with
+//! [`Code::NoQuorum`]. Calls block the thread that makes them.
+
+mod engine;
+mod file;
+mod inbox;
+mod member;
+mod sealing;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sealcast_broker::access::Access;
+use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
+use sealcast_broker::operation::{Action, Admin, Body, Client, Execute, Header, Interest, Operation, Publication};
+use sealcast_broker::protocol::Status;
+use sealcast_broker::receipt::Receipt;
+use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
+use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing};
+use sealcast_delivery::{SendError, Token};
+
+pub use engine::Evidence;
+pub use file::{load, save};
+pub use inbox::{Item, Subscription};
+pub use member::{ClientKey, registration};
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::url::Scheme;
+use engine::{Done, Engine};
+
+/// A client of a cluster. Dropping it ends its channels; subscriptions that stand in the order stay there.
+pub struct Brokers {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    engine: Mutex<Engine>,
+    /// Something was done that somebody may wait for.
+    changed: Condvar,
+    waker: mio::Waker,
+    patience: Duration,
+}
+
+/// What a client is opened with.
+pub struct Opening {
+    /// The cluster; its file's authority is checked by whoever trusts one.
+    pub cluster: Arc<ClusterFile>,
+    /// The client's key and what it knew when it ran last.
+    pub key: ClientKey,
+    /// Makes the client known where the brokers do not know it.
+    pub registration: Option<sealcast_broker::operation::Registration>,
+    /// `Plain` or `Threshold`.
+    pub keys: Scheme,
+    /// How long a call may take.
+    pub patience: Duration,
+}
+
+/// A publication to be made.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Topics with their values, if they have any.
+    pub headers: Vec<Header>,
+    /// What need not be kept from brokers.
+    pub associated: Vec<u8>,
+    /// Who may read it, beside what global policies say.
+    pub access: Option<Access>,
+    /// What brokers do with their key–value state.
+    pub execute: Execute,
+    /// What readers get.
+    pub body: Vec<u8>,
+}
+
+/// A publication that has its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The block that holds it.
+    pub height: u64,
+    /// As the client numbered it.
+    pub number: u64,
+    /// Its place among all operations.
+    pub sn: u64,
+    /// Its number at each of its headers.
+    pub places: Vec<u64>,
+    /// What its executable operation answered.
+    pub answer: Vec<u8>,
+}
+
+/// A place of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number at the topic.
+    pub ps: u64,
+    /// What stands there, and its bodies; `None` is ⊥.
+    pub publication: Option<(Entry, Vec<Vec<u8>>)>,
+}
+
+/// Where one broker stands, or why it does not say.
+#[derive(Clone, Debug)]
+pub struct Stand {
+    /// Its number.
+    pub broker: u16,
+    /// Where it listens for clients.
+    pub address: String,
+    /// What it says.
+    pub said: std::result::Result<Status, String>,
+}
+
+impl Brokers {
+    /// Starts a client; channels are opened in the background: see [`Brokers::ready`].
+    ///
+    /// # Errors
+    /// The system's own, and [`Code::Content`] if the client's record is of another cluster.
+    pub fn open(opening: Opening) -> Result<Brokers> {
+        let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
+        let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
+        let patience = opening.patience;
+        let engine = Mutex::new(Engine::new(opening, poll.registry())?);
+        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience });
+        let driven = shared.clone();
+        let thread = std::thread::Builder::new().name("sealcast-brokers".into()).spawn(move || driven.run(poll));
+        let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
+        Ok(Brokers { shared, thread: Some(thread) })
+    }
+
+    /// Waits until f + 1 brokers have said where the order is.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`] with the silent ones.
+    pub fn ready(&self) -> Result<Standing> {
+        self.shared.wait(self.shared.patience, |engine| engine.quorum.standing().cloned().map(Ok))
+    }
+
+    /// The same, and until the client is registered.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`], or why the brokers do not know the client.
+    pub fn registered(&self) -> Result<Standing> {
+        self.ready()?;
+        self.shared.wait(self.shared.patience, |engine| {
+            if let Some(why) = engine.unregistered() {
+                return Some(Err(why));
+            }
+            engine.quorum.standing().filter(|it| it.registered).cloned().map(Ok)
+        })
+    }
+
+    /// Waits for the threshold key: the file's, or one that 2f + 1 brokers signed.
+    ///
+    /// # Errors
+    /// [`Code::NotReady`] if there is none in time.
+    pub fn key(&self, patience: Duration) -> Result<VouchedKey> {
+        let found = self.shared.wait(patience, |engine| engine.key().map(Ok));
+        found.map_err(|e| match e.code() {
+            Code::NoQuorum if self.shared.lock().quorum.standing().is_some() => {
+                Error::new(Code::NotReady, "the brokers have no threshold key yet")
+                    .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
+            }
+            _ => e,
+        })
+    }
+
+    /// Who we are to the brokers.
+    pub fn client(&self) -> Client {
+        *self.shared.lock().quorum.client()
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> Arc<ClusterFile> {
+        self.shared.lock().cluster.clone()
+    }
+
+    /// Publishes, and waits until f + 1 brokers say that it has its place.
+    ///
+    /// # Errors
+    /// Why it has none: not registered, denied by policy, too large, no quorum.
+    pub fn publish(&self, outgoing: &Outgoing) -> Result<Published> {
+        for _ in 0..SEALED_AGAIN_MAX {
+            let token = self.begin(outgoing)?;
+            match self.outcome(token)? {
+                Outcome::Executed { height, number, outcome } => {
+                    done(&outcome)?;
+                    return published(height, number, &outcome.detail, outgoing.headers.len())
+                        .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"));
+                }
+                // Sealed for a policy or key that was replaced meanwhile (E6): again, for the one in force.
+                Outcome::Superseded { .. } => {}
+                other => return Err(lost(&other)),
+            }
+        }
+        Err(Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew"))
+    }
+
+    /// Begins to publish: [`Brokers::outcome`] tells what became of it.
+    ///
+    /// # Errors
+    /// Nothing was taken: no quorum yet, no key yet, too large, a queue is full for too long.
+    pub fn begin(&self, outgoing: &Outgoing) -> Result<Token> {
+        self.shared.wait(self.shared.patience, |engine| match engine.publish(outgoing) {
+            Err(SendError::Full | SendError::NotReady | SendError::Retired) => None,
+            Err(SendError::TooLong) => Some(Err(Error::new(
+                Code::TooLarge,
+                format!("the publication is over a limit: {} bytes of body", sealcast_wire::limits::BODY_BYTES_MAX),
+            ))),
+            Err(e) => Some(Err(e.into())),
+            Ok(token) => Some(Ok(token)),
+        })
+    }
+
+    /// Waits for what becomes of an operation.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`].
+    pub fn outcome(&self, token: Token) -> Result<Outcome> {
+        match self.done(token)? {
+            Done::Outcome(outcome) => Ok(outcome),
+            _ => Err(Error::new(Code::Usage, "this was no operation")),
+        }
+    }
+
+    /// Lets the brokers execute an operation; the block that did, and the operation's number.
+    ///
+    /// # Errors
+    /// Why it was not executed.
+    pub fn submit(&self, operation: &Operation) -> Result<(u64, u64)> {
+        let (height, number, came) = self.execute(operation)?;
+        done(&came).map(|()| (height, number))
+    }
+
+    /// The number that the administrators' next act has.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`].
+    pub fn next_act(&self) -> Result<u64> {
+        // Acts are counted from 1, and the number is looked at before the signatures.
+        let (_, _, came) = self.execute(&Operation::Administer(Admin::new(0, Action::Epoch(0))))?;
+        match (came.code, came.detail.first_chunk::<8>()) {
+            (Became::AdminNumber, Some(next)) => Ok(u64::from_be_bytes(*next)),
+            _ => Err(done(&came).err().unwrap_or_else(|| lost(&Outcome::Forgotten))),
+        }
+    }
+
+    fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
+        let token = self.take(|engine| engine.submit(operation.clone()))?;
+        match self.outcome(token)? {
+            Outcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
+            other => Err(lost(&other)),
+        }
+    }
+
+    /// Subscribes; one that stood already for the same interest goes on where it was left.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`], or why not.
+    pub fn subscribe(&self, interest: Interest) -> Result<Subscription> {
+        let token = self.take(|engine| engine.subscribe(interest.clone()))?;
+        match self.done(token)? {
+            Done::Subscribed(inbox) => Ok(Subscription::new(inbox, self.shared.clone())),
+            Done::Outcome(Outcome::Executed { outcome, .. }) => match done(&outcome) {
+                Err(e) => Err(e),
+                Ok(()) => Err(Error::new(Code::Signature, "the brokers' answer cannot be read")),
+            },
+            Done::Outcome(other) => Err(lost(&other)),
+            _ => Err(Error::new(Code::Usage, "this was no subscription")),
+        }
+    }
+
+    /// Ends a subscription for good: nothing is kept for it any more.
+    ///
+    /// # Errors
+    /// As [`Brokers::submit`].
+    pub fn unsubscribe(&self, subscription: &Subscription) -> Result<()> {
+        self.submit(&Operation::Unsubscribe(subscription.id())).map(drop)
+    }
+
+    /// Reads; `linearizable` orders a mark before, so that nothing that was executed before the call is missed (E9).
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`], [`Code::Denied`].
+    pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
+        match self.ask(what, linearizable)? {
+            Answer::Places(places) => self.opened(places),
+            Answer::Value(_) => Err(Error::new(Code::Usage, "this was no place")),
+        }
+    }
+
+    /// Reads a value of the brokers' key–value state.
+    ///
+    /// # Errors
+    /// As [`Brokers::read`].
+    pub fn value(&self, topic: &str, key: &[u8], linearizable: bool) -> Result<Option<Vec<u8>>> {
+        let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
+        match self.ask(&what, linearizable)? {
+            Answer::Value(value) => Ok(value),
+            Answer::Places(_) => Err(Error::new(Code::Usage, "this was no value")),
+        }
+    }
+
+    /// The receipt of an operation of ours, which anybody who has the cluster file can check.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`].
+    pub fn receipt(&self, height: u64, number: u64) -> Result<Receipt> {
+        let token = self.take(|engine| engine.receipt(height, number))?;
+        match self.done(token)? {
+            Done::Receipt(Some(receipt)) => Ok(*receipt),
+            _ => Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt")
+                .with_hint("ask for receipts when publishing: sealcast pub … --receipt FILE")),
+        }
+    }
+
+    /// Where the brokers stand; the silent ones with the reason.
+    ///
+    /// # Errors
+    /// Those of the session.
+    pub fn status(&self) -> Result<Vec<Stand>> {
+        let token = self.take(|engine| engine.status())?;
+        let said = match self.done(token)? {
+            Done::Status(said) => said,
+            _ => BTreeMap::new(),
+        };
+        Ok(self.shared.lock().stands(&said))
+    }
+
+    /// Where the brokers stand when none of them may answer: those that do within `patience`.
+    ///
+    /// # Errors
+    /// Those of the session.
+    pub fn survey(&self, patience: Duration) -> Result<Vec<Stand>> {
+        // Whoever is not there yet may come.
+        let all = self.shared.wait(patience, |engine| engine.all_open().then_some(Ok(())));
+        match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {
+            Ok(stands) => Ok(stands),
+            Err(_) => self.status().or_else(|_| Ok(self.shared.lock().stands(&BTreeMap::new()))),
+        }
+    }
+
+    /// Evidence of misbehaviour that came up here, since the last call.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        std::mem::take(&mut self.shared.lock().evidence)
+    }
+
+    /// Sends what is queued and ends all channels.
+    pub fn close(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.lock().end();
+        // The thread looks when it is woken; a waker that fails is one whose thread is gone.
+        let _ = self.shared.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    fn ask(&self, what: &Read, linearizable: bool) -> Result<Answer> {
+        let token = self.take(|engine| engine.read(what.clone(), linearizable))?;
+        match self.done(token)? {
+            Done::Read(Ok(answer)) => Ok(answer),
+            Done::Read(Err(why)) => Err(match why {
+                sealcast_broker::protocol::Why::Denied => Error::new(
+                    Code::DeniedPolicy,
+                    "the brokers do not let us read: nobody vouches for us, or no longer",
+                )
+                .with_hint("sealcast brokers reg, with an identity of an issuer that the cluster names"),
+                why => Error::new(Code::NoQuorum, format!("the brokers have no answer: {why}"))
+                    .with_hint("sealcast brokers status"),
+            }),
+            _ => Err(Error::new(Code::Usage, "this was no question")),
+        }
+    }
+
+    /// Opens what is sealed among places that were read.
+    fn opened(&self, places: Vec<(u64, Option<Box<(Entry, Publication)>>)>) -> Result<Vec<Place>> {
+        let mut read = Vec::with_capacity(places.len());
+        for (ps, found) in places {
+            let Some((entry, publication)) = found.map(|it| *it) else {
+                read.push(Place { ps, publication: None });
+                continue;
+            };
+            let bodies = match &publication.body {
+                Body::Sealed(_) => {
+                    let sn = entry.sn;
+                    self.take(|engine| engine.open_read(&entry, &publication))?;
+                    self.shared.wait(self.shared.patience, |engine| engine.opened(sn).map(Ok))?
+                }
+                _ => engine::plain(&publication),
+            };
+            read.push(Place { ps, publication: bodies.map(|bodies| (entry, bodies)) });
+        }
+        Ok(read)
+    }
+
+    /// Calls a verb until it is taken.
+    fn take<T>(&self, mut verb: impl FnMut(&mut Engine) -> std::result::Result<T, SendError>) -> Result<T> {
+        self.shared.wait(self.shared.patience, |engine| match verb(engine) {
+            Err(SendError::Full | SendError::NotReady) => None,
+            Err(e) => Some(Err(e.into())),
+            Ok(it) => Some(Ok(it)),
+        })
+    }
+
+    fn done(&self, token: Token) -> Result<Done> {
+        let found = self.shared.wait(self.shared.patience, |engine| engine.done.remove(&token).map(Ok));
+        if found.is_err() {
+            self.shared.lock().forget(token);
+        }
+        found
+    }
+}
+
+impl Drop for Brokers {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the engine work until `check` makes something of it; on behalf of a caller, whose verbs leave at once.
+    fn wait<T>(&self, patience: Duration, mut check: impl FnMut(&mut Engine) -> Option<Result<T>>) -> Result<T> {
+        let until = Instant::now() + patience;
+        let mut engine = self.lock();
+        loop {
+            if let Some(found) = check(&mut engine) {
+                if engine.work() {
+                    self.changed.notify_all();
+                }
+                drop(engine);
+                // Its timers may be nearer now.
+                let _ = self.waker.wake();
+                return found;
+            }
+            if let Some(why) = engine.failed() {
+                return Err(why);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(engine.no_quorum(patience));
+            }
+            let left = left.min(LOOK_AGAIN);
+            engine = self.changed.wait_timeout(engine, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The driver thread.
+    fn run(&self, mut poll: mio::Poll) {
+        let mut events = mio::Events::with_capacity(64);
+        loop {
+            let wait = {
+                let mut engine = self.lock();
+                if engine.has_ended() {
+                    break;
+                }
+                if engine.work() {
+                    self.changed.notify_all();
+                }
+                engine.timeout()
+            };
+            match poll.poll(&mut events, wait) {
+                Ok(()) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.lock().fail(Error::system("waiting for the brokers", &e));
+                    break;
+                }
+            }
+        }
+        self.changed.notify_all();
+    }
+}
+
+/// The error of an operation that brokers executed to nothing.
+fn done(outcome: &Came) -> Result<()> {
+    let number = || outcome.detail.first_chunk::<8>().map_or(0, |n| u64::from_be_bytes(*n));
+    let unregistered = "sealcast brokers reg, with an identity of an issuer that the cluster file names";
+    Err(match outcome.code {
+        Became::Done => return Ok(()),
+        Became::Unregistered => {
+            Error::new(Code::Denied, "the brokers do not know us, or nobody vouches for us any more")
+                .with_hint(unregistered)
+        }
+        Became::Revoked => Error::new(Code::Excluded, "administrators have ended this client"),
+        Became::CredentialRevoked => Error::new(Code::Excluded, "administrators have revoked our certificate"),
+        Became::Proof => {
+            Error::new(Code::Authority, "the brokers do not accept our certificate: expired, or not of its issuer")
+                .with_hint("sealcast id show; the cluster file names the issuers")
+        }
+        Became::Denied => Error::new(Code::DeniedPublish, "the cluster's policy does not let us publish there")
+            .with_hint("sealcast policy why FILE --topic TOPIC --publish"),
+        Became::StalePolicy | Became::StaleEpoch => Error::new(Code::NotReady, "policy or key changed meanwhile"),
+        Became::TooMany => Error::new(Code::Full, "too many subscriptions, or attributes"),
+        Became::NoSubscription => Error::new(Code::BadValue, "there is no such subscription"),
+        Became::NoNumber => {
+            Error::new(Code::BadValue, "what is to be incremented is no number, or the sum is too large")
+        }
+        Became::Mismatch => Error::new(Code::BadValue, "the value is not what was expected"),
+        Became::Signatures => Error::new(Code::Denied, "not signed by enough administrators")
+            .with_hint("sealcast brokers sign FILE adds a signature"),
+        Became::AdminNumber => {
+            Error::new(Code::BadValue, format!("acts of administrators are numbered, and {} is next", number()))
+        }
+        Became::Futile => Error::new(Code::BadValue, "this changes nothing, or turns something back"),
+        Became::Duplicate | Became::Gap => {
+            Error::new(Code::Duplicate, "another process uses the same client key of these brokers")
+        }
+    })
+}
+
+/// The error of an operation that has no place.
+fn lost(outcome: &Outcome) -> Error {
+    match outcome {
+        Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
+        Outcome::Forgotten => {
+            Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")
+        }
+        Outcome::Superseded { .. } | Outcome::Executed { .. } => {
+            Error::new(Code::NotReady, "policy, key or number changed meanwhile").with_hint("try again")
+        }
+    }
+}
+
+/// `u64 sn ‖ u64 ps … ‖ answer`
+fn published(height: u64, number: u64, detail: &[u8], headers: usize) -> Option<Published> {
+    let (sn, rest) = detail.split_first_chunk::<8>()?;
+    let (places, answer) = rest.split_at_checked(8 * headers)?;
+    let places = places.chunks(8).map(|it| u64::from_be_bytes(it.try_into().expect("chunks of 8"))).collect();
+    Some(Published { height, number, sn: u64::from_be_bytes(*sn), places, answer: answer.to_vec() })
+}
+
+const WAKER: mio::Token = mio::Token(usize::MAX);
+/// How long a waiting caller goes without a look of its own.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a publication is sealed anew when policy or key change.
+const SEALED_AGAIN_MAX: usize = 5;

@@ -1,0 +1,95 @@
+//! Who holds the keys of what goes through brokers: nobody, or the brokers by shares of one key of either suite.
+
+use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
+use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::secret::Secret;
+use sealcast_delivery::quorum::Standing;
+use sealcast_keys::threshold::{Config, Standing as Versions, Threshold, pin};
+use sealcast_keys::{Delivered, Keys, Outcome, Output, SealError, Sealed, Token};
+use sealcast_wire::{Envelope, FetchId, Fetched, Incarnation, Monotonic, Now};
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::io::rng;
+
+/// The keys of a client.
+pub(super) enum Sealing {
+    /// `keys=plain`.
+    Plain,
+    /// `keys=threshold`, and no key is known yet.
+    Waiting,
+    Ristretto255(Box<Threshold<Ristretto255>>),
+    P256(Box<Threshold<P256>>),
+}
+
+macro_rules! each {
+    ($self:ident, $machine:ident => $call:expr, else $otherwise:expr) => {
+        match $self {
+            Sealing::Plain | Sealing::Waiting => $otherwise,
+            Sealing::Ristretto255($machine) => $call,
+            Sealing::P256($machine) => $call,
+        }
+    };
+}
+
+impl Sealing {
+    /// The machine of `keys=threshold` for this key.
+    pub(super) fn of(
+        cluster: &ClusterFile,
+        key: &VouchedKey,
+        client: [u8; 32],
+        standing: &Standing,
+    ) -> Result<Sealing> {
+        let (id, brokers) = (cluster.cluster().0, cluster.broker_keys());
+        let pinned = pin(&id, &key.key);
+        let versions = Versions { epoch: standing.epoch, policy: standing.policy };
+        let (seed, incarnation) = (Secret::from_bytes(rng::bytes()?), Incarnation(rng::bytes()?));
+        let wrong = |e| Error::new(Code::Content, format!("the cluster's threshold key: {e}"));
+        Ok(match cluster.suite {
+            Suite::Ristretto255 => {
+                let config = Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
+                Sealing::Ristretto255(Box::new(Threshold::new("client", incarnation, config, versions, &seed)))
+            }
+            Suite::P256 => {
+                let config = Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
+                Sealing::P256(Box::new(Threshold::new("client", incarnation, config, versions, &seed)))
+            }
+        })
+    }
+
+    /// Seals one body under the client's number of the publication; the versions in the envelope become those in force.
+    pub(super) fn seal(
+        &mut self,
+        number: u64,
+        envelope: Envelope,
+        body: &[u8],
+    ) -> std::result::Result<Sealed, SealError> {
+        each!(self, it => it.seal_together(number, envelope, &[body]), else Err(SealError::NotReady))
+    }
+
+    /// The versions in force are these now (E6).
+    pub(super) fn stands(&mut self, now: Now, standing: &Standing) {
+        let versions = Versions { epoch: standing.epoch, policy: standing.policy };
+        each!(self, it => it.outcome(now, Token(0), Outcome::Superseded(versions.into())), else ());
+    }
+
+    pub(super) fn open(&mut self, now: Now, message: Delivered<'_>) {
+        each!(self, it => it.open(now, message), else ());
+    }
+
+    pub(super) fn fetched(&mut self, now: Now, id: FetchId) {
+        each!(self, it => it.fetched(now, id, Fetched::Missing), else ());
+    }
+
+    pub(super) fn timeout(&self) -> Option<Monotonic> {
+        each!(self, it => it.timeout(), else None)
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        each!(self, it => it.handle_timeout(now), else ());
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Output> {
+        each!(self, it => it.poll(), else None)
+    }
+}
