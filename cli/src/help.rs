@@ -8,7 +8,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("First steps", &["demo", "init", "doctor"]),
     ("Messages", &["pub", "sub", "bench"]),
     ("People and keys", &["group", "invite", "join", "id", "ca"]),
-    ("Brokers", &["policy"]),
+    ("Brokers", &["brokers", "policy", "read", "receipt"]),
     ("This program", &["ctx", "explain", "completion", "lab"]),
 ];
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod authority;
+mod cluster;
 mod commands;
 mod format;
 mod help;

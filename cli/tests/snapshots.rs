@@ -159,6 +159,48 @@ fn policies() {
     insta::assert_snapshot!("policy", home.transcript());
 }
 
+#[test]
+fn brokers_that_do_not_run() {
+    let mut home = Home::new("brokers");
+    home.type_line("brokers init -n 5 market").type_line("brokers status");
+    home.type_line("brokers init -n 4 --name market --port 1 market --paper");
+    home.type_line("brokers init -n 4 --name market market");
+    let path = home.path().join("market/cluster.toml");
+    let good = std::fs::read_to_string(&path).expect("init wrote it");
+    let folder = home.path().to_owned();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("the folder can be written");
+    write("tampered.toml", &good.replacen("threshold = 2", "threshold = 3", 1));
+    write("other.toml", &good.replacen("name = \"market\"", "name = \"markt\"", 1));
+    write("broken.toml", &good.replacen("[administrators]", "[administrators", 1));
+    write("r.json", "{\"receipt\": \"0123\"}");
+    write("not.json", "receipt");
+    write("policy.toml", "number = 1\n[[rule]]\ntopic = \"market/#\"\nallow = \"exchnge:desk = fx\"\n");
+    write("act.toml", "cluster = \"00\"\nwhat = \"policy 1\"\nact = \"06\"\n");
+    for line in [
+        "brokers status --cluster tampered.toml",
+        "brokers status --cluster other.toml",
+        "brokers status --cluster broken.toml",
+        "brokers status --cluster nowhere.toml",
+        "--url 'quorum:market/cluster.toml?pin=0123456789abcdef' brokers status",
+        "--url quorum:market/cluster.toml pub market/eurusd 1.0842 --allow 'desk = fx'",
+        "--url quorum:market/cluster.toml pub market/eurusd 1.0842 --allow 'markt:desk = fx'",
+        "--url mem: pub x y --allow 'a:b = c'",
+        "--url quorum:market/cluster.toml sub '.*' --regex",
+        "--url quorum:market/cluster.toml policy set policy.toml",
+        "--url quorum:market/cluster.toml brokers sign act.toml",
+        "brokers revoke xyz --cluster market/cluster.toml",
+        "brokers revoke --serial 17 --cluster market/cluster.toml",
+        "receipt verify r.json",
+        "receipt verify r.json --cluster market/cluster.toml",
+        "receipt verify not.json --cluster market/cluster.toml",
+        "receipt verify nowhere.json --cluster market/cluster.toml",
+        "ctx add market --url quorum:market/cluster.toml",
+    ] {
+        home.type_line(line);
+    }
+    insta::assert_snapshot!("brokers", home.transcript());
+}
+
 const POLICY_WITH_MISTAKES: &str = r#"numbr = 3
 [issuers]
 hospitalA = ["role", 3]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, name_checked};
-use sealcast::url::Url;
+use sealcast::url::{Url, Way};
 use serde_json::json;
 
 use super::Env;
@@ -76,7 +76,7 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
         let failure = Failure::new(Code::NoUrl, format!("context {name} needs a URL"));
         return Err(failure.hint(format!("sealcast ctx add {name} --url '{EXAMPLE_URL}'")));
     };
-    Url::parse(&url)?;
+    let url = wherever_we_are(&url, &Url::parse(&url)?)?;
     let id = env.global.id.clone();
     if let Some(id) = &id
         && !env.home.identity(name_checked(id)?).exists()
@@ -97,6 +97,13 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
         let selected = all.selected.as_deref() == Some(name);
         told(env, name, &context, selected)
     })
+}
+
+/// A URL that names a file of this folder means the same one from everywhere.
+fn wherever_we_are(text: &str, url: &Url) -> Result<String, Failure> {
+    let Way::Quorum(path) = &url.way else { return Ok(text.to_owned()) };
+    let absolute = std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e))?;
+    Ok(text.replacen(&path.display().to_string(), &absolute.display().to_string(), 1))
 }
 
 fn ls(env: &Env<'_>) -> Result<(), Failure> {

@@ -41,36 +41,14 @@ impl Init {
         sealcast_crypto::identity::check_group(name).map_err(|e| Failure::new(Code::BadValue, e))?;
         let url = env.global.url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned());
         Url::parse(&url)?;
-        let user = ["USER", "LOGNAME"].iter().find_map(|v| std::env::var(v).ok().filter(|u| name_checked(u).is_ok()));
-        let user = user.unwrap_or_else(|| "me".to_owned());
+        let user = user();
         let id = env.global.id.clone().unwrap_or_else(|| free_id(env, &user, name, self.force));
         name_checked(&id)?;
         let called = self.called.unwrap_or_else(|| format!("{user}@{}", host()));
         let overwrite = if self.force { Overwrite::Replace } else { Overwrite::Never };
         check_free(env, name, &id, overwrite)?;
 
-        let mut rng = crate::rng();
-        let authority = Authority::create(name, Algorithm::P256, now(), &mut rng);
-        let authority = authority.map_err(|e| Failure::new(Code::BadValue, e))?;
-        let mut kept = KeptAuthority::new(&env.home, name, authority)?;
-        let mut identity = KeptIdentity::new(&env.home, &id, MemberSecret::generate(Algorithm::Ed25519, &mut rng));
-        let rights: Result<Rights, _> = [Act::Both, Act::Evict].into_iter().map(|a| Right::new(name, a, "#")).collect();
-        let request = Request {
-            name: called.clone(),
-            keys: identity.secret.public(),
-            rights: rights.map_err(|e| Failure::new(Code::BadValue, e))?,
-            attributes: vec![],
-        };
-        let certificate = kept.authority.issue(&request, now(), super::ca::MEMBER_VALIDITY_SECONDS);
-        let certificate = certificate.map_err(|e| Failure::new(Code::BadValue, e))?;
-        kept.save(overwrite)?;
-        identity.membership = Some(Membership {
-            certificate,
-            anchor: kept.anchor(),
-            policy: None,
-            veils: [(name.to_owned(), kept.authority.veil(name))].into(),
-        });
-        identity.save(overwrite)?;
+        let (kept, identity) = make(env, name, &id, &called, overwrite)?;
         Contexts::update(&env.home, |all| {
             all.context.insert(name.to_owned(), Context { url: url.clone(), id: Some(id.clone()) });
             all.select(name);
@@ -78,6 +56,61 @@ impl Init {
         })?;
         told(env, name, &url, &called, &kept, &identity)
     }
+}
+
+/// The same without a context, for a newcomer who begins with something else: an authority of this name, and an identity
+/// of it if there is none yet.
+pub(crate) fn found(env: &Env<'_>, name: &str) -> Result<(), Failure> {
+    sealcast_crypto::identity::check_group(name_checked(name)?).map_err(|e| Failure::new(Code::BadValue, e))?;
+    let user = user();
+    let id = env.global.id.clone().unwrap_or_else(|| free_id(env, &user, name, false));
+    check_free(env, name, name_checked(&id)?, Overwrite::Never)?;
+    let called = format!("{user}@{}", host());
+    let (kept, identity) = make(env, name, &id, &called, Overwrite::Never)?;
+    let until = date(kept.authority.certificate().not_after());
+    let fingerprint = keytext::short(&kept.authority.fingerprint().to_string());
+    env.output.say(format!("CA        {fingerprint}  (valid to {until})    {}   [0600]", Home::shown(&kept.path)));
+    let key = keytext::short(&identity.secret.public().to_string());
+    env.output.say(format!("identity  {called}  {key}    {}   [0600]", Home::shown(identity.path())));
+    Ok(())
+}
+
+fn make(
+    env: &Env<'_>,
+    name: &str,
+    id: &str,
+    called: &str,
+    overwrite: Overwrite,
+) -> Result<(KeptAuthority, KeptIdentity), Failure> {
+    let mut rng = crate::rng();
+    let authority = Authority::create(name, Algorithm::P256, now(), &mut rng);
+    let authority = authority.map_err(|e| Failure::new(Code::BadValue, e))?;
+    let mut kept = KeptAuthority::new(&env.home, name, authority)?;
+    let mut identity = KeptIdentity::new(&env.home, id, MemberSecret::generate(Algorithm::Ed25519, &mut rng));
+    let rights: Result<Rights, _> = [Act::Both, Act::Evict].into_iter().map(|a| Right::new(name, a, "#")).collect();
+    let request = Request {
+        name: called.to_owned(),
+        keys: identity.secret.public(),
+        rights: rights.map_err(|e| Failure::new(Code::BadValue, e))?,
+        attributes: vec![],
+    };
+    let certificate = kept.authority.issue(&request, now(), super::ca::MEMBER_VALIDITY_SECONDS);
+    let certificate = certificate.map_err(|e| Failure::new(Code::BadValue, e))?;
+    kept.save(overwrite)?;
+    identity.membership = Some(Membership {
+        certificate,
+        anchor: kept.anchor(),
+        policy: None,
+        veils: [(name.to_owned(), kept.authority.veil(name))].into(),
+    });
+    identity.save(overwrite)?;
+    Ok((kept, identity))
+}
+
+/// The user's name, as far as it can be a file's.
+fn user() -> String {
+    let named = ["USER", "LOGNAME"].iter().find_map(|v| std::env::var(v).ok().filter(|u| name_checked(u).is_ok()));
+    named.unwrap_or_else(|| "me".to_owned())
 }
 
 /// All or nothing: better to find out before the first file is written.

@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod bench;
+pub(crate) mod brokers;
 pub(crate) mod ca;
 mod completion;
 pub(crate) mod ctx;
@@ -16,6 +17,8 @@ mod join;
 mod lab;
 mod policy;
 mod publish;
+mod read;
+mod receipt;
 mod subscribe;
 
 use std::io::{self, Read};
@@ -87,6 +90,9 @@ pub(crate) enum ColorWhen {
 pub(crate) enum Command {
     Pub(publish::Pub),
     Sub(subscribe::Sub),
+    Read(read::Read),
+    Receipt(receipt::Receipt),
+    Brokers(brokers::Brokers),
     Bench(bench::Bench),
     Demo(demo::Demo),
     Group(group::Group),
@@ -116,6 +122,9 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
     match cli.command {
         Command::Pub(c) => c.run(&env),
         Command::Sub(c) => c.run(&env),
+        Command::Read(c) => c.run(&env),
+        Command::Receipt(c) => c.run(&env),
+        Command::Brokers(c) => c.run(&env),
         Command::Bench(c) => c.run(&env),
         Command::Demo(c) => c.run(&env),
         Command::Group(c) => c.run(&env),

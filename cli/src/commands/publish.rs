@@ -6,15 +6,20 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use sealcast::Session;
+use sealcast::brokers::{Outgoing, Published};
 use sealcast::code::Code;
 use sealcast::control::{Client, GroupInfo};
 use sealcast::url::Scheme;
+use sealcast_broker::access::Access;
+use sealcast_broker::expression::ParseError;
+use sealcast_broker::operation::{Execute, Header};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::Dropped;
 use serde_json::json;
 
 use super::Env;
-use crate::hint::Failure;
+use crate::cluster::Cluster;
+use crate::hint::{Failure, nearest};
 use crate::interrupt;
 use crate::session::{self, same_place};
 use crate::target::Target;
@@ -32,7 +37,8 @@ Examples:
   sealcast pub ward3/vitals '{\"hr\":72}'
   sealcast pub camera/front -f frame.jpg
   tail -f log | sealcast pub site/log -l         each line is a message
-  date | sealcast pub site/time                  what comes on stdin is one message"
+  date | sealcast pub site/time                  what comes on stdin is one message
+  sealcast pub market/eurusd 1.0842 --allow 'exchange:desk = fx' --receipt r.json     through brokers"
 )]
 pub(crate) struct Pub {
     /// The topic, for example ward3/vitals
@@ -55,6 +61,15 @@ pub(crate) struct Pub {
     /// Ordered, and acknowledged once all members hold it
     #[arg(long)]
     safe: bool,
+    /// Who may read it: 'exchange:desk = fx and exchange:clearance >= 3' (brokers)
+    #[arg(long, value_name = "EXPRESSION")]
+    allow: Option<String>,
+    /// The topic's value, by which others can subscribe: 105 for price = 105 (brokers)
+    #[arg(long, value_name = "VALUE")]
+    value: Option<String>,
+    /// Keep the brokers' signatures on what was published (brokers)
+    #[arg(long, value_name = "FILE", conflicts_with = "lines")]
+    receipt: Option<PathBuf>,
 }
 
 /// The road that messages take.
@@ -74,6 +89,14 @@ impl Pub {
         // Before anything is opened: what cannot be read shall not make us join.
         let one = if self.lines { None } else { Some(self.one()?) };
         let target = Target::of(env)?;
+        if let Some(cluster) = Cluster::of_url(&target.url)? {
+            return self.through_brokers(env, &cluster, one);
+        }
+        if self.allow.is_some() || self.value.is_some() || self.receipt.is_some() {
+            let failure =
+                Failure::new(Code::BadPair, "--allow, --value and --receipt are for brokers, and the URL names none");
+            return Err(failure.hint("--url quorum:cluster.toml; sealcast brokers up -n 4 starts some"));
+        }
         let mut road = self.road(env, &target)?;
         let mut sent = 0;
         match one {
@@ -96,6 +119,85 @@ impl Pub {
             finish(env, session, sent);
         }
         Ok(())
+    }
+
+    /// To brokers, each message once it has its place.
+    fn through_brokers(&self, env: &Env<'_>, cluster: &Cluster, one: Option<Vec<u8>>) -> Result<(), Failure> {
+        let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
+        if let Some(value) = &self.value {
+            check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
+        }
+        let brokers = cluster.open_registered(env)?;
+        let header = Header { topic: self.topic.clone(), value: self.value.clone() };
+        let mut outgoing = Outgoing {
+            headers: vec![header],
+            associated: Vec::new(),
+            access,
+            execute: Execute::Nothing,
+            body: Vec::new(),
+        };
+        let mut publish = |body: Vec<u8>| -> Result<(), Failure> {
+            outgoing.body = body;
+            let published = brokers.publish(&outgoing)?;
+            let receipt = self
+                .receipt
+                .as_ref()
+                .map(|path| Ok::<_, Failure>((path, brokers.receipt(published.height, published.number)?)));
+            let receipt = receipt.transpose()?;
+            if let Some((path, receipt)) = &receipt {
+                super::receipt::save(path, receipt, &cluster.file)?;
+            }
+            let signed = receipt.as_ref().map(|(_, receipt)| receipt.signatures.len());
+            self.published(env, cluster, &outgoing, &published, signed)
+        };
+        let mut done = match one {
+            Some(body) => publish(body),
+            None => Ok(()),
+        };
+        if self.lines {
+            for line in io::stdin().lock().split(b'\n') {
+                if interrupt::asked() || done.is_err() {
+                    break;
+                }
+                done = line.map_err(|e| Failure::system("stdin", &e)).and_then(&mut publish);
+            }
+        }
+        super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        brokers.close();
+        done
+    }
+
+    /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`
+    fn published(
+        &self,
+        env: &Env<'_>,
+        cluster: &Cluster,
+        outgoing: &Outgoing,
+        it: &Published,
+        signed: Option<usize>,
+    ) -> Result<(), Failure> {
+        let number = it.places.first().copied().unwrap_or(0);
+        let allow = outgoing.access.as_ref().map(ToString::to_string);
+        let sealed = cluster.keys == Scheme::Threshold;
+        env.output.object(&json!({
+            "topic": self.topic, "value": self.value, "bytes": outgoing.body.len(), "number": number, "through": "brokers",
+            "height": it.height, "sn": it.sn, "sealed": sealed, "allow": allow, "signed": signed, "receipt": self.receipt,
+        }))?;
+        let mut line = format!("number {number}");
+        if let Some(signed) = signed {
+            line += &format!("  quorum {signed}/{}", cluster.file.brokers());
+        }
+        line += match (sealed, &allow) {
+            (true, Some(allow)) => format!("  sealed for {allow}"),
+            (true, None) => "  sealed".to_owned(),
+            (false, Some(allow)) => format!("  in clear, for {allow}"),
+            (false, None) => "  in clear".to_owned(),
+        }
+        .as_str();
+        if let Some(path) = &self.receipt {
+            line += &format!("  receipt {}", path.display());
+        }
+        env.output.line(line)
     }
 
     /// The one message.
@@ -160,6 +262,29 @@ impl Pub {
         };
         Ok(publish.wait()?.number)
     }
+}
+
+/// A condition whose issuers the cluster knows: others allow nobody.
+fn condition(cluster: &Cluster, text: &str) -> Result<Access, Failure> {
+    let access: Access = text.parse().map_err(|e: ParseError| {
+        let failure =
+            Failure::new(Code::BadValue, format!("--allow:{}: expected {}, found {}", e.place, e.expected, e.found));
+        match e.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure.hint("--allow 'exchange:desk = fx and exchange:clearance >= 3'"),
+        }
+    })?;
+    let issuers = &cluster.file.genesis.issuers;
+    if let Some(it) = access.atoms().into_iter().find(|it| !issuers.contains_key(it.name.issuer())) {
+        let failure = format!("--allow: these brokers know no issuer «{}»: nobody could read it", it.name.issuer());
+        let known: Vec<&str> = issuers.keys().map(String::as_str).collect();
+        let near = nearest(it.name.issuer(), known.iter().copied());
+        return Err(Failure::new(Code::BadValue, failure).hint(match near {
+            Some(better) => format!("did you mean «{better}»?"),
+            None => format!("its issuers are {}", known.join(", ")),
+        }));
+    }
+    Ok(access)
 }
 
 /// The session of this identity, if one runs; one that was started a moment ago is waited for.

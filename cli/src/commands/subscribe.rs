@@ -3,15 +3,18 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use sealcast::brokers::{Item, Subscription as Released};
 use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::group::{Message, Origin, ViewEvent};
 use sealcast::url::Scheme;
 use sealcast::{Session, Subscription, Views};
+use sealcast_broker::operation::{Constraint, Interest};
 use sealcast_crypto::identity::Pattern;
 use sealcast_keys::Exclusion;
 
 use super::Env;
+use crate::cluster::{Cluster, hex};
 use crate::format::{Received, Sender, Template, for_terminal, headline, object};
 use crate::hint::Failure;
 use crate::interrupt;
@@ -36,7 +39,10 @@ Examples:
   sealcast sub 'ward3/#'
   sealcast sub 'pose/+' camera/front -C 10 -W 5s
   sealcast sub pose/robot7 --format '%t %s %p'
-  sealcast sub camera/front -C 1 --raw > frame.jpg"
+  sealcast sub camera/front -C 1 --raw > frame.jpg
+
+Through brokers (quorum: URLs) a subscription stays when this command ends, and goes on where it was
+left the next time; «from» is then the publisher's key at the brokers."
 )]
 pub(crate) struct Sub {
     /// Patterns of topics, for example 'ward3/#'
@@ -63,6 +69,9 @@ impl Sub {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let patterns = self.parsed()?;
         let target = Target::of(env)?;
+        if let Some(cluster) = Cluster::of_url(&target.url)? {
+            return self.from_brokers(env, &cluster, patterns);
+        }
         if !self.regex {
             check_rights(env, &target, &patterns)?;
         }
@@ -80,6 +89,57 @@ impl Sub {
         }
         session.close();
         ended
+    }
+
+    /// What brokers release, in their one order.
+    fn from_brokers(&self, env: &Env<'_>, cluster: &Cluster, patterns: Vec<Pattern>) -> Result<(), Failure> {
+        if self.regex {
+            let failure = Failure::new(Code::BadPair, "brokers match patterns, not regular expressions");
+            return Err(failure.hint("sealcast sub 'market/+/eurusd' 'news/#'"));
+        }
+        let wanted = patterns.into_iter().map(|topic| Interest::Is(Constraint { topic, value: None })).collect();
+        let brokers = cluster.open_registered(env)?;
+        let mut subscription = brokers.subscribe(Interest::any(wanted))?;
+        env.output.detail(format!("subscription {} at {}", subscription.id(), cluster.file.genesis.name));
+        let ended = self.print_released(env, &mut subscription);
+        super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        drop(subscription);
+        brokers.close();
+        ended
+    }
+
+    fn print_released(&self, env: &Env<'_>, subscription: &mut Released) -> Result<(), Failure> {
+        let (start, mut index) = (Instant::now(), 0);
+        loop {
+            if self.count.is_some_and(|n| index >= n) || interrupt::asked() {
+                return Ok(());
+            }
+            let left = self.wait.map_or(STEP, |w| w.saturating_sub(start.elapsed()));
+            if left.is_zero() {
+                return self.out_of_time(index);
+            }
+            match subscription.next_timeout(left.min(STEP))? {
+                None => {}
+                Some(Item::Empty { count, .. }) => {
+                    env.output.detail(format!("{count} publications that you may not read"))
+                }
+                Some(Item::Publication { entry, bodies, .. }) => {
+                    let client = hex(&entry.client.0);
+                    let client = if env.output.is_json() { client } else { format!("{}…", &client[..8]) };
+                    let topic = &entry.places[0].0.topic;
+                    for payload in &bodies {
+                        index += 1;
+                        let (sender, epoch) = (Sender::Signed(&client), 0);
+                        let delay_micros = None;
+                        let number = entry.places[0].1;
+                        self.show_received(
+                            env,
+                            &Received { index, topic, sender, epoch, sequence: number, delay_micros, payload },
+                        )?;
+                    }
+                }
+            }
+        }
     }
 
     /// The patterns, each of them readable.
@@ -141,19 +201,23 @@ impl Sub {
             delay_micros: message.sent_micros().map(delay_since),
             payload: message.payload(),
         };
+        self.show_received(env, &received)
+    }
+
+    fn show_received(&self, env: &Env<'_>, received: &Received<'_>) -> Result<(), Failure> {
         if env.output.is_json() {
-            return env.output.object(&object(&received));
+            return env.output.object(&object(received));
         }
         if self.raw && !env.output.to_terminal() {
             return env.output.bytes(received.payload);
         }
         if let Some(template) = &self.format {
-            let mut line = template.fill(&received, env.output.to_terminal());
+            let mut line = template.fill(received, env.output.to_terminal());
             line.push(b'\n');
             return env.output.bytes(&line);
         }
         if !self.raw {
-            env.output.line(env.output.bold(headline(&received)))?;
+            env.output.line(env.output.bold(headline(received)))?;
         }
         if env.output.to_terminal() {
             return env.output.line(for_terminal(received.payload));

@@ -3,6 +3,7 @@
 mod attribute;
 mod file;
 mod lint;
+mod set;
 mod source;
 mod test;
 mod why;
@@ -28,6 +29,7 @@ Examples:
   sealcast policy why --expr 'exchange:desk = fx' --attr exchange:desk=rates
   sealcast policy test ward.toml          the cases that are written in it
   sealcast policy show ward.toml          the rules as brokers get them, and their hash
+  sealcast policy set ward.toml           put in force, once m administrators have signed it
 
 A policy file, here with one rule and one case:
   number = 1                              # one more with each change
@@ -66,6 +68,13 @@ enum Verb {
         /// The policy; - is stdin
         file: PathBuf,
     },
+    /// Put a policy in force at brokers; takes m administrators
+    Set {
+        /// The policy; - is stdin
+        file: PathBuf,
+        #[command(flatten)]
+        administer: super::brokers::Administer,
+    },
     /// Print the rules as brokers get them, with the hash that tells whether two people mean the same
     Show {
         /// The policy; - is stdin
@@ -79,6 +88,7 @@ impl Policy {
             Verb::Lint { file, strict } => lint::lint(env, &file, strict),
             Verb::Why(why) => why.run(env),
             Verb::Test { file } => test::test(env, &file),
+            Verb::Set { file, administer } => set::set(env, &file, &administer),
             Verb::Show { file } => show(env, &file),
         }
     }

@@ -1,0 +1,115 @@
+//! Which brokers a command means, and a client of them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast::brokers::{Brokers, ClientKey, Opening, load, registration};
+use sealcast::code::Code;
+use sealcast::config::{Home, KeptIdentity};
+use sealcast::url::{Scheme, Url, Way};
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_crypto::identity::Identity;
+
+use crate::commands::Env;
+use crate::hint::Failure;
+use crate::target::{self, Target};
+
+/// A cluster of brokers.
+pub(crate) struct Cluster {
+    /// What its file says.
+    pub(crate) file: Arc<ClusterFile>,
+    pub(crate) keys: Scheme,
+    pub(crate) patience: Duration,
+}
+
+/// Who a command acts as.
+pub(crate) enum As {
+    /// The chosen identity: the brokers shall know it.
+    Member,
+    /// Nobody in particular.
+    Anybody,
+}
+
+impl Cluster {
+    /// Of `--cluster`, else of the target's URL.
+    pub(crate) fn of(env: &Env<'_>, file: Option<&Path>) -> Result<Cluster, Failure> {
+        if let Some(path) = file {
+            let patience = Duration::from_secs(10);
+            let file = Arc::new(load(path)?);
+            return Ok(Cluster { file, keys: Scheme::Threshold, patience });
+        }
+        let hint = "--cluster FILE, or --url quorum:FILE; «sealcast brokers up -n 4» makes a cluster and a context";
+        match Target::of(env) {
+            Ok(target) => match Cluster::of_url(&target.url)? {
+                Some(cluster) => Ok(cluster),
+                None => Err(Failure::new(Code::NoUrl, format!("{} names no brokers", target.url)).hint(hint)),
+            },
+            Err(e) if e.is(Code::NoUrl) => Err(Failure::new(Code::NoUrl, "which brokers?").hint(hint)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Of a URL, if it goes through brokers.
+    pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
+        let Way::Quorum(path) = &url.way else { return Ok(None) };
+        let file = load(path)?;
+        let id = hex(&file.cluster().0);
+        if let Some(pin) = url.options.pin.as_ref().filter(|pin| !id.starts_with(pin.as_str())) {
+            let what = format!("{} is of another cluster: its id is {id}, not {pin}…", Home::shown(path));
+            return Err(Failure::new(Code::Content, what)
+                .hint("get the right file from whoever runs the brokers; pin= in the URL names the cluster"));
+        }
+        let (keys, patience) = (url.keys, url.options.wait);
+        Ok(Some(Cluster { file: Arc::new(file), keys, patience }))
+    }
+
+    /// A client of it, whose channels open in the background.
+    pub(crate) fn open(&self, env: &Env<'_>, who: &As) -> Result<Brokers, Failure> {
+        let identity = match who {
+            As::Member => self.identity(env)?,
+            As::Anybody => None,
+        };
+        let (key, registration) = match &identity {
+            Some(identity) => {
+                let key = ClientKey::of(&env.home, &self.file.cluster(), &identity.certificate().hash)?;
+                let registration = registration(&self.file, identity, &key.client(), false);
+                if registration.is_none() {
+                    let (who, of) = (&identity.certificate().name, identity.anchor().certificate().name());
+                    env.output.warn(format!("{who} has its certificate of {of}, which is no issuer of these brokers"));
+                }
+                (key, registration)
+            }
+            None => (ClientKey::fresh()?, None),
+        };
+        if self.keys == Scheme::Plain {
+            env.output.warn("keys=plain: the brokers can read what is published");
+        }
+        let (cluster, keys, patience) = (self.file.clone(), self.keys, self.patience);
+        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience })?)
+    }
+
+    /// The same, known to the brokers.
+    pub(crate) fn open_registered(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
+        let brokers = self.open(env, &As::Member)?;
+        brokers.registered()?;
+        Ok(brokers)
+    }
+
+    /// The chosen identity, with its certificate.
+    fn identity(&self, env: &Env<'_>) -> Result<Option<Identity>, Failure> {
+        let Some(name) = target::identity(env)? else { return Ok(None) };
+        Ok(KeptIdentity::load(&env.home, &name)?.identity()?)
+    }
+}
+
+/// Lower case, two digits a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Reads what [`hex`] wrote.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}

@@ -1,0 +1,206 @@
+//! `sealcast brokers`: clusters of intrusion-tolerant brokers, made, run, looked at and administered.
+
+mod act;
+mod evidence;
+mod init;
+mod processes;
+mod status;
+mod up;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use sealcast_broker::cluster_file::Suite;
+
+use super::Env;
+use crate::hint::Failure;
+use crate::text::parse_duration;
+
+pub(crate) use act::{Act, bring};
+pub(crate) use evidence::keep;
+
+/// Brokers of which some may lie: make, run and administer them
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+Of 3f+1 brokers f may be broken into, and still all readers get the same publications in the same order, and
+nobody reads what its publisher's policy does not allow.
+
+Examples:
+  sealcast brokers up -n 4                    four local ones, ready to use, until Ctrl-C
+  sealcast brokers status
+  sealcast brokers init -n 4 --host b{}.example.org market    for machines of their own
+  sealcast brokers run market/broker-2        on the machine of broker 2
+  sealcast brokers revoke --serial hospitalA:17"
+)]
+pub(crate) struct Brokers {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make keys, the cluster file and a folder for each broker
+    Init(Init),
+    /// Start local brokers, made if there are none, and stop them with Ctrl-C
+    Up {
+        #[command(flatten)]
+        made: Made,
+        /// Their folder [default: in the state folder, by the cluster's name]
+        folder: Option<PathBuf>,
+        /// How long they may take to agree on their key
+        #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
+        wait: Duration,
+    },
+    /// Run one broker (starts sealcast-broker)
+    Run {
+        /// Its folder, as `init` made it
+        folder: PathBuf,
+    },
+    /// Show where each broker stands
+    Status {
+        #[command(flatten)]
+        which: Which,
+        /// How long silent brokers are waited for
+        #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+        wait: Duration,
+    },
+    /// Show what is known against brokers, and save the proofs
+    Evidence {
+        #[command(flatten)]
+        which: Which,
+        /// Copy the proofs to this folder
+        #[arg(long, short, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
+    /// Register your identity with the brokers
+    Reg {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Tell others what you publish
+    Advertise {
+        /// Which topics, as in subscriptions: 'market/# or price = 105'
+        scope: String,
+        /// What to know of it
+        text: String,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// End a client, or what a certificate says; takes m administrators
+    Revoke {
+        /// The client's key, 64 hex digits
+        #[arg(required_unless_present = "serial", conflicts_with = "serial")]
+        client: Option<String>,
+        /// The certificate, as ISSUER:SERIAL
+        #[arg(long, value_name = "ISSUER:SERIAL")]
+        serial: Option<String>,
+        #[command(flatten)]
+        administer: Administer,
+    },
+    /// Add your signature to an act of the administrators; the last one that is needed carries it out
+    Sign {
+        /// The act, as `policy set` or `revoke` wrote it
+        act: PathBuf,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Which brokers.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Which {
+    /// The cluster file [default: the one of the URL]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cluster: Option<PathBuf>,
+}
+
+/// How an act of the administrators is begun.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Administer {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Where the act goes if other administrators must sign it [default: act-N.toml]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// What a cluster is made with.
+#[derive(Clone, Debug, Args)]
+struct Made {
+    /// How many brokers: 3f+1
+    #[arg(short, value_name = "N", default_value_t = 4)]
+    n: usize,
+    /// The cluster's name
+    #[arg(long, value_name = "NAME", default_value = "brokers")]
+    name: String,
+    /// f+1 brokers open a publication, as in the paper, instead of 2f+1: f+1 that collude read everything
+    #[arg(long)]
+    paper: bool,
+    /// This machine makes the threshold key and deals its shares, instead of the brokers making it together:
+    /// whoever reads its disk or memory now can read everything
+    #[arg(long)]
+    dealer: bool,
+    /// The group of the threshold key
+    #[arg(long, value_name = "SUITE", default_value = "ristretto255")]
+    suite: SuiteName,
+    /// Who gives attributes: an authority of yours, NAME=CERTIFICATE.pem, or NAME=KEY in hex; may be repeated
+    /// [default: your authorities, or a new one]
+    #[arg(long = "issuer", value_name = "ISSUER")]
+    issuers: Vec<String>,
+    /// An administrator's public key (scpub1…, Ed25519); may be repeated [default: your identity]
+    #[arg(long = "admin", value_name = "KEY")]
+    administrators: Vec<String>,
+    /// How many administrators must sign [default: more than half]
+    #[arg(long, value_name = "M")]
+    quorum: Option<usize>,
+    /// Where brokers listen; {} is the broker's number
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    host: String,
+    /// The first broker's port for clients; those between brokers are 100 higher [default: 7400, or free ones]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+struct Init {
+    #[command(flatten)]
+    made: Made,
+    /// Where it goes
+    folder: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SuiteName {
+    Ristretto255,
+    P256,
+}
+
+impl From<SuiteName> for Suite {
+    fn from(name: SuiteName) -> Suite {
+        match name {
+            SuiteName::Ristretto255 => Suite::Ristretto255,
+            SuiteName::P256 => Suite::P256,
+        }
+    }
+}
+
+impl Brokers {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Init(Init { made, folder }) => init::init(env, &made, &folder),
+            Verb::Up { made, folder, wait } => up::up(env, &made, folder, wait),
+            Verb::Run { folder } => processes::run(&folder),
+            Verb::Status { which, wait } => status::status(env, &which, wait),
+            Verb::Evidence { which, out } => evidence::evidence(env, &which, out.as_deref()),
+            Verb::Reg { which } => act::register(env, &which),
+            Verb::Advertise { scope, text, which } => act::advertise(env, &scope, &text, &which),
+            Verb::Revoke { client, serial, administer } => {
+                act::revoke(env, client.as_deref(), serial.as_deref(), &administer)
+            }
+            Verb::Sign { act, which } => act::sign(env, &act, &which),
+        }
+    }
+}

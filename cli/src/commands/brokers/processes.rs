@@ -1,0 +1,136 @@
+//! The program `sealcast-broker`, found beside this one: run in its place, or started and stopped.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sealcast::code::Code;
+use sealcast::config::{FileError, Home};
+
+use crate::hint::Failure;
+
+/// Brokers of one folder, stopped when dropped.
+pub(super) struct Processes(Vec<Process>);
+
+struct Process {
+    number: usize,
+    child: Child,
+    log: PathBuf,
+    ended: bool,
+}
+
+/// Becomes the broker.
+pub(super) fn run(folder: &Path) -> Result<(), Failure> {
+    Err(missing(&command(folder).exec()))
+}
+
+/// Lets the broker's program deal a threshold key to the brokers of a folder.
+pub(super) fn deal(folder: &Path, n: usize) -> Result<(), Failure> {
+    let folders: Vec<PathBuf> = super::init::folders(folder, n)?;
+    let mut command = Command::new(program());
+    command.arg("deal").args(folders).stdin(Stdio::null());
+    let output = command.output().map_err(|e| missing(&e))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+    Err(Failure::new(Code::System, format!("{NAME} deal: {last}")))
+}
+
+impl Processes {
+    /// Starts them; each writes to the file `log` of its folder.
+    pub(super) fn start(folders: &[PathBuf]) -> Result<Processes, Failure> {
+        let mut all = Processes(Vec::new());
+        for (number, folder) in folders.iter().enumerate() {
+            let path = folder.join("log");
+            let log = File::options().create(true).append(true).open(&path);
+            let log = log.map_err(|e| FileError::io(&path, e))?;
+            let both = log.try_clone().map_err(|e| FileError::io(&path, e))?;
+            let mut command = command(folder);
+            // Ctrl-C is meant for us: we tell them.
+            command.stdin(Stdio::null()).stdout(log).stderr(both).process_group(0);
+            let child = command.spawn().map_err(|e| missing(&e))?;
+            all.0.push(Process { number, child, log: path, ended: false });
+        }
+        Ok(all)
+    }
+
+    /// Those that have ended since the last call: number, and the last line of their log.
+    pub(super) fn ended(&mut self) -> Vec<(usize, String)> {
+        let mut ended = Vec::new();
+        for it in self.0.iter_mut().filter(|it| !it.ended) {
+            if let Ok(Some(status)) = it.child.try_wait() {
+                it.ended = true;
+                let said = std::fs::read_to_string(&it.log).unwrap_or_default();
+                let last = said.lines().last().map_or_else(|| status.to_string(), str::to_owned);
+                ended.push((it.number, format!("{last}   ({})", Home::shown(&it.log))));
+            }
+        }
+        ended
+    }
+
+    /// How many run.
+    pub(super) fn running(&self) -> usize {
+        self.0.iter().filter(|it| !it.ended).count()
+    }
+
+    /// Asks all to end, and waits; whoever does not within `patience` is killed. Whether all ended by themselves.
+    pub(super) fn stop(&mut self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        for it in self.0.iter().filter(|it| !it.ended) {
+            if let Some(pid) = i32::try_from(it.child.id()).ok().and_then(Pid::from_raw) {
+                // It may have ended in this instant.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let mut by_themselves = true;
+        for it in self.0.iter_mut().filter(|it| !it.ended) {
+            while it.child.try_wait().is_ok_and(|status| status.is_none()) {
+                if Instant::now() > until {
+                    by_themselves = false;
+                    let _ = it.child.kill();
+                    let _ = it.child.wait();
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            it.ended = true;
+        }
+        by_themselves
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.stop(Duration::from_secs(10));
+    }
+}
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new(program());
+    command.arg("run").arg(folder);
+    command
+}
+
+fn program() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.join(NAME)));
+    beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(OsStr::new(NAME)))
+}
+
+fn missing(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(Code::Missing, format!("{NAME} is neither beside this program nor on the PATH"))
+                .hint("cargo install --path brokerd   (cargo build -p sealcast-brokerd beside a build of this program)")
+        }
+        _ => Failure::system(NAME, error),
+    }
+}
+
+const NAME: &str = "sealcast-broker";

@@ -1,0 +1,145 @@
+//! `sealcast brokers status`: where each broker stands, in its own words.
+
+use std::time::Duration;
+
+use sealcast::brokers::Stand;
+use sealcast::code::Code;
+use sealcast_broker::protocol::{Misdeed, Report, Status};
+use serde_json::{Value, json};
+
+use super::Which;
+use crate::cluster::{As, Cluster};
+use crate::commands::Env;
+use crate::hint::Failure;
+use crate::text::{duration, row, table};
+
+pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(), Failure> {
+    let cluster = Cluster::of(env, which.cluster.as_deref())?;
+    let brokers = Cluster { patience: wait, ..cluster }.open(env, &As::Anybody)?;
+    let stands = brokers.survey(wait)?;
+    let faulty = brokers.cluster().faulty();
+    brokers.close();
+    show(env, &stands)?;
+    let here = stands.iter().filter(|it| it.said.is_ok()).count();
+    if here < 2 * faulty + 1 {
+        let what = format!("{here} of {} brokers answer, {} must run", stands.len(), 2 * faulty + 1);
+        return Err(Failure::new(Code::NoQuorum, what).hint("sealcast brokers up, or: sealcast brokers run FOLDER"));
+    }
+    Ok(())
+}
+
+fn show(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
+    let (highest, against) = (highest(stands), against(stands));
+    for it in stands {
+        let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
+        env.output.object(&object(it, highest, &reports))?;
+    }
+    show_people(env, stands)
+}
+
+/// The table; with `--json` nothing.
+pub(super) fn show_people(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
+    let (highest, against) = (highest(stands), against(stands));
+    let mut rows = vec![row(["broker", "addr", "role", "view", "height", "lag", "p50 commit", "key age", "state"])];
+    for it in stands {
+        let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
+        rows.push(cells(env, it, highest, &reports));
+    }
+    env.output.line(table(&rows))
+}
+
+fn highest(stands: &[Stand]) -> u64 {
+    stands.iter().filter_map(|it| it.said.as_ref().ok()).map(|it| it.height).max().unwrap_or(0)
+}
+
+/// What brokers have evidence of, each once.
+pub(super) fn against(stands: &[Stand]) -> Vec<Report> {
+    let said = stands.iter().filter_map(|it| it.said.as_ref().ok());
+    let mut reports: Vec<Report> = said.flat_map(|it| it.reports.iter().copied()).collect();
+    reports.sort_unstable();
+    reports.dedup();
+    reports
+}
+
+fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<String> {
+    let number = it.broker.to_string();
+    let Ok(said) = &it.said else {
+        let why = it.said.as_ref().err().map_or("", String::as_str);
+        // The address stands before it already.
+        let why = why.strip_prefix(&format!("{}: ", it.address)).unwrap_or(why);
+        return [number, it.address.clone()]
+            .into_iter()
+            .chain(row(["-", "-", "-", "-", "-", "-"]))
+            .chain([env.output.bad(why)])
+            .collect();
+    };
+    let commit =
+        if said.commit_micros == 0 { "-".to_owned() } else { duration(Duration::from_micros(said.commit_micros)) };
+    let age = said.key_age.map_or("no key".to_owned(), |age| duration(Duration::from_secs(age)));
+    let state = match reports.first() {
+        Some(report) => {
+            let more = if reports.len() > 1 { format!(" and {} more", reports.len() - 1) } else { String::new() };
+            env.output.bad(format!("{} at {}{more}", misdeed(report.misdeed), report.at))
+        }
+        None => state(said).to_owned(),
+    };
+    vec![
+        number,
+        it.address.clone(),
+        role(said).to_owned(),
+        said.view.to_string(),
+        said.height.to_string(),
+        (highest - said.height).to_string(),
+        commit,
+        age,
+        state,
+    ]
+}
+
+fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
+    let mut object = json!({ "broker": it.broker, "address": it.address, "answers": it.said.is_ok() });
+    match &it.said {
+        Ok(said) => {
+            object["role"] = json!(role(said));
+            object["view"] = json!(said.view);
+            object["height"] = json!(said.height);
+            object["tip"] = json!(said.tip);
+            object["lag"] = json!(highest - said.height);
+            object["commit_p50_ms"] = json!((said.commit_micros > 0).then_some(said.commit_micros as f64 / 1e3));
+            object["key_age_s"] = json!(said.key_age);
+            object["policy"] = json!(said.policy);
+            object["epoch"] = json!(said.epoch);
+            object["clients"] = json!(said.clients);
+            object["waiting"] = json!(said.waiting);
+            object["state"] = json!(state(said));
+        }
+        Err(why) => object["why"] = json!(why),
+    }
+    let reports = reports.iter().map(|report| json!({ "misdeed": misdeed(report.misdeed), "at": report.at }));
+    object["evidence"] = reports.collect();
+    object
+}
+
+fn role(said: &Status) -> &'static str {
+    if said.leader == said.broker { "leader" } else { "replica" }
+}
+
+fn state(said: &Status) -> &'static str {
+    match (said.running, said.tip.saturating_sub(said.height)) {
+        (false, _) => "stopped",
+        (true, 0..=LAG_OF_NOTE) => "ok",
+        (true, _) => "catching up",
+    }
+}
+
+pub(super) fn misdeed(misdeed: Misdeed) -> &'static str {
+    match misdeed {
+        Misdeed::Equivocated => "equivocated",
+        Misdeed::SkippedAndFinalized => "skipped and finalized",
+        Misdeed::FalseShare => "false share",
+        Misdeed::FalseState => "false state",
+    }
+}
+
+/// So many blocks may be final and not yet executed.
+const LAG_OF_NOTE: u64 = 64;

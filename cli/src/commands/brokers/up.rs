@@ -1,0 +1,168 @@
+//! `sealcast brokers up`: local brokers, made if there are none, started, watched and stopped.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sealcast::brokers::{Brokers, ClientKey, Opening, load, save};
+use sealcast::code::Code;
+use sealcast::config::{Context, Contexts, Home, Overwrite};
+use sealcast::url::Scheme;
+use serde_json::json;
+
+use super::processes::Processes;
+use super::{Made, init, status};
+use crate::cluster::hex;
+use crate::commands::Env;
+use crate::hint::Failure;
+use crate::interrupt;
+use crate::target;
+use crate::text::duration;
+
+pub(super) fn up(env: &Env<'_>, made: &Made, folder: Option<PathBuf>, wait: Duration) -> Result<(), Failure> {
+    let folder = match folder {
+        Some(folder) => std::path::absolute(&folder).map_err(|e| Failure::system(folder.display(), &e))?,
+        None => init::default_folder(env, &made.name)?,
+    };
+    let path = folder.join("cluster.toml");
+    let cluster = match path.exists() {
+        true => init::Cluster { file: load(&path)?, path: path.clone() },
+        false => init::make(env, made, &folder)?,
+    };
+    init::told(env, &cluster)?;
+    let begun = Instant::now();
+    let folders = init::folders(&folder, cluster.file.brokers())?;
+    let mut processes = Processes::start(&folders)?;
+    let result = serve(env, cluster, &folders, &mut processes, wait, begun);
+    let running = processes.running();
+    if running > 0 {
+        env.output.say(format!("stopping {running} brokers"));
+    }
+    if !processes.stop(STOP_PATIENCE) {
+        env.output.warn(format!("a broker did not end within {} and was killed", duration(STOP_PATIENCE)));
+    }
+    result
+}
+
+/// Waits until they are ready, says so, and watches them until Ctrl-C.
+fn serve(
+    env: &Env<'_>,
+    mut cluster: init::Cluster,
+    folders: &[PathBuf],
+    processes: &mut Processes,
+    wait: Duration,
+    begun: Instant,
+) -> Result<(), Failure> {
+    let opening = Opening {
+        cluster: cluster.file.clone().into(),
+        key: ClientKey::fresh()?,
+        registration: None,
+        keys: Scheme::Threshold,
+        patience: STEP,
+    };
+    let brokers = Brokers::open(opening)?;
+    watched(env, processes, &cluster, wait, "the brokers do not answer", || Ok(brokers.ready().is_ok()))?;
+    env.output.say(format!("order     {} brokers agree   +{}", cluster.file.brokers(), duration(begun.elapsed())));
+    if cluster.file.key.is_none() {
+        env.output.say("key       being made by the brokers together, without a dealer");
+        let mut key = None;
+        watched(env, processes, &cluster, wait, "the brokers have made no key", || {
+            key = brokers.key(STEP).ok();
+            Ok(key.is_some())
+        })?;
+        if let Some(key) = key {
+            cluster.file.set_key(key).map_err(|e| Failure::new(Code::Signature, e))?;
+            // Whoever gets the file from now on need not ask for the key.
+            for at in folders.iter().map(|it| it.join("cluster.toml")).chain([cluster.path.clone()]) {
+                save(&at, &cluster.file, Overwrite::Replace)?;
+            }
+        }
+    }
+    let signed = cluster.file.key.as_ref().map_or(0, |key| key.signatures.len());
+    env.output.say(format!("key       signed by {signed} brokers   +{}", duration(begun.elapsed())));
+    let context = context(env, &cluster)?;
+    status::show_people(env, &brokers.survey(SURVEY)?)?;
+    brokers.close();
+    let told = json!({
+        "cluster": hex(&cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
+        "url": context.1, "context": context.0, "ready_ms": begun.elapsed().as_millis() as u64,
+    });
+    env.output.object(&told)?;
+    env.output.line(format!("context   {}  {}   selected", context.0, context.1))?;
+    env.output.say(
+        "          Next:  sealcast sub 'market/#'   |   sealcast pub market/eurusd 1.0842   (in another terminal)",
+    );
+    env.output
+        .say("          Ctrl-C stops the brokers; what they hold stays, and «sealcast brokers up» goes on with it");
+    let needed = 2 * cluster.file.faulty() + 1;
+    while !interrupt::asked() {
+        tell_ended(env, processes);
+        if processes.running() < needed {
+            let what = format!("{} of {} brokers run, {needed} must", processes.running(), cluster.file.brokers());
+            return Err(Failure::new(Code::NoQuorum, what)
+                .hint("their folders have a file «log» each; then: sealcast brokers up"));
+        }
+        std::thread::sleep(STEP);
+    }
+    Ok(())
+}
+
+/// Tries until it is done, while enough brokers run.
+fn watched(
+    env: &Env<'_>,
+    processes: &mut Processes,
+    cluster: &init::Cluster,
+    wait: Duration,
+    late: &str,
+    mut done: impl FnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let (begun, mut told) = (Instant::now(), Instant::now());
+    while !done()? {
+        if interrupt::asked() {
+            return Err(Failure::said(130));
+        }
+        tell_ended(env, processes);
+        let logs =
+            format!("the log of each: {}/broker-N/log", Home::shown(cluster.path.parent().unwrap_or(Path::new("."))));
+        if processes.running() < 2 * cluster.file.faulty() + 1 {
+            return Err(
+                Failure::new(Code::NoQuorum, format!("{} brokers run, too few", processes.running())).hint(logs)
+            );
+        }
+        if begun.elapsed() > wait {
+            return Err(Failure::new(Code::TimedOut, format!("{late} after {}", duration(wait))).hint(logs));
+        }
+        if told.elapsed() > TELL_AGAIN {
+            told = Instant::now();
+            env.output.say(format!("          still waiting, {} so far", duration(begun.elapsed())));
+        }
+    }
+    Ok(())
+}
+
+fn tell_ended(env: &Env<'_>, processes: &mut Processes) {
+    for (number, last) in processes.ended() {
+        env.output.warn(format!("broker {number} has ended: {last}"));
+    }
+}
+
+/// A context for the cluster, selected: its name and URL.
+fn context(env: &Env<'_>, cluster: &init::Cluster) -> Result<(String, String), Failure> {
+    let name = cluster.file.genesis.name.clone();
+    let pin = &hex(&cluster.file.cluster().0)[..32];
+    let url = format!("quorum:{}?keys=threshold&pin={pin}", cluster.path.display());
+    let id = target::identity(env)?;
+    Contexts::update(&env.home, |all| {
+        let id = id.clone().or_else(|| all.context.get(&name).and_then(|it| it.id.clone()));
+        all.context.insert(name.clone(), Context { url: url.clone(), id });
+        all.select(&name);
+        Ok::<(), Failure>(())
+    })?;
+    Ok((name, url))
+}
+
+/// How long one look at the brokers takes.
+const STEP: Duration = Duration::from_millis(100);
+const SURVEY: Duration = Duration::from_secs(2);
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// How long brokers may take to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,119 @@
+//! `sealcast read TOPIC`: what stands at a topic's places, read from the brokers without subscribing.
+
+use clap::Args;
+use sealcast::brokers::Place;
+use sealcast::code::Code;
+use sealcast_broker::operation::Header;
+use sealcast_crypto::identity::check_topic;
+use sealcast_delivery::quorum::Read as What;
+use serde_json::{Value, json};
+
+use super::Env;
+use crate::cluster::{Cluster, hex};
+use crate::format::{base64, for_terminal, safe};
+use crate::hint::Failure;
+use crate::text::{bytes, instant};
+
+/// Read what stands at a topic's places (brokers)
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Publications of a topic are numbered from 0 without gaps, and what stands at a place never changes. A place
+whose publication you may not read shows as ⊥.
+
+Examples:
+  sealcast read market/eurusd                 all that there is, at most 100
+  sealcast read market/eurusd --from 1200 --limit 20
+  sealcast read market/eurusd --latest --raw")]
+pub(crate) struct Read {
+    /// The topic
+    topic: String,
+    /// The topic's value, where it has one
+    #[arg(long, value_name = "VALUE")]
+    value: Option<String>,
+    /// The first place
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "latest")]
+    from: u64,
+    /// How many places at most
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "latest",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    limit: u16,
+    /// The last place only
+    #[arg(long)]
+    latest: bool,
+    /// Miss nothing that was published before this call: orders a mark first
+    #[arg(long)]
+    linearizable: bool,
+    /// Print payloads only, byte for byte, nothing between them
+    #[arg(long)]
+    raw: bool,
+}
+
+impl Read {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        let checked =
+            |text: &str| check_topic(text).map_err(|e| Failure::new(Code::BadValue, format!("«{text}»: {e}")));
+        checked(&self.topic)?;
+        self.value.as_deref().map(checked).transpose()?;
+        let brokers = Cluster::of(env, None)?.open_registered(env)?;
+        let header = Header { topic: self.topic.clone(), value: self.value.clone() };
+        let what = match self.latest {
+            true => What::Latest { header },
+            false => What::Range { header, from: self.from, limit: self.limit },
+        };
+        let places = brokers.read(&what, self.linearizable)?;
+        brokers.close();
+        if places.is_empty() {
+            env.output.say(format!("nothing stands at {} from {} on", self.topic, self.from));
+        }
+        let refused = places.iter().all(|it| it.publication.is_none());
+        for place in &places {
+            self.show(env, place)?;
+        }
+        if refused && !places.is_empty() {
+            return Err(Failure::new(Code::DeniedPolicy, format!("you may read none of {}", self.topic))
+                .hint("its publisher allows others only; sealcast policy why --expr EXPRESSION --as YOU explains"));
+        }
+        Ok(())
+    }
+
+    fn show(&self, env: &Env<'_>, place: &Place) -> Result<(), Failure> {
+        env.output.object(&self.object(place))?;
+        if env.output.is_json() {
+            return Ok(());
+        }
+        let Some((entry, bodies)) = &place.publication else {
+            return if self.raw {
+                Ok(())
+            } else {
+                env.output.line(format!("#{} {}  ⊥", place.ps, safe(&self.topic)))
+            };
+        };
+        for body in bodies {
+            if self.raw {
+                env.output.bytes(body)?;
+                continue;
+            }
+            let (from, size) = (hex(&entry.client.0[..4]), bytes(body.len() as u64));
+            let line = format!("#{} {}  from {from}…  {}  {size}", place.ps, safe(&self.topic), instant(entry.at));
+            env.output.line(env.output.bold(line))?;
+            env.output.line(for_terminal(body))?;
+        }
+        Ok(())
+    }
+
+    fn object(&self, place: &Place) -> Value {
+        let mut object = json!({ "topic": self.topic, "value": self.value, "number": place.ps, "readable": place.publication.is_some() });
+        if let Some((entry, bodies)) = &place.publication {
+            object["at"] = json!(instant(entry.at));
+            object["client"] = json!(hex(&entry.client.0));
+            object["sn"] = json!(entry.sn);
+            object["allow"] = json!(entry.access.as_ref().map(ToString::to_string));
+            let payload = |body: &Vec<u8>| match std::str::from_utf8(body) {
+                Ok(text) => json!({ "payload": text }),
+                Err(_) => json!({ "payload_base64": base64(body) }),
+            };
+            object["payloads"] = bodies.iter().map(payload).collect();
+        }
+        object
+    }
+}

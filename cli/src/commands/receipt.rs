@@ -1,0 +1,146 @@
+//! `sealcast receipt verify FILE`: whether brokers executed what a receipt says, checked without asking any of them.
+//!
+//! ```json
+//! { "cluster": "5f0c…", "receipt": "01…" }         what else stands there is for people, and nobody believes it
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use sealcast::brokers::load;
+use sealcast::code::Code;
+use sealcast::config::{Home, Overwrite, write_public};
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::receipt::{Fact, Receipt as Proof, ReceiptError};
+use serde_json::{Value, json};
+
+use super::{Env, read_text};
+use crate::cluster::{Cluster, hex, unhex};
+use crate::hint::Failure;
+use crate::text::instant;
+
+/// Receipts of brokers: check them, offline
+#[derive(Debug, Args)]
+#[command(
+    disable_help_subcommand = true,
+    after_help = "\
+A receipt holds the signatures of f+1 brokers or more, of whom one at least is honest. Whoever has the
+cluster file can check it, at any time and without a network.
+
+Examples:
+  sealcast pub market/eurusd 1.0842 --receipt r.json
+  sealcast receipt verify r.json
+  sealcast receipt verify r.json --cluster cluster.toml --json"
+)]
+pub(crate) struct Receipt {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check a receipt against the cluster file; exit 6 if it does not hold
+    Verify {
+        /// The receipt; - is stdin
+        file: PathBuf,
+        /// The cluster file [default: the one of the URL]
+        #[arg(long, value_name = "FILE")]
+        cluster: Option<PathBuf>,
+    },
+}
+
+impl Receipt {
+    pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        let Verb::Verify { file, cluster } = self.verb;
+        let cluster = match &cluster {
+            Some(path) => load(path)?,
+            None => (*Cluster::of(env, None)?.file).clone(),
+        };
+        let receipt = read(&file)?;
+        receipt.verify(&cluster.genesis).map_err(|e| refused(&file, e))?;
+        let told = facts(&receipt, &cluster);
+        env.output.object(&told)?;
+        env.output.line(format!("good      {}", summary(&receipt, &cluster)))
+    }
+}
+
+/// Writes a receipt for people and programs.
+pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile) -> Result<(), Failure> {
+    let mut object = facts(receipt, cluster);
+    object["receipt"] = json!(hex(&receipt.to_bytes()));
+    let text = serde_json::to_string_pretty(&object).expect("our objects have text keys");
+    Ok(write_public(path, format!("{text}\n").as_bytes(), Overwrite::Replace)?)
+}
+
+fn read(path: &Path) -> Result<Proof, Failure> {
+    let shown = if path == Path::new("-") { "stdin".to_owned() } else { Home::shown(path) };
+    let text = read_text(path)?;
+    let wrong = |what: &str| {
+        Failure::new(Code::Content, format!("{shown}: {what}"))
+            .hint("a receipt is what «sealcast pub … --receipt FILE» wrote")
+    };
+    let value: Value = serde_json::from_str(&text).map_err(|e| {
+        let place = format!("{shown}:{}:{}", e.line(), e.column());
+        Failure::new(Code::Syntax, format!("{place}: this is no JSON"))
+            .hint("it begins with {, as «sealcast pub … --receipt FILE» wrote it")
+    })?;
+    let bytes = value.get("receipt").and_then(Value::as_str).ok_or_else(|| wrong("it has no \"receipt\""))?;
+    let bytes = unhex(bytes).ok_or_else(|| wrong("\"receipt\" is not in hex"))?;
+    Proof::from_bytes(&bytes).map_err(|_| {
+        Failure::new(Code::Signature, format!("{shown}: its bytes are no receipt: they were changed, or cut"))
+            .hint("ask whoever gave it to you for the file as it was written")
+    })
+}
+
+fn refused(path: &Path, why: ReceiptError) -> Failure {
+    let shown = if path == Path::new("-") { "stdin".to_owned() } else { Home::shown(path) };
+    let failure = Failure::new(Code::Signature, format!("{shown}: {why}"));
+    match why {
+        ReceiptError::Cluster => failure.hint("--cluster FILE: the file of the cluster that it is of"),
+        _ => failure.hint("the receipt proves nothing; ask whoever gave it to you for the file as it was written"),
+    }
+}
+
+fn facts(receipt: &Proof, cluster: &ClusterFile) -> Value {
+    let mut object = json!({
+        "cluster": hex(&receipt.cluster.0), "name": cluster.genesis.name, "height": receipt.height,
+        "brokers": receipt.signatures.keys().collect::<Vec<_>>(),
+    });
+    match &receipt.fact {
+        Fact::Published(it) => {
+            let topics = it
+                .places
+                .iter()
+                .map(|(header, ps)| json!({ "topic": header.topic, "value": header.value, "number": ps }));
+            object["published"] = json!({
+                "topics": topics.collect::<Vec<_>>(), "at": instant(it.at), "client": hex(&it.client.0),
+                "sn": it.sn, "id": hex(&it.id.0), "policy": it.policy, "epoch": it.epoch,
+                "allow": it.access.as_ref().map(ToString::to_string),
+            });
+        }
+        Fact::Executed(it) => {
+            object["executed"] = json!({
+                "client": hex(&it.client.0), "first": it.first,
+                "outcomes": it.outcomes.iter().map(|o| format!("{:?}", o.code)).collect::<Vec<_>>(),
+            });
+        }
+    }
+    object
+}
+
+fn summary(receipt: &Proof, cluster: &ClusterFile) -> String {
+    let signed =
+        format!("signed by {} of {} brokers of {}", receipt.signatures.len(), cluster.brokers(), cluster.genesis.name);
+    match &receipt.fact {
+        Fact::Published(it) => {
+            let places: Vec<String> =
+                it.places.iter().map(|(header, ps)| format!("{} number {ps}", header.topic)).collect();
+            let allow = it.access.as_ref().map(|it| format!("  for {it}")).unwrap_or_default();
+            format!("{}  block {}  {}{allow}  {signed}", places.join(", "), receipt.height, instant(it.at))
+        }
+        Fact::Executed(it) => {
+            let outcomes: Vec<String> = it.outcomes.iter().map(|o| format!("{:?}", o.code)).collect();
+            format!("operations from {}: {}  block {}  {signed}", it.first, outcomes.join(", "), receipt.height)
+        }
+    }
+}
