@@ -3,6 +3,9 @@
 //! Of frost's own key generation (`keys::dkg`) nothing is used: it needs a package of every one of the n, ends with the
 //! first bad one and names no session in its proof of knowledge. What is used is audited all the same: dealing, checking a share
 //! against commitments, and the public keys of a sum of commitments.
+//!
+//! What crosses the bridge erases itself here; frost's own copies of a_0 … a_{t−1} are plain numbers on its stack and heap, which
+//! it does not erase.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +18,7 @@ use rand_core::CryptoRng;
 use sealcast_crypto::group::{Element, Group, P256, Parameters, Ristretto255, SecretScalar};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::PublicKey;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// A suite that frost has, too.
 pub trait Suite: Group {
@@ -50,9 +53,9 @@ pub(crate) fn deal_random<G: Suite>(
     let (shares, _) = split(&key, holders, threshold, IdentifierList::Default, &mut rng).ok()?;
     let commitment = shares.values().next()?.commitment().serialize().ok()?;
     let commitment = commitment.iter().map(|it| Element::decode(it)).collect::<Option<_>>()?;
-    let shares = (1..=holders).map(|i| secret(&shares.get(&identifier(i))?.signing_share().serialize()));
+    let shares = (1..=holders).map(|i| secret(shares.get(&identifier(i))?.signing_share().serialize()));
     let shares = shares.collect::<Option<_>>()?;
-    Some((SecretScalar::from_bytes(&secret(&key.serialize())?)?, Dealt { commitment, shares }))
+    Some((SecretScalar::from_bytes(&secret(key.serialize())?)?, Dealt { commitment, shares }))
 }
 
 /// The shares and public keys of frost's trusted dealer: x_1 … x_n, h, h_1 … h_n.
@@ -66,7 +69,7 @@ pub(crate) fn trusted<G: Suite>(threshold: u16, holders: u16, rng: &mut impl Cry
     let secrets = (1..=holders).map(|i| {
         let share = shares.get(&identifier(i))?;
         share.verify().ok()?;
-        secret(&share.signing_share().serialize())
+        secret(share.signing_share().serialize())
     });
     let secrets = secrets.collect::<Option<_>>()?;
     let (h, shares) = public_keys::<G>(&public, holders)?;
@@ -128,8 +131,8 @@ fn identifier<C: Ciphersuite>(index: u16) -> Identifier<C> {
     index.try_into().expect("holders are counted from 1")
 }
 
-fn secret(bytes: &[u8]) -> Option<Secret<32>> {
-    Secret::try_from(bytes).ok()
+fn secret(bytes: Vec<u8>) -> Option<Secret<32>> {
+    Secret::try_from(&Zeroizing::new(bytes)[..]).ok()
 }
 
 /// Our generator under the traits of an older `rand_core`.
