@@ -107,7 +107,7 @@ class Group:
 
     def read_propose(self, r, body, nonce):  # 7.3
         p = {"type": body[0], "counter": r.int(4), "attempt": r.int(1), "hint": r.take(4)}
-        p["base"] = r.take(8) if p["type"] > 2 else None
+        p["base"] = r.take(13)[5:] if p["type"] > 2 else None
         p["joiners"] = r.int(8) if p["type"] == 4 else 0
         p["seats"] = [r.take(8) for _ in range(len(r.rest) // 8)]
         others = p["seats"][1:]

@@ -68,10 +68,8 @@ impl Contributory {
             // Not with those; the statement that says so is on its way to the proposer.
             return self.give_up(now);
         }
-        let base = self
-            .installed
-            .as_ref()
-            .filter(|i| i.agreed.people.len() >= 2 && proposal.content.base == Some(i.agreed.epoch.hash));
+        let on_ours = self.is_grouped() && proposal.content.base == self.base();
+        let base = self.installed.as_ref().filter(|_| on_ours);
         let members: Option<BTreeSet<ShortId>> = base.map(|i| i.agreed.people.iter().map(|p| p.short).collect());
         let is_base = |p: &Person| members.as_ref().map(|m| m.contains(&p.short));
         let state = self.statements.hash();
@@ -254,13 +252,13 @@ impl Contributory {
             protect: Some(agreed.keys.clone()),
             access: agreed.table.clone(),
         });
-        let order = attempt.proposal.order();
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
-        self.installed = Some(Installed { agreed, order, at, joins_since_setup: joins, ring_key, since });
+        self.installed = Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since });
         self.last = Some(attempt);
         self.prepared = false;
         self.own_proposals.0 = 0;
+        self.yields = false;
         self.retry = false;
         self.rotate = false;
         self.replaced = false;
@@ -335,11 +333,12 @@ impl Contributory {
             self.strike(now, attempt.proposal.content.seats[*seat], *why);
         }
         let proposer = *attempt.proposal.proposer();
+        self.yields |= proposer == self.me.short;
         let others = attempt.culprits.iter().any(|(seat, _)| attempt.proposal.content.seats[*seat] != proposer);
         if !attempt.excused && !others {
             self.charge(now, proposer);
         }
-        let base = self.is_grouped() && attempt.proposal.content.base == Some(self.epoch().hash);
+        let base = self.is_grouped() && attempt.proposal.content.base == self.base();
         let same = |i: &Installed| {
             attempt.proposal.content.seats.iter().all(|s| i.agreed.people.iter().any(|p| p.short == *s))
         };

@@ -31,7 +31,7 @@ pub(super) struct Wish {
     pub(super) joiners: BTreeSet<ShortId>,
     /// Whether somebody goes, or a new key is wanted: nothing to wait for.
     pub(super) urgent: bool,
-    /// Whether somebody goes.
+    /// Whether somebody goes who may not stay a moment longer: others that agree are not waited for either.
     pub(super) removes: bool,
 }
 
@@ -202,7 +202,13 @@ impl Contributory {
         if members.is_empty() {
             members.push(&self.me);
         }
-        let removes = here.len() > members.len();
+        // A suspicion may be our own fault, and ends with a JOIN; it waits as a JOIN does.
+        let goes = |p: &&Arc<Person>| {
+            self.statements.excludes(&p.cert)
+                || self.removing.get(&p.short).is_some_and(|why| *why != Change::Suspected)
+        };
+        let removes = here.iter().any(|p| p.short != self.me.short && goes(p));
+        let fewer = here.len() > members.len();
         if self.is_merging(now) && !removes {
             return None; // the other part lets us in; whoever must go goes at once all the same (A4)
         }
@@ -244,7 +250,7 @@ impl Contributory {
         if self.installed.is_none() && joiners.is_empty() {
             return None; // alone: see `is_alone`
         }
-        Some(Wish { members, joiners, urgent: removes || rekeys || self.retry, removes })
+        Some(Wish { members, joiners, urgent: fewer || rekeys || self.retry, removes })
     }
 
     /// Sets the time at which we propose what we wish, or clears it.
@@ -329,7 +335,9 @@ impl Contributory {
             false => wish.members.iter().filter(together).collect(),
         };
         let mine = place(&self.me.short);
-        candidates.into_iter().filter(|s| place(s) < mine).count()
+        // Whose attempt failed lets all others go first: they may reach those whom it did not.
+        let after = if self.yields { candidates.len() } else { 0 };
+        after + candidates.into_iter().filter(|s| place(s) < mine).count()
     }
 
     /// It is our turn.
@@ -354,7 +362,7 @@ impl Contributory {
         let seats: Vec<ShortId> = std::iter::once(self.me.short).chain(others).collect();
         let joiners = seats.iter().enumerate().filter(|(_, s)| wish.joiners.contains(s));
         let joiners = joiners.fold(0_u64, |all, (seat, _)| all | 1 << seat);
-        let base = self.is_grouped().then(|| self.epoch().hash);
+        let base = self.base();
         let kind = if self.can_add(wish) { Kind::Join(joiners) } else { Kind::Setup };
         let hint = self.statements.hint();
         let mut content = Propose { counter, attempt, kind, base, hint, seats, signature: [0; 64] };
@@ -447,9 +455,8 @@ impl Contributory {
         let content = &proposal.content;
         let number = (content.counter, content.attempt);
         let proposer = *proposal.proposer();
-        let ours = self.installed.as_ref().map_or((0, 0, 0, [0; 32]), |i| i.order);
         let names_me = proposal.seat_of(&self.me.short).is_some();
-        let on_our_base = self.is_grouped() && content.base == Some(self.epoch().hash);
+        let on_our_base = self.is_grouped() && content.base == self.base();
         let in_attempt = self.attempt.as_ref().is_some_and(|a| a.proposal.seat_of(&proposer).is_some());
         let merging = self.is_merging(now);
         let related = self.is_in_view(&proposer) || in_attempt;
@@ -458,7 +465,7 @@ impl Contributory {
             self.wants_in(now, proposer);
         }
         // A member's epochs have ascending numbers: of two with one number it is in one at most, and says in which.
-        if proposal.order() <= ours || self.installed.is_some() && content.counter <= ours.0 {
+        if self.installed.is_some() && content.counter <= self.epoch().counter {
             if related || names_me {
                 self.answer_with_beacon(now);
             }
@@ -481,10 +488,7 @@ impl Contributory {
         if names_me || related || !self.is_grouped() {
             self.proposed = self.proposed.max(number);
         }
-        // To who is in no group, one that is there comes before one to be founded: its members would not follow us.
-        let grouped = self.is_grouped();
-        let rank = |p: &Proposal| (grouped || p.content.base.is_some(), p.order());
-        let better = self.attempt.as_ref().is_none_or(|a| rank(&a.proposal) < rank(&proposal));
+        let better = self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
         if !better {
             self.remember_judged(&proposal);
             return Err(Dropped::Stale.into());
@@ -740,8 +744,8 @@ impl Contributory {
             let unheard = a.held(0) >> seat & 1 == 0 && now.monotonic.since(a.progress) >= timing::RTO * 2;
             // And who has left the base does not know what a Join on it starts from.
             let joins = matches!(a.proposal.content.kind, Kind::Join(_)) && !a.proposal.marks_joiner(seat);
-            let base = self.epoch();
-            let left = joins && a.proposal.content.base == Some(base.hash) && m.epoch.counter > base.counter;
+            let base = self.base();
+            let left = joins && a.proposal.content.base == base && m.epoch.counter > self.epoch().counter;
             counter < m.epoch.counter || counter == m.epoch.counter && unheard || left && m.epoch.counter < counter
         };
         if self.attempt.as_ref().is_some_and(passed) && self.passed_over.insert(m.author) {

@@ -94,6 +94,15 @@ pub(super) enum Kind {
     Join(u64),
 }
 
+/// An epoch of two or more, that another one follows on. Its order is that of parts of a group which do not know
+/// of each other: who moved on has the greater number, and of two with one number fewer go to more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Base {
+    pub(super) counter: u32,
+    pub(super) size: u8,
+    pub(super) hash: u64,
+}
+
 /// The response to JOINs, and any other wish for a new epoch: names who shall be in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Propose {
@@ -102,8 +111,8 @@ pub(super) struct Propose {
     /// Counts attempts at that epoch from 1.
     pub(super) attempt: u8,
     pub(super) kind: Kind,
-    /// Hash part of the epoch that it is to follow; `None` among members without one.
-    pub(super) base: Option<u64>,
+    /// The epoch that it is to follow; `None` among members without one.
+    pub(super) base: Option<Base>,
     /// First 4 bytes of the hash of evictions, CRL number and policy number.
     pub(super) hint: [u8; 4],
     /// The proposer, then the others in ascending order: the attempt's *seats*.
@@ -226,6 +235,12 @@ pub(super) fn signed(label: &str, group: &str, bound: &[&[u8]], body: &[u8]) -> 
     transcript.add(body).finish()
 }
 
+impl Base {
+    pub(super) fn of(epoch: EpochId, size: usize) -> Base {
+        Base { counter: epoch.counter, size: size as u8, hash: epoch.hash }
+    }
+}
+
 impl Card {
     /// The name of this card's holder in short.
     pub(super) fn short_id(&self, group: &str) -> ShortId {
@@ -304,7 +319,7 @@ impl Message {
                 });
                 w.u32(m.counter).u8(m.attempt).raw(&m.hint);
                 if let Some(base) = m.base {
-                    w.u64(base);
+                    w.u32(base.counter).u8(base.size).u64(base.hash);
                 }
                 if let Kind::Join(joiners) = m.kind {
                     w.u64(joiners);
@@ -511,7 +526,7 @@ impl Message {
 
 fn read_propose(kind: u8, r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     let (counter, attempt, hint) = (r.u32()?, r.u8()?, r.array()?);
-    let base = if kind == PROPOSE_FIRST { None } else { Some(r.u64()?) };
+    let base = if kind == PROPOSE_FIRST { None } else { Some(read_base(r)?) };
     let joiners = if kind == PROPOSE_JOIN { Some(r.u64()?) } else { None };
     let n = r.remaining().checked_sub(SIGNATURE_LEN).ok_or(Malformed)? / 8;
     if n == 0 || n > MEMBERS_MAX {
@@ -521,10 +536,16 @@ fn read_propose(kind: u8, r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     let ascending = seats[1..].is_sorted_by(|a, b| a < b) && !seats[1..].contains(&seats[0]);
     let kind = joiners.map_or(Kind::Setup, Kind::Join);
     let joiners_have_seats = joiners.is_none_or(|bits| bits != 0 && (n == 64 || bits >> n == 0));
-    if !ascending || !joiners_have_seats || counter == 0 || attempt == 0 {
+    let follows = base.is_none_or(|base| base.counter < counter);
+    if !ascending || !joiners_have_seats || !follows || counter == 0 || attempt == 0 {
         return Err(Malformed);
     }
     Ok(Propose { counter, attempt, kind, base, hint, seats, signature: r.array()? })
+}
+
+fn read_base(r: &mut Reader<'_>) -> Result<Base, Malformed> {
+    let base = Base { counter: r.u32()?, size: r.u8()?, hash: r.u64()? };
+    if (2..=MEMBERS_MAX).contains(&usize::from(base.size)) { Ok(base) } else { Err(Malformed) }
 }
 
 fn read_head(r: &mut Reader<'_>) -> Result<(ShortId, InstanceId), Malformed> {
@@ -581,6 +602,8 @@ const _: () = assert!(MEMBERS_MAX <= 64, "seats are bits of a u64");
 mod tests {
     use super::*;
 
+    const BASE: Base = Base { counter: 6, size: 3, hash: 8 };
+
     fn examples() -> Vec<Message> {
         let (author, instance) = (ShortId([1; 8]), InstanceId([2; 8]));
         let signature = [9; 64];
@@ -600,9 +623,9 @@ mod tests {
         vec![
             Message::Join(Join { card: card.clone(), summary, epoch, size: 2, towards: epoch, signature }),
             propose(Kind::Setup, None, 2),
-            propose(Kind::Setup, Some(8), 3),
-            propose(Kind::Join(0b1000), Some(8), 4),
-            propose(Kind::Join(1 << 63), Some(8), 64),
+            propose(Kind::Setup, Some(BASE), 3),
+            propose(Kind::Join(0b1000), Some(BASE), 4),
+            propose(Kind::Join(1 << 63), Some(BASE), 64),
             Message::R1(R1 { author, instance, contributions: vec![[1; 96]; 3], signature }),
             Message::R2(R2 { author, instance, heard: [1; 32], shares: vec![vec![1; 32], vec![2; 96]], signature }),
             Message::Kc(Kc {
@@ -652,7 +675,7 @@ mod tests {
     #[test]
     fn a_proposal_has_at_most_64_bytes_per_member() {
         for n in 2..=64_u8 {
-            for (kind, base) in [(Kind::Setup, None), (Kind::Setup, Some(1)), (Kind::Join(1), Some(1))] {
+            for (kind, base) in [(Kind::Setup, None), (Kind::Setup, Some(BASE)), (Kind::Join(1), Some(BASE))] {
                 if n < 3 && base.is_some() {
                     continue; // a group of one is no base: nobody else's traffic depends on it
                 }

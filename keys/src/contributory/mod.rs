@@ -73,7 +73,7 @@ pub use memo::Memo;
 
 use self::attempt::{Agreed, Attempt, Env};
 use self::memo::Verifier;
-use self::message::{Card, InstanceId, Message, ShortId};
+use self::message::{Base, Card, InstanceId, Message, ShortId};
 use self::people::{Budget, People, Person};
 use self::proposal::Proposal;
 use self::statements::Statements;
@@ -169,6 +169,8 @@ pub struct Contributory {
     refused: VecDeque<InstanceId>,
     /// How many proposals we made since the last install, and when the last one.
     own_proposals: (u32, Monotonic),
+    /// One of them failed.
+    yields: bool,
     /// Members of the proposal that is scheduled.
     planned: Option<(BTreeSet<ShortId>, bool)>,
     /// Others agree without us: we do not propose until then.
@@ -230,8 +232,6 @@ enum Phase {
 /// The epoch in use.
 struct Installed {
     agreed: Agreed,
-    /// The order of the proposal that made it.
-    order: (u32, u8, usize, [u8; 32]),
     at: Monotonic,
     joins_since_setup: u32,
     ring_key: Arc<Key>,
@@ -341,6 +341,7 @@ impl Contributory {
             judged: VecDeque::new(),
             refused: VecDeque::new(),
             own_proposals: (0, Monotonic(0)),
+            yields: false,
             planned: None,
             hold_until: Monotonic(0),
             held_since: Monotonic(0),
@@ -486,6 +487,11 @@ impl Contributory {
 
     fn epoch(&self) -> EpochId {
         self.installed.as_ref().map_or(EpochId::default(), |i| i.agreed.epoch)
+    }
+
+    /// The epoch as what the next one follows on, if others depend on it.
+    fn base(&self) -> Option<Base> {
+        self.is_grouped().then(|| Base::of(self.epoch(), self.view_size()))
     }
 
     fn is_in_view(&self, short: &ShortId) -> bool {

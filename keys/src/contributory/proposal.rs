@@ -3,7 +3,7 @@
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::Monotonic;
 
-use super::message::{InstanceId, Kind, Message, Propose, ShortId, first8};
+use super::message::{Base, InstanceId, Kind, Message, Propose, ShortId, first8};
 
 /// A proposal whose signature is verified.
 #[derive(Clone, Debug)]
@@ -28,9 +28,13 @@ impl Proposal {
         InstanceId(first8(&self.instance))
     }
 
-    /// The order of proposals: epoch, attempt, size, hash. The greater one wins.
-    pub(super) fn order(&self) -> (u32, u8, usize, [u8; 32]) {
-        (self.content.counter, self.content.attempt, self.content.seats.len(), self.instance)
+    /// The order of proposals: base, epoch, attempt, size, hash. The greater one wins.
+    ///
+    /// The base comes first: members of an epoch that others have left behind cannot outbid those who went on,
+    /// however often they try.
+    pub(super) fn order(&self) -> (Option<Base>, u32, u8, usize, [u8; 32]) {
+        let content = &self.content;
+        (content.base, content.counter, content.attempt, content.seats.len(), self.instance)
     }
 
     pub(super) fn proposer(&self) -> &ShortId {

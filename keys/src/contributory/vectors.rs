@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::attempt::{Agreed, Attempt, Formation, Step};
 use super::memo::Verifier;
-use super::message::{Fetch, InstanceId, Kind, Message, Object, Propose};
+use super::message::{Base, Fetch, InstanceId, Kind, Message, Object, Propose};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::{Config, Contributory, Installed};
@@ -243,7 +243,7 @@ impl Story {
             counter,
             attempt,
             kind: if base.is_some() { Kind::Join(bits) } else { Kind::Setup },
-            base: base.map(|b| b.agreed[0].epoch.hash),
+            base: base.map(|b| Base::of(b.agreed[0].epoch, b.agreed[0].people.len())),
             hint: node.statements.hint(),
             seats: seats.iter().map(short).collect(),
             signature: [0; 64],
@@ -337,7 +337,6 @@ impl Story {
             let ring_key = agreed.ring_key.clone().unwrap();
             self.members[*i].node.installed = Some(Installed {
                 agreed: agreed.clone(),
-                order: agreement.proposal.order(),
                 at: NOW.monotonic,
                 joins_since_setup: 0,
                 ring_key,

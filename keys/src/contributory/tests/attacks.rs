@@ -4,7 +4,7 @@
 use sealcast_wire::Incarnation;
 
 use super::super::message::{
-    Beacon, Card, Fetch, Join, Kind, Message, Object, Propose, ShortId, State, Summary, signed,
+    Base, Beacon, Card, Fetch, Join, Kind, Message, Object, Propose, ShortId, State, Summary, signed,
 };
 use super::super::proposal::Proposal;
 use super::*;
@@ -223,7 +223,7 @@ fn an_insiders_proposal_of_a_huge_epoch_does_not_use_the_counter_up() {
     let mut net = group(7, 4);
     let all = seats(&net, &[0, 1, 2, 3]);
     for attempt in [1, 255] {
-        let base = Some(net.epoch_of(0).unwrap().hash);
+        let base = net.nodes[0].keys.base();
         let hint = net.nodes[0].keys.statements.hint();
         let content = Propose {
             counter: (1 << 31) - 1,
@@ -248,11 +248,13 @@ fn an_insiders_proposal_of_a_huge_epoch_does_not_use_the_counter_up() {
 #[test]
 fn a_member_that_proposes_without_end_stalls_nobody() {
     for seed in 0..seeds(4) {
-        endless_proposals(300 + seed);
+        endless_proposals(300 + seed, |_, ours| ours);
+        // An epoch that it made up, greater than any that there is.
+        endless_proposals(350 + seed, |counter, _| Base { counter: counter - 1, size: 64, hash: u64::MAX });
     }
 }
 
-fn endless_proposals(seed: u64) {
+fn endless_proposals(seed: u64, base: impl Fn(u32, Base) -> Base) {
     let mut net = group(seed, 5);
     let joiner = net.start(robot(12));
     let mut n = 0_u8;
@@ -263,15 +265,10 @@ fn endless_proposals(seed: u64) {
         let epoch = net.epoch_of(0).unwrap();
         let all = seats(net, &[0, 1, 2, 3, 4]);
         let (counter, attempt) = if running.1 == 255 { (running.0 + 1, 1) } else { (running.0, running.1 + 1) };
-        let content = Propose {
-            counter: counter.max(epoch.counter + 1),
-            attempt,
-            kind: Kind::Setup,
-            base: Some(epoch.hash),
-            hint: [n; 4],
-            seats: all,
-            signature: [0; 64],
-        };
+        let counter = counter.max(epoch.counter + 1);
+        let base = net.nodes[0].keys.base().map(|ours| base(counter, ours));
+        let content =
+            Propose { counter, attempt, kind: Kind::Setup, base, hint: [n; 4], seats: all, signature: [0; 64] };
         vec![proposal(net, 4, content)]
     };
     let joined = |net: &Net| {
@@ -616,7 +613,8 @@ fn rule_a14_nobody_follows_a_proposal_of_the_number_that_it_has() {
         let seats = seats(net, &[0, 1, 2, 3]);
         Propose { counter, attempt: 200, kind: Kind::Setup, base, hint, seats, signature: [0; 64] }
     };
-    for base in [None, Some(epoch.hash), Some(7)] {
+    let ours = net.nodes[1].keys.base();
+    for base in [None, ours, Some(Base { counter: epoch.counter - 1, size: 4, hash: 7 })] {
         let again = of(&net, epoch.counter, base);
         let again = proposal(&mut net, 1, again);
         for i in [0, 2, 3] {
@@ -624,10 +622,36 @@ fn rule_a14_nobody_follows_a_proposal_of_the_number_that_it_has() {
             assert!(net.nodes[i].keys.attempt.is_none(), "{i} follows a second one of number {}", epoch.counter);
         }
     }
-    let next = of(&net, epoch.counter + 1, Some(epoch.hash));
+    let next = of(&net, epoch.counter + 1, ours);
     let next = proposal(&mut net, 1, next);
     net.deliver(0, &next);
     assert!(net.nodes[0].keys.attempt.is_some(), "the next number is another matter");
+}
+
+/// What follows on an epoch that we left stops nothing that follows on ours, however great its numbers are.
+#[test]
+fn rule_g7_who_was_left_behind_cannot_outbid_those_who_went_on() {
+    let mut net = group(24, 4);
+    let before = net.nodes[0].keys.base();
+    net.command(0, Command::Rotate).unwrap();
+    assert!(net.run_until(2_000, |net| net.nodes[0].keys.base() != before && net.is_one()));
+    net.run(300);
+    net.command(0, Command::Rotate).unwrap();
+    assert!(net.run_until(100, |net| (0..4).all(|i| net.nodes[i].keys.attempt.is_some())));
+    let running = |net: &Net| net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.id());
+    let (first, ours) = (running(&net), net.nodes[0].keys.base());
+    let hint = net.nodes[0].keys.statements.hint();
+    let counter = net.epoch_of(0).unwrap().counter + 1;
+    let mut bid = |base| {
+        let seats = seats(&net, &[0, 1, 2, 3]);
+        let content = Propose { counter, attempt: 200, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };
+        let bytes = proposal(&mut net, 3, content);
+        net.deliver(0, &bytes);
+        running(&net)
+    };
+    assert_eq!(bid(before), first);
+    assert_eq!(bid(None), first);
+    assert_ne!(bid(ours), first, "members of one epoch take turns by the numbers of their attempts");
 }
 
 /// The farewell of a former run of a certificate, as it was sent or with any part of it put into another one,

@@ -1,6 +1,6 @@
 //! Hostile insiders and outsiders: what they send changes nothing that was agreed.
 
-use super::super::message::{Join, Kind, Propose, R1};
+use super::super::message::{Base, Join, Kind, Propose, R1};
 use super::*;
 use sealcast_wire::{Change, Dropped, limits};
 
@@ -298,7 +298,8 @@ fn an_outsider_with_a_certificate_cannot_propose_for_a_group() {
     let mut seats: Vec<_> = (0..4).map(|i| net.nodes[i].keys.me.short).collect();
     seats.sort_unstable();
     seats.insert(0, net.nodes[outsider].keys.me.short);
-    for base in [Some(epoch.unwrap().hash), Some(17), None] {
+    let unknown = Base { counter: 8, size: 4, hash: 17 };
+    for base in [net.nodes[0].keys.base(), Some(unknown), None] {
         let hint = net.nodes[0].keys.statements.hint();
         let (counter, seats) = (9, seats.clone());
         let mut propose = Propose { counter, attempt: 1, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };

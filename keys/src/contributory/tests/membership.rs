@@ -261,6 +261,31 @@ fn a_group_that_was_cut_in_two_heals() {
     }
 }
 
+/// Each time some of those who are left go on without the others, who do not notice: four epochs are in use, each with
+/// those of the later ones in its view. Then all hear each other again, and lose a quarter of what is said.
+#[test]
+fn w13_those_who_were_left_behind_at_different_epochs_come_back() {
+    for seed in 0..seeds(4) {
+        let mut net = group(400 + seed, 24);
+        (net.loss, net.spread) = (25, 3000);
+        for step in 1..4 {
+            let on: Vec<usize> = (6 * step..24).collect();
+            on.iter().for_each(|i| net.nodes[*i].part = step as u32);
+            for i in &on {
+                let view = net.nodes[*i].epochs.last().unwrap().view.clone();
+                let goes = |m: &sealcast_wire::Member| !on.iter().any(|n| net.nodes[*n].keys.me.id == m.id);
+                let slots: Vec<usize> = (0..view.members.len()).filter(|s| goes(&view.members[*s])).collect();
+                slots.into_iter().for_each(|slot| net.suspect(*i, Slot(slot as u16)));
+            }
+            assert!(net.run_until(20_000, |net| net.are_one(&on)), "{}", net.describe());
+        }
+        net.nodes.iter_mut().for_each(|n| n.part = 0);
+        let healed = net.now;
+        assert!(net.run_until(15_000, Net::is_one), "{}", net.describe());
+        println!("seed {seed}: {} ms", (net.now - healed) / 1000);
+    }
+}
+
 #[test]
 fn a_restarted_process_takes_its_own_place() {
     for seed in 0..seeds(10) {
