@@ -138,6 +138,10 @@ impl<G: Suite> Ceremony<G> {
         if head.binding != self.binding || head.broker != broker || broker >= self.setup.brokers {
             return;
         }
+        // Only a broker's first word counts; of others nothing is read, so that they cost nothing.
+        if self.has_spoken(broker, head.round) {
+            return;
+        }
         let phase = mem::replace(&mut self.phase, Phase::Over);
         self.phase = match (phase, head.round) {
             (phase @ (Phase::Waiting | Phase::Announcing { .. }), Round::Announce) => {
@@ -193,6 +197,21 @@ impl<G: Suite> Ceremony<G> {
         }
     }
 
+    /// Whether no further word of this broker is heard in this round.
+    fn has_spoken(&self, broker: u16, round: Round) -> bool {
+        match (&self.phase, round) {
+            (Phase::Announcing { announced, .. }, Round::Announce) => {
+                announced.contains_key(&broker) || self.excluded.contains_key(&broker)
+            }
+            (Phase::Dealing { dealings, .. }, Round::Deal) => {
+                dealings.contains_key(&broker) || self.excluded.contains_key(&broker)
+            }
+            // The excluded are owed shares, and may complain.
+            (Phase::Judging { judged, .. }, Round::Judge) => judged.contains(&broker),
+            _ => false,
+        }
+    }
+
     fn announced(&mut self, phase: Phase<G>, height: u64, broker: u16, body: &[u8]) -> Phase<G> {
         let Ok(it) = Announcement::<G>::decode(body) else { return phase };
         let (until, mut announced) = match phase {
@@ -203,15 +222,12 @@ impl<G: Suite> Ceremony<G> {
                 (height.saturating_add(self.setup.round_blocks), BTreeMap::new())
             }
         };
-        // Only a broker's first word counts, here and below.
-        if !announced.contains_key(&broker) && !self.excluded.contains_key(&broker) {
-            self.heard(broker, Round::Announce);
-            self.lost |= broker == self.setup.index && it != self.own.announcement;
-            if it.knowledge.holds(&it.key, &self.binding.proof(broker, KEY)) {
-                announced.insert(broker, it);
-            } else {
-                self.exclude(broker, Fault::Proof(Round::Announce));
-            }
+        self.heard(broker, Round::Announce);
+        self.lost |= broker == self.setup.index && it != self.own.announcement;
+        if it.knowledge.holds(&it.key, &self.binding.proof(broker, KEY)) {
+            announced.insert(broker, it);
+        } else {
+            self.exclude(broker, Fault::Proof(Round::Announce));
         }
         Phase::Announcing { until, announced }
     }
@@ -219,14 +235,12 @@ impl<G: Suite> Ceremony<G> {
     fn dealt(&mut self, members: &Members<G>, mut dealings: Dealings<G>, broker: u16, body: &[u8]) -> Dealings<G> {
         let Some(member) = members.get(&broker) else { return dealings };
         let Ok(it) = Dealing::<G>::decode(body) else { return dealings };
-        if !dealings.contains_key(&broker) && !self.excluded.contains_key(&broker) {
-            self.heard(broker, Round::Deal);
-            match self.check(&it, broker, member, members.len()) {
-                Ok(()) => {
-                    dealings.insert(broker, it);
-                }
-                Err(fault) => self.exclude(broker, fault),
+        self.heard(broker, Round::Deal);
+        match self.check(&it, broker, member, members.len()) {
+            Ok(()) => {
+                dealings.insert(broker, it);
             }
+            Err(fault) => self.exclude(broker, fault),
         }
         dealings
     }
@@ -252,19 +266,17 @@ impl<G: Suite> Ceremony<G> {
     ) -> BTreeSet<u16> {
         let Some(place) = members.keys().position(|it| *it == broker) else { return judged };
         let Ok(complaints) = Complaint::<G>::decode_all(body) else { return judged };
-        if judged.insert(broker) {
-            self.heard(broker, Round::Judge);
-            for it in &complaints {
-                let Some(dealing) = dealings.get(&it.dealer) else { continue };
-                if self.excluded.contains_key(&it.dealer) {
-                    continue;
-                }
-                if self.upheld(it, dealing, broker, &members[&broker].key, place) {
-                    self.exclude(it.dealer, Fault::Share(broker));
-                } else {
-                    let run = self.run;
-                    self.events.push_back(Event::Refuted { run, complainer: broker, dealer: it.dealer });
-                }
+        judged.insert(broker);
+        self.heard(broker, Round::Judge);
+        for it in &complaints {
+            let Some(dealing) = dealings.get(&it.dealer) else { continue };
+            if self.excluded.contains_key(&it.dealer) {
+                continue;
+            }
+            if self.upheld(it, dealing, broker, &members[&broker].key, place) {
+                self.exclude(it.dealer, Fault::Share(broker));
+            } else {
+                self.events.push_back(Event::Refuted { run: self.run, complainer: broker, dealer: it.dealer });
             }
         }
         judged
