@@ -1,6 +1,6 @@
 //! A client's channel to one broker that blocks while it waits: for tests and small tools.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +90,25 @@ impl Channel {
     /// If the channel broke, or nothing came in time.
     pub fn hear(&mut self) -> io::Result<Reply> {
         if self.earlier.is_empty() { self.read() } else { Ok(self.earlier.remove(0)) }
+    }
+
+    /// The next reply, if one begins to come in time.
+    ///
+    /// # Errors
+    /// If the channel broke.
+    pub fn hear_within(&mut self, patience: Duration) -> io::Result<Option<Reply>> {
+        if !self.earlier.is_empty() {
+            return self.hear().map(Some);
+        }
+        let usual = self.stream.sock.read_timeout()?;
+        self.stream.sock.set_read_timeout(Some(patience))?;
+        let ready = self.stream.fill_buf().map(<[u8]>::is_empty);
+        self.stream.sock.set_read_timeout(usual)?;
+        match ready {
+            Ok(_) => self.read().map(Some),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Says it.

@@ -9,15 +9,20 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod ceremony;
 pub mod channel;
+pub mod config;
 pub mod drops;
+pub mod evidence;
 pub mod executor;
 #[cfg(test)]
 mod fixture;
 pub mod gateway;
 pub mod log;
+pub mod metrics;
 pub mod outlet;
 pub mod release;
+pub mod serve;
 pub mod shares;
 pub mod store;
 pub mod tls;

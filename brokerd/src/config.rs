@@ -1,0 +1,238 @@
+//! The folder of one broker.
+//!
+//! ```text
+//! broker.key      its secret (SC-SECRET-1…)                                       0600; genesis has its public key
+//! cluster.toml    the cluster file (docs/WIRE.md, 15.2), the same at all brokers
+//! broker.toml     what is this broker's alone ([`Settings`]); need not be there
+//! keys/           its share of the threshold key (E7)
+//! order/          the engine's journal and archives: a broker that lost it must not come back under the same key
+//! state/          what was executed
+//! evidence/       what brokers signed that contradicts itself
+//! lock            held while the broker runs
+//! ```
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_crypto::identity::keytext::import_seed;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_order::BlockSize;
+use sealcast_wire::limits;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+/// All that a broker knows when it starts.
+pub struct Config {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its cluster.
+    pub cluster: ClusterFile,
+    /// Its number.
+    pub index: u16,
+    /// The seed of its key.
+    pub seed: Secret<32>,
+    /// Its own settings.
+    pub settings: Settings,
+    /// Where it listens for clients.
+    pub gateway: SocketAddr,
+    /// Where the brokers are for each other, by their numbers.
+    pub order: Vec<SocketAddr>,
+    /// Where it listens for them.
+    pub listen_order: SocketAddr,
+    /// While this is open, no other process runs in the folder.
+    _lock: File,
+}
+
+/// `broker.toml`, and what the command line says instead.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// Where to listen for clients, if not at the address in the cluster file.
+    pub listen_gateway: Option<SocketAddr>,
+    /// Where to listen for brokers, if not at the address in the cluster file.
+    pub listen_order: Option<SocketAddr>,
+    /// Where to show figures, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// When shares are computed: `read` (default) or `write`.
+    pub share_on: ShareOn,
+    /// Frames of one block, at most; the same at all brokers.
+    pub block_size: Option<usize>,
+    /// Bytes of one block, at most; the same at all brokers.
+    pub block_bytes: Option<usize>,
+    /// Signatures checked at once, at most.
+    pub batch_size: Option<usize>,
+    /// Threads of each stage: engine, gateway, checks, shares.
+    pub threads: Option<usize>,
+}
+
+/// When shares are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShareOn {
+    /// When the first reader is there.
+    #[default]
+    Read,
+    /// When the publication is executed.
+    Write,
+}
+
+/// What is wrong with a folder, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Which file.
+    pub path: PathBuf,
+    /// What.
+    pub what: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Config {
+    /// Reads a folder, and keeps others from using it.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the first thing that is wrong.
+    pub fn read(folder: &Path) -> Result<Config, ConfigError> {
+        let path = folder.join(CLUSTER);
+        let text = read_text(&path, limits::CLUSTER_FILE_BYTES_MAX, "«sealcast brokers init» makes one")?;
+        let cluster = ClusterFile::from_text(&text).map_err(|e| wrong(&path, &e, e.hint))?;
+
+        let path = folder.join(KEY);
+        let text =
+            Zeroizing::new(read_text(&path, KEY_BYTES_MAX, "«sealcast brokers init» makes one for each broker")?);
+        let mode = fs::metadata(&path).map_err(|e| wrong(&path, &e, CHECK))?.mode();
+        if mode & 0o077 != 0 {
+            let hint = format!("chmod 600 {}", path.display());
+            return Err(wrong(&path, "others can read the broker's secret", &hint));
+        }
+        let seed = import_seed(text.trim()).map_err(|e| wrong(&path, e, "put the broker's own key file back"))?;
+        let key = OriginKey::from_seed(&seed).public_bytes();
+        let index = cluster.number_of(&key).ok_or_else(|| {
+            let what = format!("the key {} is not one of the brokers of «{}»", hex(&key), cluster.genesis.name);
+            wrong(&path, what, &format!("compare the keys of [[broker]] in {}", folder.join(CLUSTER).display()))
+        })?;
+
+        let path = folder.join(SETTINGS);
+        let settings = match fs::exists(&path) {
+            Ok(false) => Settings::default(),
+            _ => {
+                let text = read_text(&path, SETTINGS_BYTES_MAX, CHECK)?;
+                let parsed = toml::from_str(&text);
+                parsed.map_err(|e| {
+                    wrong(&path, e.to_string().trim(), "correct it, or remove it: all settings have defaults")
+                })?
+            }
+        };
+        let lock = lock(folder)?;
+        let at = |place: usize, address: &str| resolve(&folder.join(CLUSTER), place, address);
+        let own = usize::from(index);
+        let listed = |place: usize| at(place, &cluster.addresses[place].order);
+        let order = (0..cluster.brokers()).map(listed).collect::<Result<Vec<_>, _>>()?;
+        let gateway = match settings.listen_gateway {
+            Some(address) => address,
+            None => at(own, &cluster.addresses[own].gateway)?,
+        };
+        let listen_order = settings.listen_order.unwrap_or(order[own]);
+        let folder = folder.to_path_buf();
+        Ok(Config { folder, index, seed, settings, gateway, listen_order, order, cluster, _lock: lock })
+    }
+
+    /// How much one block may hold.
+    pub fn block(&self) -> BlockSize {
+        let default = BlockSize::default();
+        BlockSize {
+            frames: self.settings.block_size.unwrap_or(default.frames).clamp(1, limits::BLOCK_FRAMES_MAX),
+            bytes: self.settings.block_bytes.unwrap_or(default.bytes).clamp(1, limits::BLOCK_BYTES_MAX),
+        }
+    }
+
+    /// Threads of a stage, if `default` is what suits it.
+    pub fn threads(&self, default: usize) -> usize {
+        self.settings.threads.unwrap_or(default).clamp(1, THREADS_MAX)
+    }
+
+    /// The folder of the order's files, of the state's, of secrets, of evidence.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broker {} of «{}» in {}", self.index, self.cluster.genesis.name, self.folder.display())
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.path.display(), self.what, self.hint)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn wrong(path: &Path, what: impl fmt::Display, hint: &str) -> ConfigError {
+    ConfigError { path: path.to_path_buf(), what: what.to_string(), hint: hint.to_string() }
+}
+
+fn read_text(path: &Path, most: usize, hint: &str) -> Result<String, ConfigError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_string(&mut text));
+    match read {
+        Ok(n) if n > most => Err(wrong(path, format!("it has more than {most} bytes"), CHECK)),
+        Ok(_) => Ok(text),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(wrong(path, "there is no such file", hint)),
+        Err(e) => Err(wrong(path, e, CHECK)),
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, ConfigError> {
+    let path = folder.join(LOCK);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|e| wrong(&path, e, "the folder must be the broker's own"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(wrong(&path, "a broker runs in this folder already", "stop it first, or name another folder"))
+        }
+        Err(TryLockError::Error(e)) => Err(wrong(&path, e, "the folder must lie on a disk of this machine")),
+    }
+}
+
+fn resolve(path: &Path, place: usize, address: &str) -> Result<SocketAddr, ConfigError> {
+    let found = address.to_socket_addrs().map(|mut all| all.next());
+    let what = match found {
+        Ok(Some(address)) => return Ok(address),
+        Ok(None) => format!("broker {place}: {address} has no address"),
+        Err(e) => format!("broker {place}: {address}: {e}"),
+    };
+    Err(wrong(path, what, "names of brokers must resolve on this machine"))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The broker's secret.
+pub const KEY: &str = "broker.key";
+/// The cluster file.
+pub const CLUSTER: &str = "cluster.toml";
+/// The broker's settings.
+pub const SETTINGS: &str = "broker.toml";
+const LOCK: &str = "lock";
+const CHECK: &str = "see that it is a file of this broker that its user can read";
+/// Bytes of a key file: the text and some white space.
+const KEY_BYTES_MAX: usize = 512;
+/// Bytes of `broker.toml`.
+const SETTINGS_BYTES_MAX: usize = 64 << 10;
+/// Threads of one stage, at most.
+const THREADS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

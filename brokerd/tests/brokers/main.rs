@@ -1,0 +1,181 @@
+//! Whole brokers in one process, over loopback, with their files in a folder that goes when the test ends.
+
+mod client;
+mod cluster;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use sealcast_broker::operation::{Client, Frame, Operation};
+use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Why};
+use sealcast_broker::state::Code;
+use sealcast_brokerd::config::Config;
+use sealcast_brokerd::drops::Reason;
+use sealcast_brokerd::serve::{Broker, Failure};
+
+use client::Reader;
+use cluster::{Home, key, publish, subscribe, until};
+
+#[test]
+fn a_publication_comes_to_its_subscriber_from_all_brokers_alike() {
+    let home = Home::new("publication", 4);
+    let brokers = home.start_all();
+    let mut reader = Reader::open(&home, &brokers, 2);
+    let mut publisher = Reader::open(&home, &brokers, 1);
+    reader.order(1, vec![home.claim(2), subscribe("market/#")]);
+    publisher.order(0, vec![home.claim(1)]);
+    publisher.order(3, vec![publish("market/eurusd", b"1.0842"), publish("weather", b"rain")]);
+
+    let (heights, contents) = reader.updates(4, |contents| !contents.publications.is_empty());
+    assert_eq!(heights.len(), 1, "all four say it of one block");
+    assert_eq!(contents.notices.len(), 1);
+    let entry = &contents.publications[0];
+    assert_eq!(contents.publications.len(), 1, "the weather is not for it");
+    assert_eq!((entry.client, entry.number), (Client(key(1).public_bytes()), 1));
+    let (sn, body) = &contents.bodies[0];
+    assert_eq!(*sn, entry.sn);
+    assert_eq!(Operation::from_bytes(body), Ok(publish("market/eurusd", b"1.0842")));
+
+    // Without ordering anything, all answer the same.
+    let answers = reader.ask_all(&Question::Result { number: 1 });
+    let sure = |answer: &Answer| matches!(answer, Answer::Result { results, .. } if results.outcomes.len() == 2);
+    assert!(answers.iter().all(|answer| sure(answer) && *answer == answers[0]), "{answers:?}");
+    brokers.into_iter().for_each(Broker::stop);
+}
+
+#[test]
+fn rule_e12_brokers_that_end_come_back_with_all_that_was_acknowledged() {
+    let home = Home::new("restart", 4);
+    let mut brokers = home.start_all();
+    let mut publisher = Reader::open(&home, &brokers, 1);
+    publisher.order(0, vec![home.claim(1), subscribe("a")]);
+
+    // One is gone as in a crash; three go on.
+    let height = brokers[3].status().height;
+    drop(brokers.pop());
+    for n in 0..20 {
+        publisher.order(n % 3, vec![publish("a", &[n as u8])]);
+    }
+    brokers.push(home.start(3));
+    until("the fourth has caught up", || brokers[3].status().height > height + 5 && brokers[3].failure().is_none());
+    let ordered = brokers[0].status().height;
+    until("it has all of it", || brokers[3].status().height >= ordered);
+
+    // All are gone, some of them gracefully.
+    for (n, broker) in brokers.drain(..).enumerate() {
+        if n % 2 == 0 { broker.stop() } else { drop(broker) }
+    }
+    let brokers = home.start_all();
+    let mut publisher = Reader::open(&home, &brokers, 1);
+    assert_eq!(publisher.next, 22, "two operations and twenty");
+    publisher.order(2, vec![publish("a", b"after")]);
+    let latest = Question::Latest { header: cluster::header("a"), floor: 0 };
+    let answers = publisher.ask_all(&latest);
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let Answer::Places(places) = &answers[0] else { panic!("{answers:?}") };
+    assert_eq!(places[0].ps, 20, "twenty-one publications, from 0");
+}
+
+#[test]
+fn rule_g7_hostile_bytes_and_hostile_clients_harm_nobody_else() {
+    let home = Home::new("hostile", 4);
+    let brokers = home.start_all();
+    let mut honest = Reader::open(&home, &brokers, 1);
+    honest.order(0, vec![home.claim(1)]);
+
+    let noise: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for port in [brokers[0].gateway_address(), home.order_address(0)] {
+        for _ in 0..8 {
+            let mut socket = TcpStream::connect(port).expect("it listens");
+            socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time-out");
+            // It may close while we write.
+            let _ = socket.write_all(&noise);
+            let _ = socket.read(&mut [0; 16]);
+        }
+    }
+    until("noise is counted", || brokers[0].drops().of(Reason::Handshake) == 8);
+
+    // Another client's frame, one that is none, and one whose signature is false.
+    let mut hostile = Reader::open(&home, &brokers, 9);
+    let theirs = Frame::sign(&home.cluster, &key(1), 1, vec![publish("a", b"forged")]);
+    let channel = &mut hostile.channels[0];
+    channel.submit(&theirs).expect("it is sent");
+    assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 1, why: Refusal::NotYours });
+    let mut bytes = Frame::sign(&home.cluster, &key(9), 5, vec![publish("a", b"forged")]).to_bytes();
+    *bytes.last_mut().expect("it has a signature") ^= 1;
+    channel.say(&sealcast_broker::protocol::Request::Submit(bytes)).expect("it is sent");
+    assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 5, why: Refusal::Signature });
+    assert!(channel.hear().is_err(), "and the channel ends");
+
+    // A stranger may not publish, and has little room.
+    let outcome = hostile.order_for(1, vec![publish("a", b"nobody vouches for me")]);
+    assert_eq!(outcome, [Code::Unregistered]);
+    for n in 0..100 {
+        let frame = Frame::sign(&home.cluster, &key(9), 1000 + n, vec![Operation::Unsubscribe(n)]);
+        hostile.channels[2].submit(&frame).expect("it is sent");
+    }
+    hostile.refused(2, Refusal::Quota);
+    assert!(brokers[2].drops().of(Reason::FrameQuota) > 0);
+
+    assert_eq!(honest.order_for(0, vec![publish("a", b"still here")]), [Code::Done]);
+    assert!(brokers.iter().all(|broker| broker.failure().is_none()));
+}
+
+#[test]
+fn brokers_without_a_key_make_one_and_keep_it() {
+    let home = Home::new("key", 4);
+    let brokers = home.start_all();
+    until("all have the key", || brokers.iter().all(|broker| broker.status().key_age.is_some()));
+    let mut client = Reader::open(&home, &brokers, 1);
+    let keys: Vec<Answer> = client.ask_all(&Question::Key);
+    let words = keys.iter().zip(0..).map(|(answer, broker)| match answer {
+        Answer::Key(key) => (broker, key),
+        other => panic!("{other:?}"),
+    });
+    let agreed = home.file.agreed_key(words).expect("2f + 1 signed the same key (E11)");
+    brokers.into_iter().for_each(Broker::stop);
+
+    let brokers = home.start_all();
+    let mut client = Reader::open(&home, &brokers, 1);
+    let again = client.ask_all(&Question::Key);
+    assert!(again.iter().all(|answer| matches!(answer, Answer::Key(key) if key.key == agreed.key)), "{again:?}");
+}
+
+#[test]
+fn one_broker_alone_orders_too_and_deals_its_own_key() {
+    let home = Home::new("solo", 1);
+    let brokers = home.start_all();
+    let mut client = Reader::open(&home, &brokers, 1);
+    assert_eq!(client.order_for(0, vec![home.claim(1), publish("a", b"b")]), [Code::Done, Code::Done]);
+    assert!(matches!(client.ask_all(&Question::Key)[..], [Answer::Key(_)]));
+    assert_eq!(client.ask_all(&Question::Result { number: 7 }), [Answer::No(Why::Nothing)]);
+    let status = brokers[0].status();
+    assert!(status.running && status.height > 0 && status.clients == 1, "{status:?}");
+    brokers.into_iter().for_each(Broker::stop);
+    let brokers = home.start_all();
+    assert_eq!(Reader::open(&home, &brokers, 1).next, 2);
+}
+
+#[test]
+fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
+    let home = Home::new("refused", 4);
+    let taken = std::net::TcpListener::bind(home.order_address(1)).expect("it is free");
+    let failed = |broker: usize| Broker::start(home.config(broker)).map(drop).expect_err("it does not start");
+    let failure = failed(1);
+    assert!(matches!(&failure, Failure::Address(what) if what.ends_with("the port is in use")), "{failure}");
+    assert_eq!(failure.exit(), 4);
+    drop(taken);
+    let _taken = std::net::TcpListener::bind(home.gateway_address(2)).expect("it is free");
+    assert!(matches!(failed(2), Failure::Address(what) if what.contains("for clients at")));
+
+    let running = home.start(0);
+    let second = Config::read(&home.folder(0)).map(drop).expect_err("it runs already");
+    assert!(second.to_string().contains("a broker runs in this folder already"), "{second}");
+    drop(running);
+    Config::read(&home.folder(0)).expect("it runs no more");
+
+    std::fs::write(home.folder(3).join("state"), "no folder").expect("it is written");
+    let failure = failed(3);
+    assert!(matches!(failure, Failure::Storage(_)) && failure.exit() == 1, "{failure}");
+}
