@@ -12,6 +12,7 @@ pub mod admission;
 mod ceremony;
 pub mod channel;
 pub mod config;
+pub mod deal;
 pub mod drops;
 pub mod evidence;
 pub mod executor;

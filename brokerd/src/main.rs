@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sealcast_brokerd::config::{Config, ShareOn};
+use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::log;
 use sealcast_brokerd::serve::{Broker, Failure};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -28,6 +29,15 @@ enum Command {
     /// given here count before those in broker.toml. Exit codes: 0 ended when asked, 1 the disk or the order failed,
     /// 2 wrong usage, 3 something in the folder is wrong, 4 an address cannot be used.
     Run(Run),
+    /// Deals a threshold key to the folders of all brokers of a cluster.
+    ///
+    /// Whoever runs this could read everything that is ever sealed to the brokers: without it, they make a key that
+    /// nobody knows when they first run together.
+    Deal {
+        /// All brokers' folders.
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
+    },
 }
 
 #[derive(Args)]
@@ -66,11 +76,16 @@ enum When {
 }
 
 fn main() -> ExitCode {
-    let Arguments { command: Command::Run(run) } = Arguments::parse();
-    if run.json {
-        log::as_json();
-    }
-    match serve(run) {
+    let done = match Arguments::parse().command {
+        Command::Run(run) => {
+            if run.json {
+                log::as_json();
+            }
+            serve(run)
+        }
+        Command::Deal { folders } => deal(&folders),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             log::error(&failure.to_string());

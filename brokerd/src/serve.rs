@@ -143,8 +143,8 @@ impl Broker {
             rng: rng()?,
         };
         let ceremony = match config.cluster.suite {
-            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &hall)?,
-            SuiteName::P256 => begin_key::<P256>(making, &hall)?,
+            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &hall, config.cluster.key.is_some())?,
+            SuiteName::P256 => begin_key::<P256>(making, &hall, config.cluster.key.is_some())?,
         };
 
         let order = start_order(&config, admission.clone())?;
@@ -212,6 +212,19 @@ impl Broker {
             });
         }
         None
+    }
+
+    /// Waits until `end` is set, or it cannot go on.
+    pub fn wait(&self, end: &AtomicBool) -> Option<Failure> {
+        loop {
+            if let Some(failure) = self.failure() {
+                return Some(failure);
+            }
+            if end.load(Ordering::Acquire) {
+                return None;
+            }
+            thread::sleep(LOOK);
+        }
     }
 
     /// Ends it gracefully: nobody comes in any more, what is final is executed and durable.
@@ -434,7 +447,7 @@ fn start_order(config: &Config, admission: Arc<Admission>) -> Result<Arc<dyn Ord
 }
 
 /// Takes the threshold key from the folder, or sees to it that one is made.
-fn begin_key<G: Suite>(mut making: Making, hall: &Hall) -> Result<Option<JoinHandle<()>>, Failure>
+fn begin_key<G: Suite>(mut making: Making, hall: &Hall, has_key: bool) -> Result<Option<JoinHandle<()>>, Failure>
 where
     Holding: From<(PublicKey<G>, KeyShare<G>)>,
 {
@@ -451,6 +464,13 @@ where
         let kept = making.keys.keep(&key, &share, &mut making.rng);
         kept.map_err(|e| Failure::Config(e.to_string()))?;
         making.executor.set_key((key, share));
+        return Ok(None);
+    }
+    let words = making.executor.ceremony_words().map_err(|e| Failure::Storage(e.to_string()))?;
+    if has_key && words.is_empty() {
+        log::warn(
+            "the cluster has a threshold key, and this broker no share of it: sealed publications wait for others",
+        );
         return Ok(None);
     }
     let (notes, noted) = mpsc::channel();
@@ -473,14 +493,14 @@ fn keep_evidence(shelf: Arc<Shelf>, proofs: mpsc::Receiver<sealcast_order::Evide
     })
 }
 
-fn rng() -> Result<ChaCha20Rng, Failure> {
+pub(crate) fn rng() -> Result<ChaCha20Rng, Failure> {
     let mut seed = zeroize::Zeroizing::new([0; 32]);
     getrandom::fill(&mut *seed)
         .map_err(|e| Failure::Config(format!("the operating system gives no randomness: {e}")))?;
     Ok(ChaCha20Rng::from_seed(*seed))
 }
 
-fn storage(path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn storage(path: &Path, error: &io::Error) -> Failure {
     Failure::Storage(format!("{}: {error}", path.display()))
 }
 
@@ -512,18 +532,3 @@ const UNACKNOWLEDGED: usize = 32;
 const FULL_BYTES: u64 = 4 << 20;
 /// How often [`Broker::wait`] looks.
 const LOOK: Duration = Duration::from_millis(100);
-
-impl Broker {
-    /// Waits until `end` is set, or it cannot go on.
-    pub fn wait(&self, end: &AtomicBool) -> Option<Failure> {
-        loop {
-            if let Some(failure) = self.failure() {
-                return Some(failure);
-            }
-            if end.load(Ordering::Acquire) {
-                return None;
-            }
-            thread::sleep(LOOK);
-        }
-    }
-}

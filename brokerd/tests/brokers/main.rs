@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod process;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

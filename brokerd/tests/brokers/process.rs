@@ -1,0 +1,100 @@
+//! The program itself: its exit codes, its one line of complaint, its end on a signal.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sealcast_broker::protocol::{Answer, Question};
+use sealcast_brokerd::config::{self, Config};
+use sealcast_brokerd::deal::deal;
+use sealcast_brokerd::serve::Broker;
+
+use crate::client::Reader;
+use crate::cluster::{Home, until};
+
+fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_sealcast-broker"));
+    program.stdin(Stdio::null()).stderr(Stdio::piped());
+    program
+}
+
+/// How it ended, and the last line that it said.
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said.lines().last().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
+    let home = Home::new("program", 1);
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let mut command = program();
+    command.arg("run").arg(home.folder(0)).args(["--solo", "--json", "--metrics", &port.to_string()]);
+    let child = command.spawn().expect("it starts");
+    let figures = |at: SocketAddr| {
+        let mut socket = TcpStream::connect(at).ok()?;
+        socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+        let mut text = String::new();
+        socket.read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    until("it shows figures", || figures(port).is_some());
+    let text = figures(port).expect("it shows them");
+    let wanted = ["sealcast_broker_running 1\n", "sealcast_broker_height 0\n", "drops{reason=\"frame_quota\"} 0\n"];
+    assert!(wanted.iter().all(|line| text.contains(line)), "{text}");
+
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let (code, last) = end(child);
+    assert_eq!(code, Some(0), "{last}");
+    assert!(last.starts_with('{') && last.contains("\"text\":\"ending\""), "{last}");
+}
+
+#[test]
+fn what_is_wrong_is_one_line_and_an_exit_code() {
+    let home = Home::new("wrong", 4);
+    let run = |arguments: &[&str]| {
+        let child = program().arg("run").arg(home.folder(0)).args(arguments).spawn();
+        end(child.expect("it starts"))
+    };
+    let (code, last) = run(&["--solo"]);
+    assert_eq!((code, last.contains("--solo: the cluster file names 4 brokers")), (Some(3), true), "{last}");
+
+    let taken = TcpListener::bind(home.gateway_address(0)).expect("it is free");
+    let (code, last) = run(&[]);
+    assert_eq!((code, last.ends_with("the port is in use")), (Some(4), true), "{last}");
+    drop(taken);
+
+    let other = Home::new("wrong-other", 4);
+    let key = home.folder(0).join(config::KEY);
+    fs::write(home.folder(0).join(config::CLUSTER), other.file.to_text().replace("[[broker]]", "[[borker]]"))
+        .expect("it is written");
+    let (code, last) = run(&[]);
+    assert_eq!((code, last.contains("cluster.toml: ")), (Some(3), true), "{last}");
+    fs::remove_file(&key).expect("it is there");
+    fs::write(home.folder(0).join(config::CLUSTER), other.file.to_text()).expect("it is written");
+    let (code, last) = run(&[]);
+    assert_eq!((code, last.contains("broker.key: there is no such file")), (Some(3), true), "{last}");
+    assert_eq!(run(&["--no-such-option"]).0, Some(2));
+}
+
+#[test]
+fn a_dealt_key_is_signed_by_all_and_held_from_the_start() {
+    let home = Home::new("dealt", 4);
+    let folders: Vec<_> = (0..4).map(|broker| home.folder(broker)).collect();
+    assert!(deal(&folders[..3]).is_err(), "one is missing");
+    deal(&folders).expect("all are there");
+    let file = Config::read(&folders[2]).expect("it holds together").cluster;
+    let key = file.key.expect("it was dealt");
+    assert_eq!(key.signatures.len(), 4);
+    assert!(deal(&folders).is_err_and(|e| e.to_string() == "the cluster has a threshold key already"));
+
+    let brokers = home.start_all();
+    assert!(brokers.iter().all(|broker| broker.status().key_age.is_some()), "nothing was made");
+    let answers = Reader::open(&home, &brokers, 1).ask_all(&Question::Key);
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Key(it) if it.key == key.key)), "{answers:?}");
+    brokers.into_iter().for_each(Broker::stop);
+}
