@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, ClientKey, Opening, load, registration};
+use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, load, registration};
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::url::{Scheme, Url, Way};
@@ -86,7 +86,7 @@ impl Cluster {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
         let (cluster, keys, patience) = (self.file.clone(), self.keys, self.patience);
-        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience })?)
+        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations: FRAME_OPERATIONS })?)
     }
 
     /// The same, known to the brokers.

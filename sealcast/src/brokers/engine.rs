@@ -84,19 +84,14 @@ enum Waiting {
 
 impl Engine {
     pub(super) fn new(opening: Opening, registry: &Registry) -> Result<Engine> {
-        let Opening { cluster, key, registration, keys, .. } = opening;
+        let Opening { cluster, key, registration, keys, frame_operations, patience: _ } = opening;
         let (key, record) = key.into_parts();
         let places = cluster.broker_keys().into_iter().zip(&cluster.addresses).enumerate();
         let channel = |(n, (broker, at)): (usize, ([u8; 32], &sealcast_broker::cluster_file::Addresses))| {
             Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())
         };
         let channels = places.map(channel).collect();
-        let config = Config {
-            genesis: cluster.genesis.clone(),
-            key: key.clone(),
-            registration,
-            frame_operations: FRAME_OPERATIONS,
-        };
+        let config = Config { genesis: cluster.genesis.clone(), key: key.clone(), registration, frame_operations };
         let quorum = match record.last() {
             None => Quorum::new(config),
             Some(bytes) => Quorum::restore(config, &bytes)
@@ -583,6 +578,3 @@ pub(super) fn plain(publication: &Publication) -> Option<Vec<Vec<u8>>> {
 fn short(key: &[u8]) -> String {
     key.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
-
-/// Operations of one frame where many are published at once.
-const FRAME_OPERATIONS: usize = 32;

@@ -64,6 +64,9 @@ pub struct Opening {
     pub keys: Scheme,
     /// How long a call may take.
     pub patience: Duration,
+    /// Publications that one signature vouches for, at most; a lone one goes at once all the same. [`FRAME_OPERATIONS`]
+    /// unless there is a reason.
+    pub frame_operations: usize,
 }
 
 /// A publication to be made.
@@ -541,6 +544,9 @@ fn published(height: u64, number: u64, detail: &[u8], headers: usize) -> Option<
     let places = places.chunks(8).map(|it| u64::from_be_bytes(it.try_into().expect("chunks of 8"))).collect();
     Some(Published { height, number, sn: u64::from_be_bytes(*sn), places, answer: answer.to_vec() })
 }
+
+/// Operations of one frame: more make the signature no cheaper that is worth the wait.
+pub const FRAME_OPERATIONS: usize = 32;
 
 const WAKER: mio::Token = mio::Token(usize::MAX);
 /// How long a waiting caller goes without a look of its own.

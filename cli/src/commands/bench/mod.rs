@@ -1,5 +1,6 @@
 //! `sealcast bench`: what sealing costs on this machine, measured where messages arrive.
 
+mod brokers;
 mod join;
 mod latency;
 mod throughput;
@@ -27,7 +28,8 @@ and signed (each origin proved, too).
 Examples:
   sealcast bench latency --compare plain,sealed,signed
   sealcast bench throughput --size 1KiB --subs 10 --compare plain,sealed,signed
-  sealcast bench join --members 16"
+  sealcast bench join --members 16
+  sealcast bench brokers --keys threshold --paper"
 )]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -42,6 +44,8 @@ enum Verb {
     Throughput(throughput::Throughput),
     /// From the last start to a common key; one joins; one is evicted
     Join(join::Join),
+    /// Publications through four brokers of its own, delivered in order to one subscriber
+    Brokers(brokers::Brokered),
 }
 
 impl Bench {
@@ -50,6 +54,7 @@ impl Bench {
             Verb::Latency(b) => b.run(env),
             Verb::Throughput(b) => b.run(env),
             Verb::Join(b) => b.run(env),
+            Verb::Brokers(b) => b.run(env),
         }
     }
 }

@@ -83,11 +83,6 @@ pub(super) fn make(env: &Env<'_>, made: &Made, folder: &Path) -> Result<Cluster,
         return Err(Failure::new(Code::BadValue, format!("-n {}: {}", made.n, Mismatch::Brokers(made.n)))
             .hint("-n 4 bears one broker that lies, -n 7 two"));
     }
-    let mut rng = crate::rng();
-    let mut seeds: Vec<Secret<32>> = (0..made.n).map(|_| Secret::random(&mut rng)).collect();
-    // Brokers are numbered by their keys.
-    seeds.sort_by_key(|seed| OriginKey::from_seed(seed).public_bytes());
-    let keys: Vec<OriginKey> = seeds.iter().map(OriginKey::from_seed).collect();
     let issuers = issuers(env, made)?;
     let administrators = administrators(env, made)?;
     let most = administrators.len();
@@ -95,27 +90,15 @@ pub(super) fn make(env: &Env<'_>, made: &Made, folder: &Path) -> Result<Cluster,
     if !(1..=most).contains(&quorum) {
         return Err(Failure::new(Code::BadValue, format!("--quorum {quorum}: there are {most} administrators")));
     }
-    let genesis = Genesis {
-        name: made.name.clone(),
-        brokers: keys.iter().map(OriginKey::public_bytes).collect(),
-        quorum,
-        administrators,
-        issuers,
-    };
     let threshold = u16::try_from(if made.paper { f + 1 } else { 2 * f + 1 }).expect("brokers have a limit");
+    let seeds = seeds(made.n);
+    let genesis =
+        Genesis { name: made.name.clone(), brokers: seeds.keys().copied().collect(), quorum, administrators, issuers };
     let addresses = addresses(made)?;
     let mut file =
         ClusterFile { genesis, addresses, threshold, suite: made.suite.into(), key: None, endorsement: None };
     endorse(env, &mut file)?;
-    file.check().map_err(|e| Failure::new(Code::BadValue, e))?;
-    private_folder(folder)?;
-    for (n, seed) in seeds.iter().enumerate() {
-        let own = folder.join(format!("broker-{n}"));
-        private_folder(&own)?;
-        let text = format!("{}\n", *keytext::export_seed(seed));
-        write_secret(&own.join("broker.key"), text.as_bytes(), Overwrite::Never)?;
-        save(&own.join("cluster.toml"), &file, Overwrite::Never)?;
-    }
+    lay_out(folder, &file, &seeds)?;
     if made.dealer {
         env.output.warn("--dealer: this machine knows the threshold key while it deals its shares");
         processes::deal(folder, made.n)?;
@@ -123,6 +106,31 @@ pub(super) fn make(env: &Env<'_>, made: &Made, folder: &Path) -> Result<Cluster,
     }
     save(&path, &file, Overwrite::Never)?;
     Ok(Cluster { path, file })
+}
+
+/// Seeds of new brokers by their keys, whose order numbers them.
+pub(super) fn seeds(n: usize) -> BTreeMap<[u8; 32], Secret<32>> {
+    let mut rng = crate::rng();
+    let seeds = (0..n).map(|_| Secret::random(&mut rng));
+    seeds.map(|seed| (OriginKey::from_seed(&seed).public_bytes(), seed)).collect()
+}
+
+/// The folders of a cluster's brokers.
+pub(super) fn lay_out(
+    folder: &Path,
+    file: &ClusterFile,
+    seeds: &BTreeMap<[u8; 32], Secret<32>>,
+) -> Result<(), Failure> {
+    file.check().map_err(|e| Failure::new(Code::BadValue, e))?;
+    private_folder(folder)?;
+    for (n, seed) in seeds.values().enumerate() {
+        let own = folder.join(format!("broker-{n}"));
+        private_folder(&own)?;
+        let text = format!("{}\n", *keytext::export_seed(seed));
+        write_secret(&own.join("broker.key"), text.as_bytes(), Overwrite::Never)?;
+        save(&own.join("cluster.toml"), file, Overwrite::Never)?;
+    }
+    Ok(())
 }
 
 /// Whoever gives attributes.
@@ -224,7 +232,7 @@ fn addresses(made: &Made) -> Result<Vec<Addresses>, Failure> {
 }
 
 /// Ports that are free now.
-fn free_ports(n: usize) -> Result<Vec<(u16, u16)>, Failure> {
+pub(super) fn free_ports(n: usize) -> Result<Vec<(u16, u16)>, Failure> {
     let listeners: Result<Vec<TcpListener>, _> = (0..2 * n).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
     let ports =
         listeners.and_then(|all| all.iter().map(|it| Ok(it.local_addr()?.port())).collect::<Result<Vec<_>, _>>());

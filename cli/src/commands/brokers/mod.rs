@@ -3,6 +3,7 @@
 mod act;
 mod evidence;
 mod init;
+mod local;
 mod processes;
 mod status;
 mod up;
@@ -19,6 +20,7 @@ use crate::text::parse_duration;
 
 pub(crate) use act::{Act, bring};
 pub(crate) use evidence::keep;
+pub(crate) use local::{Local, Wanted};
 
 /// Brokers of which some may lie: make, run and administer them
 #[derive(Debug, Args)]

@@ -48,17 +48,28 @@ impl Processes {
     pub(super) fn start(folders: &[PathBuf]) -> Result<Processes, Failure> {
         let mut all = Processes(Vec::new());
         for (number, folder) in folders.iter().enumerate() {
-            let path = folder.join("log");
-            let log = File::options().create(true).append(true).open(&path);
-            let log = log.map_err(|e| FileError::io(&path, e))?;
-            let both = log.try_clone().map_err(|e| FileError::io(&path, e))?;
-            let mut command = command(folder);
-            // Ctrl-C is meant for us: we tell them.
-            command.stdin(Stdio::null()).stdout(log).stderr(both).process_group(0);
-            let child = command.spawn().map_err(|e| missing(&e))?;
-            all.0.push(Process { number, child, log: path, ended: false });
+            all.0.push(Process::start(number, folder)?);
         }
         Ok(all)
+    }
+
+    /// Kills one with SIGKILL, as a crash does.
+    pub(super) fn kill(&mut self, number: usize) -> Result<(), Failure> {
+        let it = &mut self.0[number];
+        it.child.kill().and_then(|()| it.child.wait()).map_err(|e| Failure::system(NAME, &e))?;
+        it.ended = true;
+        Ok(())
+    }
+
+    /// Starts one again that has ended.
+    pub(super) fn restart(&mut self, number: usize, folder: &Path) -> Result<(), Failure> {
+        self.0[number] = Process::start(number, folder)?;
+        Ok(())
+    }
+
+    /// The processes' ids, by the brokers' numbers.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.0.iter().map(|it| it.child.id()).collect()
     }
 
     /// Those that have ended since the last call: number, and the last line of their log.
@@ -103,6 +114,20 @@ impl Processes {
             it.ended = true;
         }
         by_themselves
+    }
+}
+
+impl Process {
+    fn start(number: usize, folder: &Path) -> Result<Process, Failure> {
+        let path = folder.join("log");
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.map_err(|e| FileError::io(&path, e))?;
+        let both = log.try_clone().map_err(|e| FileError::io(&path, e))?;
+        let mut command = command(folder);
+        // Ctrl-C is meant for us: we tell them.
+        command.stdin(Stdio::null()).stdout(log).stderr(both).process_group(0);
+        let child = command.spawn().map_err(|e| missing(&e))?;
+        Ok(Process { number, child, log: path, ended: false })
     }
 }
 

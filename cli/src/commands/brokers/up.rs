@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sealcast::brokers::{Brokers, ClientKey, Opening, load, save};
+use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, load, save};
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, Overwrite};
 use sealcast::url::Scheme;
@@ -58,6 +58,7 @@ fn serve(
         registration: None,
         keys: Scheme::Threshold,
         patience: STEP,
+        frame_operations: FRAME_OPERATIONS,
     };
     let brokers = Brokers::open(opening)?;
     watched(env, processes, &cluster, wait, "the brokers do not answer", || Ok(brokers.ready().is_ok()))?;
