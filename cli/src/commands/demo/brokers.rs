@@ -1,0 +1,267 @@
+//! Two hospitals and an insurer exchange records through four brokers that none of them trusts.
+
+use std::time::{Duration, Instant};
+
+use sealcast::brokers::{Brokers, FRAME_OPERATIONS, Item, Outgoing, Published, Subscription};
+use sealcast::url::Scheme;
+use sealcast_broker::operation::{Action, Admin, Execute, Header, Operation};
+use sealcast_broker::receipt::{Fact, Receipt};
+use sealcast_delivery::quorum::Read;
+
+use super::{Teller, broken, holds_within};
+use crate::commands::Env;
+use crate::commands::brokers::{Local, Wanted};
+use crate::hint::Failure;
+use crate::text::duration;
+
+/// Tells it all.
+pub(super) fn run(env: &Env<'_>) -> Result<(), Failure> {
+    let mut teller = Teller::new(env);
+    let start = Instant::now();
+    let wanted = Wanted { brokers: 4, paper: false, issuers: &[A, B, INSURER], within: None };
+    let mut local = Local::start(&wanted)?;
+    let mut people = Person::all(&mut local)?;
+    teller.tell(started(&people, start))?;
+    teller.tell(key(&people))?;
+    let record = Published::clone(&publish(&people[0], "patient/17", DERMATOLOGIST_ONLY, RECORD)?);
+    teller.tell(only(&mut people, DERMATOLOGIST, RECORD))?;
+    publish(&people[0], "bill/17", "insurer:role = clerk and insurer:level >= 3", BILL)?;
+    teller.tell(only(&mut people, CLERK, BILL))?;
+    teller.tell(nothing_readable(&local))?;
+    teller.tell(receipt(&people[0], &local, &record))?;
+    teller.tell(one_order(&mut people))?;
+    teller.tell(killed(&mut local, &mut people))?;
+    teller.tell(caught_up(&mut local, &people))?;
+    teller.tell(revoked(&local, &people))?;
+    people.into_iter().for_each(|person| person.brokers.close());
+    drop(local);
+    teller.end();
+    Ok(())
+}
+
+/// Somebody with a certificate, who reads everything that is released to him.
+struct Person {
+    name: &'static str,
+    brokers: Brokers,
+    subscription: Subscription,
+}
+
+impl Person {
+    fn all(local: &mut Local) -> Result<Vec<Person>, Failure> {
+        let people: [(&str, &str, &[(&str, &str)]); 5] = [
+            ("the practice", A, &[("role", "practice")]),
+            (DERMATOLOGIST, A, &[("role", "dermatologist")]),
+            ("a nurse of hospital A", A, &[("role", "nurse")]),
+            ("a dermatologist of hospital B", B, &[("role", "dermatologist")]),
+            (CLERK, INSURER, &[("role", "clerk"), ("level", "3")]),
+        ];
+        let open = |(name, issuer, attributes): (&'static str, &str, &[(&str, &str)])| {
+            let brokers = local.client(name, issuer, attributes, Scheme::Threshold, FRAME_OPERATIONS)?;
+            brokers.registered()?;
+            brokers.key(KEY_PATIENCE)?;
+            let subscription = brokers.subscribe("patient/# or bill/# or shift/#".parse().expect("an interest"))?;
+            Ok(Person { name, brokers, subscription })
+        };
+        people.into_iter().map(open).collect()
+    }
+
+    /// The next thing that the order has for this person: bodies, or ⊥.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        match self.subscription.next_timeout(PATIENCE)? {
+            Some(Item::Publication { bodies, .. }) => Ok(Some(bodies.concat())),
+            Some(Item::Empty { count: 1, .. }) => Ok(None),
+            Some(Item::Empty { count, .. }) => Err(broken(format!("{}: {count} places at once", self.name))),
+            None => Err(broken(format!("nothing came to {} within {}", self.name, duration(PATIENCE)))),
+        }
+    }
+}
+
+fn started(people: &[Person], start: Instant) -> Result<String, Failure> {
+    let standing = people[0].brokers.ready()?;
+    Ok(format!(
+        "four brokers order what two hospitals and an insurer publish: block {} after {}, no server was installed",
+        standing.height,
+        duration(start.elapsed())
+    ))
+}
+
+fn key(people: &[Person]) -> Result<String, Failure> {
+    let key = people[0].brokers.key(KEY_PATIENCE)?;
+    Ok(format!(
+        "the brokers made a key together, of which each has a share and nobody the whole; {} of 4 signed it",
+        key.signatures.len()
+    ))
+}
+
+fn publish(person: &Person, topic: &str, allow: &str, body: &str) -> Result<Published, Failure> {
+    let access = allow.parse().map_err(|e| broken(format!("«{allow}»: {e}")))?;
+    Ok(person.brokers.publish(&Outgoing {
+        headers: vec![Header { topic: topic.to_owned(), value: None }],
+        associated: Vec::new(),
+        access: Some(access),
+        execute: Execute::Nothing,
+        body: body.as_bytes().to_vec(),
+    })?)
+}
+
+/// Everybody gets the place, one gets the words.
+fn only(people: &mut [Person], reader: &str, body: &str) -> Result<String, Failure> {
+    for person in people.iter_mut() {
+        let got = person.next()?;
+        match (person.name == reader, got) {
+            (true, Some(read)) if read == body.as_bytes() => {}
+            (true, _) => return Err(broken(format!("{reader} did not get the words that were published"))),
+            (false, None) => {}
+            (false, Some(_)) => return Err(broken(format!("{} read what is only for {reader}", person.name))),
+        }
+    }
+    Ok(format!("«{body}» is read by {reader} alone; {} others get the place, and ⊥", people.len() - 1))
+}
+
+/// Everything that all four brokers keep, on disk.
+fn nothing_readable(local: &Local) -> Result<String, Failure> {
+    let mut bytes = 0;
+    for broker in 0..4 {
+        let mut folders = vec![local.folder(broker).to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            let entries = std::fs::read_dir(&folder).map_err(|e| Failure::system(folder.display(), &e))?;
+            for entry in entries.filter_map(Result::ok) {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if let Ok(content) = std::fs::read(&path) {
+                    bytes += content.len() as u64;
+                    let holds = |text: &str| content.windows(text.len()).any(|window| window == text.as_bytes());
+                    if holds(RECORD) || holds(BILL) {
+                        return Err(broken(format!("a broker keeps what it must not know, in {}", path.display())));
+                    }
+                }
+            }
+        }
+    }
+    Ok(format!("the brokers keep {} on their disks, and not a word of either", crate::text::bytes(bytes)))
+}
+
+fn receipt(publisher: &Person, local: &Local, record: &Published) -> Result<String, Failure> {
+    let receipt = publisher.brokers.receipt(record.height, record.number)?;
+    let kept = Receipt::from_bytes(&receipt.to_bytes()).map_err(|_| broken("a receipt cannot be read back"))?;
+    kept.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
+    let mut forged = kept.clone();
+    if let Fact::Published(entry) = &mut forged.fact {
+        entry.places[0].1 += 1;
+    }
+    match forged.verify(&local.cluster().genesis) {
+        Ok(()) => Err(broken("a forged receipt holds")),
+        Err(e) => Ok(format!(
+            "a receipt of {} signatures shows offline that it is number {} of its topic; a forged one is refused: {e}",
+            kept.signatures.len(),
+            record.places[0]
+        )),
+    }
+}
+
+/// Two publish at once; all read the same, in the same order.
+fn one_order(people: &mut [Person]) -> Result<String, Failure> {
+    let publish_all = |person: &Person| -> Result<(), Failure> {
+        (0..EACH).try_for_each(|n| shift(person, &format!("{} {n}", person.name)).map(drop))
+    };
+    let (one, other) = (&people[0], &people[4]);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| publish_all(other));
+        publish_all(one)?;
+        other.join().map_err(|_| broken("a publisher ended"))?
+    })?;
+    let mut orders = Vec::new();
+    for person in people.iter_mut() {
+        let order: Result<Vec<_>, Failure> = (0..2 * EACH).map(|_| person.next()).collect();
+        orders.push(order?);
+    }
+    if orders.iter().any(|order| *order != orders[0]) {
+        return Err(broken("two readers saw two orders"));
+    }
+    let turns = orders[0].windows(2).filter(|pair| pair[0].as_ref().map(|b| b[0]) != pair[1].as_ref().map(|b| b[0]));
+    Ok(format!(
+        "{} publications of two at once come to {} readers in one order, in which the two alternate {} times",
+        2 * EACH,
+        people.len(),
+        turns.count()
+    ))
+}
+
+/// For all of hospital A and of the insurer, and of hospital B.
+fn shift(person: &Person, body: &str) -> Result<Published, Failure> {
+    let all =
+        "hospitalA:role in [practice, dermatologist, nurse] or hospitalB:role = dermatologist or insurer:role = clerk";
+    publish(person, "shift/today", all, body)
+}
+
+/// The leader dies while somebody publishes.
+fn killed(local: &mut Local, people: &mut [Person]) -> Result<String, Failure> {
+    let stands = people[0].brokers.status()?;
+    let leader = stands.iter().find_map(|it| it.said.as_ref().ok().map(|said| usize::from(said.leader)));
+    let leader = leader.ok_or_else(|| broken("no broker says who leads"))?;
+    local.kill(leader)?;
+    let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+    for n in 0..EACH {
+        shift(&people[0], &format!("after the crash {n}"))?;
+        for person in people.iter_mut() {
+            person.next()?;
+        }
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    local.restart(leader)?;
+    Ok(format!(
+        "broker {leader}, which led, is killed: {EACH} more publications are ordered and read, the longest wait {}",
+        duration(longest)
+    ))
+}
+
+fn caught_up(local: &mut Local, people: &[Person]) -> Result<String, Failure> {
+    let start = Instant::now();
+    let heights = || -> Option<Vec<u64>> {
+        let stands = people[0].brokers.status().ok()?;
+        stands.iter().map(|it| it.said.as_ref().ok().map(|said| said.height)).collect()
+    };
+    let together = |heights: &Vec<u64>| heights.iter().max().zip(heights.iter().min()).is_some_and(|(a, b)| a - b <= 8);
+    if holds_within(PATIENCE, || heights().is_some_and(|it| together(&it))) {
+        local.check()?;
+        Ok(format!("it is started again and has caught up {} later", duration(start.elapsed())))
+    } else {
+        Err(broken(format!("the broker that was started again did not catch up: {:?}", heights())))
+    }
+}
+
+/// An administrator ends the dermatologist; what was readable is no more.
+fn revoked(local: &Local, people: &[Person]) -> Result<String, Failure> {
+    let (admin, dermatologist) = (&people[0].brokers, &people[1].brokers);
+    let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+    let readable = |brokers: &Brokers| brokers.read(&place, false).map(|it| it.iter().any(|p| p.publication.is_some()));
+    if !readable(dermatologist)? {
+        return Err(broken("the dermatologist cannot read the record again"));
+    }
+    let mut act = Admin::new(admin.next_act()?, Action::RevokeClient(dermatologist.client()));
+    let cluster = local.cluster();
+    if !act.sign(&cluster.genesis, &cluster.cluster(), local.administrator()) {
+        return Err(broken("the administrator is none"));
+    }
+    admin.submit(&Operation::Administer(act))?;
+    match readable(dermatologist) {
+        Ok(true) => Err(broken("who was revoked reads the record")),
+        Ok(false) | Err(_) => {
+            Ok("the dermatologist reads the record again by its number; revoked, no share comes any more".to_owned())
+        }
+    }
+}
+
+const A: &str = "hospitalA";
+const B: &str = "hospitalB";
+const INSURER: &str = "insurer";
+const DERMATOLOGIST: &str = "the dermatologist of hospital A";
+const CLERK: &str = "a clerk of the insurer";
+const DERMATOLOGIST_ONLY: &str = "hospitalA:role = dermatologist";
+const RECORD: &str = "patient 17: melanoma, left forearm";
+const BILL: &str = "bill 17: excision, 214.50";
+const EACH: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(15);
+const KEY_PATIENCE: Duration = Duration::from_secs(40);
