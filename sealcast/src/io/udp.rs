@@ -46,7 +46,7 @@ pub struct UdpReceiver {
 #[derive(Debug)]
 pub struct Ear {
     socket: UdpSocket,
-    own: SocketAddrV4,
+    own: SocketAddr,
     hears: bool,
 }
 
@@ -65,22 +65,31 @@ impl Ear {
 }
 
 /// A filter, in the kernel's own instructions, that lets through what is not from this address and port.
-fn not_from(own: SocketAddrV4) -> [SockFilter; 6] {
+fn not_from(own: SocketAddr) -> Vec<SockFilter> {
     // linux/filter.h: loads of 16 and 32 bits, jump if equal, return; the IP header lies at NETWORK.
     const LOAD_16: u16 = 0x28;
     const LOAD_32: u16 = 0x20;
     const JUMP_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
     const NETWORK: u32 = 0xFFF0_0000;
-    const SOURCE: u32 = NETWORK + 12;
-    [
-        SockFilter::new(LOAD_16, 0, 0, 0),
-        SockFilter::new(JUMP_EQUAL, 0, 3, own.port().into()),
-        SockFilter::new(LOAD_32, 0, 0, SOURCE),
-        SockFilter::new(JUMP_EQUAL, 0, 1, u32::from(*own.ip())),
-        SockFilter::new(RETURN, 0, 0, 0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-    ]
+    // Where a source address lies in the IP header, and its words.
+    let (at, words) = match own.ip() {
+        IpAddr::V4(ip) => (12, vec![u32::from(ip)]),
+        IpAddr::V6(ip) => (8, (0..4).rev().map(|i| (u128::from(ip) >> (32 * i)) as u32).collect()),
+    };
+    // The UDP header lies at 0; its first field is the source port.
+    let mut checks = vec![(LOAD_16, 0, u32::from(own.port()))];
+    checks.extend(words.iter().zip((NETWORK + at..).step_by(4)).map(|(word, at)| (LOAD_32, at, *word)));
+    let mut filter = Vec::new();
+    for (i, (load, at, value)) in checks.iter().enumerate() {
+        // Where one differs, on to the last instruction, which takes the datagram.
+        let other = 2 * (checks.len() - i) - 1;
+        filter.push(SockFilter::new(*load, 0, 0, *at));
+        filter.push(SockFilter::new(JUMP_EQUAL, 0, other as u8, *value));
+    }
+    filter.push(SockFilter::new(RETURN, 0, 0, 0));
+    filter.push(SockFilter::new(RETURN, 0, 0, u32::MAX));
+    filter
 }
 
 /// Something that will cost messages, and what to do about it.
@@ -278,9 +287,8 @@ impl UdpReceiver {
 
     /// Lets this socket be told whether to hear what `sender` sends; `None` where that cannot be told.
     pub fn ear(&self, sender: &UdpSender) -> Option<Ear> {
-        let IpAddr::V4(ip) = sender.source else { return None };
-        let port = sender.local_addr().ok()?.port();
-        Some(Ear { socket: self.socket.try_clone().ok()?, own: SocketAddrV4::new(ip, port), hears: true })
+        let own = SocketAddr::new(sender.source, sender.local_addr().ok()?.port());
+        Some(Ear { socket: self.socket.try_clone().ok()?, own, hears: true })
     }
 
     /// The descriptor, to wait for.
@@ -370,6 +378,47 @@ impl fmt::Debug for UdpSender {
 impl fmt::Debug for UdpReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UdpReceiver").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the other sends and we send, of which our socket hears all or only the other's.
+    fn hears_the_other_only(loopback: IpAddr) {
+        let any = SocketAddr::new(loopback, 0);
+        let socket = UdpSocket::bind(any).expect("loopback");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+        let (ours, other) = (UdpSocket::bind(any).expect("loopback"), UdpSocket::bind(any).expect("loopback"));
+        let (to, own) = (socket.local_addr().expect("bound"), ours.local_addr().expect("bound"));
+        let mut ear = Ear { socket: socket.try_clone().expect("a descriptor"), own, hears: true };
+        let heard = || {
+            ours.send_to(b"ours", to).expect("loopback takes it");
+            other.send_to(b"other", to).expect("loopback takes it");
+            let mut buffer = [0; 16];
+            let next = || socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec());
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
+        assert_eq!(heard(), [&b"ours"[..], b"other"], "without a filter");
+        ear.hear_own(false);
+        assert_eq!(heard(), [&b"other"[..]], "{own}");
+        ear.hear_own(true);
+        assert_eq!(heard(), [&b"ours"[..], b"other"], "and again without");
+    }
+
+    #[test]
+    fn our_own_datagrams_are_dropped_by_the_kernel_over_ipv4() {
+        hears_the_other_only(Ipv4Addr::LOCALHOST.into());
+    }
+
+    #[test]
+    fn our_own_datagrams_are_dropped_by_the_kernel_over_ipv6() {
+        if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+            println!("skipped: this machine has no IPv6");
+            return;
+        }
+        hears_the_other_only(Ipv6Addr::LOCALHOST.into());
     }
 }
 
