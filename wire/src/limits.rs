@@ -346,6 +346,10 @@ pub const CHECK_BATCH_FRAMES: usize = 128;
 pub const STRANGER_FRAMES_MAX: usize = 16;
 /// Bytes of them: several certificates.
 pub const STRANGER_BYTES_MAX: usize = 1 << 20;
+/// Frames of all clients that are not registered, that wait to be checked or ordered: keys are free.
+pub const STRANGERS_FRAMES_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
+/// Bytes of them.
+pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
 /// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
 pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
 /// Blocks for which a frame is held back because frames before it are missing.

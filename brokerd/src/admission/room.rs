@@ -6,7 +6,7 @@
 //! ```
 //! A frame is checked once, whichever way it came. **Fairness**: a client may have waiting at most half as many bytes
 //! and frames as are still free. So one client alone gets a third of the room, n of them 1/(n+2) each, and whoever comes
-//! new finds room. **Turns**: a frame whose predecessors are missing is held back for a while, so that the state
+//! new finds room; clients that are not registered share a small part of it. **Turns**: a frame whose predecessors are missing is held back for a while, so that the state
 //! need not refuse it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,8 @@ pub(super) struct Room {
     /// Of frames that are being checked, ready or waiting.
     clients: BTreeMap<Client, Share>,
     all: Share,
+    /// Those of clients that are not registered.
+    strangers: Share,
     /// Frames of delivered blocks that are not executed yet, by height.
     on_their_way: BTreeMap<u64, Vec<Hash>>,
     on_its_way: BTreeSet<Hash>,
@@ -47,6 +49,7 @@ struct Share {
 struct Held {
     frame: Frame,
     head: Head,
+    stranger: bool,
     place: Place,
 }
 
@@ -88,6 +91,12 @@ impl Room {
             return Err(NoRoom::Full);
         }
         let share = self.clients.get(&head.client).copied().unwrap_or_default();
+        let others = self.strangers;
+        if !registered
+            && (others.frames >= limits::STRANGERS_FRAMES_MAX || others.bytes + length > limits::STRANGERS_BYTES_MAX)
+        {
+            return Err(NoRoom::Full);
+        }
         let (frames, bytes) = match registered {
             true => (free.frames / 2, free.bytes / 2),
             false => (limits::STRANGER_FRAMES_MAX, limits::STRANGER_BYTES_MAX),
@@ -96,7 +105,7 @@ impl Room {
         if share.frames > 0 && (share.frames >= frames || share.bytes + length > bytes) {
             return Err(NoRoom::Quota);
         }
-        self.take(&head.client, length);
+        self.take(&head.client, length, !registered);
         let mut place = Place::Checking;
         if let Some(arrival) = stray {
             self.strays.remove(&arrival);
@@ -105,7 +114,7 @@ impl Room {
                 place = Place::Ready(checked);
             }
         }
-        self.held.insert(hash, Held { frame: frame.clone(), head, place });
+        self.held.insert(hash, Held { frame: frame.clone(), head, stranger: !registered, place });
         Ok(())
     }
 
@@ -154,7 +163,8 @@ impl Room {
         }
         let arrival = self.arrivals;
         self.arrivals += 1;
-        self.held.insert(hash, Held { frame: frame.clone(), head, place: Place::Stray { checked, arrival } });
+        let place = Place::Stray { checked, arrival };
+        self.held.insert(hash, Held { frame: frame.clone(), head, stranger: false, place });
         self.strays.insert(arrival, hash);
         self.stray_bytes += frame.bytes().len();
         while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX
@@ -194,7 +204,9 @@ impl Room {
         let mut room = size.bytes;
         let mut drawn: Vec<Frame> = Vec::new();
         for hash in self.waiting.values().filter(|hash| !taken.contains(*hash)) {
-            let Some(Held { frame, head, place: Place::Waiting { since, .. } }) = self.held.get(hash) else { continue };
+            let Some(Held { frame, head, place: Place::Waiting { since, .. }, .. }) = self.held.get(hash) else {
+                continue;
+            };
             let turn = turn_of(&head.client, &mut turns);
             let too_early = turn.is_some_and(|turn| head.first > turn);
             if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS {
@@ -284,27 +296,29 @@ impl Room {
             Place::Ready(checked) => Some(checked),
             Place::Checking => None,
         };
-        self.give_back(&held.head.client, length);
+        self.give_back(&held.head.client, length, held.stranger);
         checked
     }
 
     fn forget(&mut self, hash: &Hash) {
         if let Some(held) = self.held.remove(hash) {
-            self.give_back(&held.head.client, held.frame.bytes().len());
+            self.give_back(&held.head.client, held.frame.bytes().len(), held.stranger);
         }
     }
 
-    fn take(&mut self, client: &Client, bytes: usize) {
+    fn take(&mut self, client: &Client, bytes: usize, stranger: bool) {
         let share = self.clients.entry(*client).or_default();
-        for share in [share, &mut self.all] {
+        let strangers = stranger.then_some(&mut self.strangers);
+        for share in [share, &mut self.all].into_iter().chain(strangers) {
             share.frames += 1;
             share.bytes += bytes;
         }
     }
 
-    fn give_back(&mut self, client: &Client, bytes: usize) {
+    fn give_back(&mut self, client: &Client, bytes: usize, stranger: bool) {
         let share = self.clients.get_mut(client).expect("what is given back was taken");
-        for share in [&mut *share, &mut self.all] {
+        let strangers = stranger.then_some(&mut self.strangers);
+        for share in [&mut *share, &mut self.all].into_iter().chain(strangers) {
             share.frames -= 1;
             share.bytes -= bytes;
         }

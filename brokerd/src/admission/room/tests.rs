@@ -49,7 +49,7 @@ impl Room {
     }
 
     fn is_empty(&self) -> bool {
-        let shares = self.clients.is_empty() && self.all == Share::default();
+        let shares = self.clients.is_empty() && [self.all, self.strangers] == [Share::default(); 2];
         shares && self.held.is_empty() && self.waiting.is_empty() && self.strays.is_empty() && self.stray_bytes == 0
     }
 }
@@ -114,6 +114,19 @@ fn rule_g7_a_stranger_has_little_room() {
     assert_eq!(room.reserve(&frames[taken], head(&frames[taken]), false), Err(NoRoom::Quota));
     frames[..taken].iter().for_each(|f| room.settle(&f.hash(), None));
     assert!(room.is_empty());
+
+    // Keys are free: many strangers together have a part, and the registered the rest.
+    let largest = |n: u32| {
+        let mut bytes = frame(1, 0, 1).bytes().to_vec();
+        bytes[1..5].copy_from_slice(&n.to_be_bytes());
+        bytes.resize(limits::STRANGER_BYTES_MAX, 0);
+        Frame::new(bytes)
+    };
+    let many = (0..).map(largest).take_while(|f| room.reserve(f, head(f), false).is_ok()).count();
+    assert_eq!(many, limits::STRANGERS_BYTES_MAX / limits::STRANGER_BYTES_MAX);
+    let late = largest(u32::MAX);
+    assert_eq!(room.reserve(&late, head(&late), false), Err(NoRoom::Full));
+    assert_eq!(room.reserve(&late, head(&late), true), Ok(()));
 }
 
 #[test]
