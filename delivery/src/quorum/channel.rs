@@ -13,6 +13,7 @@ pub(super) struct Channel {
     pub(super) link: Link,
     /// The highest that it ever said of where the order is.
     pub(super) claim: Claim,
+    has_spoken: bool,
     /// The newest block of which it sent an update on this channel.
     pub(super) newest: u64,
     pub(super) conduct: Conduct,
@@ -63,6 +64,11 @@ impl Channel {
         matches!(self.link, Link::Up(_))
     }
 
+    /// Whether it ever said where the order is.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.has_spoken
+    }
+
     pub(super) fn greeted(&self) -> Option<&Greeted> {
         match &self.link {
             Link::Up(greeted) => Some(greeted),
@@ -78,6 +84,7 @@ impl Channel {
         self.claims(height, at, policy, epoch);
         self.conduct.since = Some(now);
         self.newest = height;
+        self.has_spoken = true;
         self.link = Link::Up(Box::new(Greeted { height, sn, registered, subscriptions }));
     }
 

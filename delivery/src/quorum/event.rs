@@ -165,10 +165,19 @@ pub enum Read {
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Places, ascending, and what stands there; `None` is ⊥.
-    Places(Vec<(u64, Option<Box<(Entry, Publication)>>)>),
+    /// Places of a topic, ascending.
+    Places(Vec<Place>),
     /// A value, if the key has one.
     Value(Option<Vec<u8>>),
+}
+
+/// A place of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number at the topic.
+    pub ps: u64,
+    /// What stands there; `None` is ⊥.
+    pub found: Option<Box<(Entry, Publication)>>,
 }
 
 /// Something worth telling the operator.

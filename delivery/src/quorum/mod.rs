@@ -15,30 +15,49 @@
 //! |---|---|
 //! | `event` | what it hands out |
 //! | `channel` | one broker: where it says that the order is, how it behaves |
-//! | `sending` | operations with their numbers, frames under way, what became of them |
-//! | `updates` | blocks that concern the client, by height: digests of f + 1, contents of one |
+//! | `standing` | where the order is, as f + 1 brokers back it; how old that is |
+//! | `sending`, `outcomes` | operations with their numbers, frames under way; what became of them |
+//! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
 //! | `line` | a subscription's cursor, and catching up after a gap |
-//! | `asking` | questions, until f + 1 brokers answer alike |
+//! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
 //! | `record` | what a restarted program goes on from (G6) |
-//! | `way` | the [`crate::Delivery`] over it |
 
-#[allow(dead_code)] // read by what follows
+mod asking;
 mod channel;
+mod delivering;
 mod event;
+mod line;
+mod outcomes;
+mod reading;
+mod receipts;
+mod record;
+mod sending;
+mod standing;
+#[cfg(test)]
+mod tests;
+mod updates;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Client, Interest, Operation, Publication, Registration};
-use sealcast_broker::protocol::{Reply, Request};
+use sealcast_broker::protocol::{Question, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::{Malformed, Monotonic, Now};
+use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, limits};
 
-pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Read, Standing};
+pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Read, Standing};
 
 use crate::{SendError, Token};
+use asking::{Asking, Purpose};
 use channel::Channel;
+use delivering::Bodies;
+use line::Line;
+use reading::Reading;
+use receipts::Receipts;
+use sending::{Op, Sending, What};
+use standing::Known;
+use updates::Updates;
 
 /// What a client knows before it starts.
 #[derive(Clone, Debug)]
@@ -55,12 +74,30 @@ pub struct Config {
 
 /// The machine. Call a verb, then drain [`Quorum::poll`] until it answers `None`.
 #[derive(Debug)]
-#[allow(dead_code)] // read by what follows
 pub struct Quorum {
     config: Config,
     cluster: Cluster,
     client: Client,
+    /// f.
+    faulty: usize,
     channels: Vec<Channel>,
+    known: Known,
+    sending: Sending,
+    /// The broker that frames go to.
+    home: u16,
+    updates: Updates,
+    /// Subscriptions, by id.
+    lines: BTreeMap<u64, Line>,
+    /// What is wanted and not yet subscribed to: before it is known where the order is.
+    wanted: Vec<(Token, Interest)>,
+    bodies: Bodies,
+    asking: Asking,
+    reads: BTreeMap<Token, Reading>,
+    receipts: Receipts,
+    tokens: u64,
+    /// When the record is to be stored, if it changed.
+    store_at: Option<Monotonic>,
+    drops: Drops,
     outputs: VecDeque<Output>,
 }
 
@@ -70,43 +107,65 @@ impl Quorum {
     /// # Panics
     /// If `frame_operations` is 0 or over its limit.
     pub fn new(config: Config) -> Quorum {
+        assert!((1..=limits::FRAME_OPERATIONS_MAX).contains(&config.frame_operations), "a frame has operations");
         let cluster = config.genesis.cluster();
         let client = Client(config.key.public_bytes());
-        let channels = vec![Channel::default(); config.genesis.brokers.len()];
-        Quorum { cluster, client, channels, outputs: VecDeque::new(), config }
-    }
-
-    /// A client that goes on where an [`Output::Store`] left it.
-    ///
-    /// # Errors
-    /// The record is none, or of another cluster or client.
-    pub fn restore(config: Config, record: &[u8]) -> Result<Quorum, Malformed> {
-        if record.is_empty() { Err(Malformed) } else { Ok(Quorum::new(config)) }
+        let brokers = config.genesis.brokers.len();
+        Quorum {
+            cluster,
+            client,
+            faulty: brokers.saturating_sub(1) / 3,
+            channels: vec![Channel::default(); brokers],
+            known: Known::default(),
+            sending: Sending::default(),
+            // Clients spread over the brokers.
+            home: u16::from(client.0[1]) % u16::try_from(brokers.max(1)).expect("brokers have a limit"),
+            updates: Updates::default(),
+            lines: BTreeMap::new(),
+            wanted: Vec::new(),
+            bodies: Bodies::default(),
+            asking: Asking::default(),
+            reads: BTreeMap::new(),
+            receipts: Receipts::default(),
+            tokens: 0,
+            store_at: None,
+            drops: Drops::default(),
+            outputs: VecDeque::new(),
+            config,
+        }
     }
 
     /// The channel to a broker is open, and its key is that broker's.
     pub fn connected(&mut self, _now: Now, broker: u16) {
         let Some(channel) = self.channels.get_mut(usize::from(broker)) else { return };
         channel.link = channel::Link::Greeting;
-        let request = Request::Hello { cluster: self.cluster }.to_bytes().into();
-        self.outputs.push_back(Output::Send { broker, request });
+        self.send(broker, Request::Hello { cluster: self.cluster }.to_bytes().into());
     }
 
     /// The channel to a broker is closed, or cannot be opened.
-    pub fn disconnected(&mut self, _now: Now, broker: u16) {
+    pub fn disconnected(&mut self, now: Now, broker: u16) {
         if let Some(channel) = self.channels.get_mut(usize::from(broker)) {
             channel.down();
+            self.sending.lost(now.monotonic, broker);
+            self.advance(now);
         }
     }
 
     /// A message of a broker: [`sealcast_broker::protocol::Reply`], encoded, without its length.
     pub fn handle(&mut self, now: Now, broker: u16, reply: &[u8]) {
-        let Some(channel) = self.channels.get_mut(usize::from(broker)) else { return };
+        if self.channels.get(usize::from(broker)).is_none() {
+            return self.drops.count(Dropped::Foreign);
+        }
         match Reply::from_bytes(reply) {
-            Ok(Reply::Welcome(welcome)) if welcome.broker == broker => channel.welcome(now.monotonic, welcome),
-            Ok(Reply::Welcome(_)) => channel.count(Misdeed::Number),
-            Ok(_) => {}
-            Err(Malformed) => channel.count(Misdeed::Malformed),
+            Ok(Reply::Welcome(welcome)) => self.welcome(now, broker, welcome),
+            Ok(Reply::Update(update)) => self.update(now, broker, update, true),
+            Ok(Reply::Attach { sn, attachment }) => self.outputs.push_back(Output::Attach { sn, broker, attachment }),
+            Ok(Reply::Answer { id, answer }) => self.answer(now, broker, id, answer),
+            Ok(Reply::Refused { first, why }) => self.refused(now, broker, first, why),
+            Err(Malformed) => {
+                self.drops.count(Dropped::Malformed);
+                self.misbehaved(broker, Misdeed::Malformed);
+            }
         }
     }
 
@@ -116,34 +175,59 @@ impl Quorum {
     /// # Errors
     /// `Full`, or `TooLong` if it is over a limit.
     pub fn publish(&mut self, now: Now, publication: Publication) -> Result<Token, SendError> {
-        self.submit(now, Operation::Publish(Box::new(publication)))
+        let publication = self.known.stamp(publication);
+        self.operation(now, What::Publish, &Operation::Publish(Box::new(publication)))
     }
 
     /// The number that the next operation gets: what is sealed is bound to it.
     ///
     /// # Errors
     /// `NotReady` before f + 1 brokers said it; `Old` if no recent block is known (E6); `Full`.
-    pub fn number(&self, _now: Now) -> Result<u64, SendError> {
-        Err(SendError::NotReady)
+    pub fn number(&self, now: Now) -> Result<u64, SendError> {
+        let number = self.sending.next().filter(|_| self.standing().is_some()).ok_or(SendError::NotReady)?;
+        if self.known.age(now).is_none_or(|age| age > limits::SEAL_BLOCK_AGE_MAX) {
+            return Err(SendError::Old);
+        }
+        if self.sending.has_room(limits::OPERATION_BYTES_MAX) { Ok(number) } else { Err(SendError::Full) }
     }
 
     /// Publishes what was sealed under [`Quorum::number`], before any other verb.
     ///
     /// # Errors
-    /// As [`Quorum::number`], and `TooLong`; `Retired` if it is another number, or the versions are not those in force.
+    /// As [`Quorum::number`], and `TooLong`; `Retired` if it is another number.
     pub fn publish_sealed(&mut self, now: Now, number: u64, publication: Publication) -> Result<Token, SendError> {
         if self.number(now)? != number {
             return Err(SendError::Retired);
         }
-        self.publish(now, publication)
+        self.operation(now, What::Sealed, &Operation::Publish(Box::new(publication)))
     }
 
     /// Any other operation: advertisements, acts of administrators, registrations, `Sync`.
     ///
     /// # Errors
     /// As [`Quorum::publish`].
-    pub fn submit(&mut self, _now: Now, _operation: Operation) -> Result<Token, SendError> {
-        Err(SendError::NotReady)
+    pub fn submit(&mut self, now: Now, operation: Operation) -> Result<Token, SendError> {
+        let what = match &operation {
+            Operation::Register(_) => What::Register,
+            Operation::Subscribe(interest) => What::Subscribe(interest.clone()),
+            Operation::Unsubscribe(id) => What::Unsubscribe(*id),
+            Operation::Publish(_) => What::Publish,
+            _ => What::Other,
+        };
+        self.operation(now, what, &operation)
+    }
+
+    fn operation(&mut self, now: Now, what: What, operation: &Operation) -> Result<Token, SendError> {
+        self.tokens += 1;
+        let op = Op::new(Token(self.tokens), what, operation);
+        if op.bytes.len() > limits::OPERATION_BYTES_MAX {
+            return Err(SendError::TooLong);
+        }
+        if !self.sending.has_room(op.bytes.len()) {
+            return Err(SendError::Full);
+        }
+        self.sending.push(now.monotonic, op);
+        Ok(Token(self.tokens))
     }
 
     /// Wants publications. A subscription of this client to the same is gone on with, from the cursor if the record has
@@ -152,7 +236,16 @@ impl Quorum {
     /// # Errors
     /// As [`Quorum::publish`].
     pub fn subscribe(&mut self, now: Now, interest: Interest) -> Result<Token, SendError> {
-        self.submit(now, Operation::Subscribe(interest))
+        if self.wanted.len() >= limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
+            return Err(SendError::Full);
+        }
+        self.tokens += 1;
+        self.wanted.push((Token(self.tokens), interest));
+        let token = Token(self.tokens);
+        if self.standing().is_some() {
+            self.take_up_wanted(now);
+        }
+        Ok(token)
     }
 
     /// Ends a subscription.
@@ -163,42 +256,21 @@ impl Quorum {
         self.submit(now, Operation::Unsubscribe(subscription))
     }
 
-    /// Reads the newest state that f + 1 brokers agree on, not older than what the client has seen (E9); `linearizable`
-    /// orders a `Sync` before.
-    ///
-    /// # Errors
-    /// `Full`.
-    pub fn read(&mut self, _now: Now, _what: Read, _linearizable: bool) -> Result<Token, SendError> {
-        Err(SendError::NotReady)
-    }
-
-    /// Collects the receipt of an operation of this client, from its [`Outcome::Executed`].
-    ///
-    /// # Errors
-    /// `Full`.
-    pub fn receipt(&mut self, _now: Now, _height: u64, _number: u64) -> Result<Token, SendError> {
-        Err(SendError::NotReady)
-    }
-
-    /// Asks all brokers where they are.
-    ///
-    /// # Errors
-    /// `Full`.
-    pub fn status(&mut self, _now: Now) -> Result<Token, SendError> {
-        Err(SendError::NotReady)
-    }
-
     /// Asks all brokers for their shares of a sealed publication, with proofs; they come as [`Output::Attach`].
     ///
     /// # Errors
     /// `Full`.
-    pub fn shares(&mut self, _now: Now, _sn: u64) -> Result<(), SendError> {
-        Err(SendError::NotReady)
+    pub fn shares(&mut self, now: Now, sn: u64) -> Result<(), SendError> {
+        if !self.asking.has_room() {
+            return Err(SendError::Full);
+        }
+        self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved: true }, self.channels.len());
+        Ok(())
     }
 
     /// Where the order is; `None` before f + 1 brokers said it.
     pub fn standing(&self) -> Option<&Standing> {
-        None
+        self.known.standing.as_ref()
     }
 
     /// The client's key, by which the order knows it.
@@ -211,16 +283,77 @@ impl Quorum {
         self.channels.iter().map(|channel| &channel.conduct)
     }
 
+    /// The subscriptions that are read: id, what it wants, the next place.
+    pub fn subscriptions(&self) -> impl Iterator<Item = (u64, &Interest, u64)> {
+        self.lines.iter().filter(|(_, line)| line.is_read).map(|(id, line)| (*id, &line.interest, line.place))
+    }
+
+    /// What was not used, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
     /// When [`Quorum::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
-        None
+        let sending = self.sending.timeout().filter(|_| self.channels.iter().any(Channel::is_up));
+        let own = [self.known.timeout(), self.asking.timeout(), self.late_update(), self.store_at];
+        own.into_iter().flatten().chain(sending).min()
     }
 
     /// Time has come.
-    pub fn handle_timeout(&mut self, _now: Now) {}
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.look_around(now);
+        self.send_late(now);
+        self.ask_late(now);
+        self.ask_for_updates(now);
+        self.advance(now);
+        if self.store_at.is_some_and(|at| at <= now.monotonic) {
+            self.store_at = None;
+            self.outputs.push_back(Output::Store(self.record()));
+        }
+    }
 
     /// The next thing to be done, until there is none. What was published leaves here.
-    pub fn poll(&mut self, _now: Now) -> Option<Output> {
+    pub fn poll(&mut self, now: Now) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        let home = self.home()?;
+        let frames = self.config.frame_operations;
+        let registered = self.standing().is_some_and(|it| it.registered);
+        let keys = (&self.cluster, &*self.config.key);
+        for request in self.sending.cut(now.monotonic, keys, frames, home, registered) {
+            self.outputs.push_back(Output::Send { broker: home, request });
+        }
         self.outputs.pop_front()
+    }
+
+    fn send(&mut self, broker: u16, request: Arc<[u8]>) {
+        self.outputs.push_back(Output::Send { broker, request });
+    }
+
+    /// The broker that frames go to, or the next one that is there.
+    fn home(&mut self) -> Option<u16> {
+        let brokers = self.channels.len();
+        let next = (0..brokers).map(|i| (usize::from(self.home) + i) % brokers).find(|i| self.channels[*i].is_up())?;
+        self.home = u16::try_from(next).expect("brokers have a limit");
+        Some(self.home)
+    }
+
+    /// Brokers that can be asked, from the client's home on.
+    fn up(&mut self) -> Vec<u16> {
+        let Some(home) = self.home() else { return Vec::new() };
+        let brokers = self.channels.len();
+        let from_home = (0..brokers).map(|i| (usize::from(home) + i) % brokers).filter(|i| self.channels[*i].is_up());
+        from_home.map(|i| u16::try_from(i).expect("brokers have a limit")).collect()
+    }
+
+    fn misbehaved(&mut self, broker: u16, how: Misdeed) {
+        if let Some(channel) = self.channels.get_mut(usize::from(broker)) {
+            if !channel.conduct.misdeeds.contains_key(&how) {
+                self.outputs.push_back(Output::Notice(Notice::Misbehaved { broker, how }));
+            }
+            channel.count(how);
+        }
     }
 }

@@ -292,7 +292,7 @@ impl Brokers {
     /// [`Code::NoQuorum`], [`Code::Denied`].
     pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
         match self.ask(what, linearizable)? {
-            Answer::Places(places) => self.opened(places),
+            Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
             Answer::Value(_) => Err(Error::new(Code::Usage, "this was no place")),
         }
     }

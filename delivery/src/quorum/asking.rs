@@ -1,0 +1,324 @@
+//! Questions to brokers, each to several until enough of them answer alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_broker::protocol::{Answer, Question, Request, Why};
+use sealcast_wire::{Dropped, Monotonic, Now, limits};
+
+use super::Quorum;
+use super::event::{Misdeed, Outcome, Output};
+use crate::Token;
+
+/// Open questions.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    open: BTreeMap<u64, Ask>,
+    names: u64,
+    due: BTreeSet<(Monotonic, u64)>,
+}
+
+/// One question.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) purpose: Purpose,
+    pub(super) question: Question,
+    pub(super) answers: BTreeMap<u16, Answer>,
+    pub(super) asked: BTreeSet<u16>,
+    /// How often its time came.
+    pub(super) rounds: u32,
+    due: Monotonic,
+}
+
+/// What the client does with the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// What became of an operation whose results did not come.
+    Result(u64),
+    /// An update whose contents or digests did not come.
+    Update(u64),
+    /// A subscription catches up.
+    Resume(u64),
+    Bodies,
+    Read(Token),
+    Receipt(Token),
+    Status(Token),
+    /// How old what is known of the order is.
+    Age,
+    Shares(u64),
+}
+
+impl Asking {
+    pub(super) fn has_room(&self) -> bool {
+        self.open.len() < limits::CLIENT_QUESTIONS_MAX
+    }
+
+    pub(super) fn is_open(&self, purpose: &Purpose) -> bool {
+        self.open.values().any(|ask| ask.purpose == *purpose)
+    }
+
+    /// Opens one; who is asked is the caller's to say.
+    pub(super) fn open(&mut self, now: Monotonic, purpose: Purpose, question: Question) -> u64 {
+        self.names += 1;
+        let due = now + PATIENCE;
+        let (answers, asked) = (BTreeMap::new(), BTreeSet::new());
+        self.open.insert(self.names, Ask { purpose, question, answers, asked, rounds: 0, due });
+        self.due.insert((due, self.names));
+        self.names
+    }
+
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Ask> {
+        self.open.get_mut(&id)
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<&Ask> {
+        self.open.get(&id)
+    }
+
+    pub(super) fn close(&mut self, id: u64) -> Option<Ask> {
+        let ask = self.open.remove(&id)?;
+        self.due.remove(&(ask.due, id));
+        Some(ask)
+    }
+
+    /// The next one whose time has come; its next time is later each time.
+    pub(super) fn late(&mut self, now: Monotonic) -> Option<u64> {
+        let &(due, id) = self.due.first().filter(|(due, _)| *due <= now)?;
+        self.due.remove(&(due, id));
+        let ask = self.open.get_mut(&id).expect("what is due is open");
+        ask.rounds += 1;
+        ask.due = now + PATIENCE * (1 << ask.rounds.min(5));
+        self.due.insert((ask.due, id));
+        Some(id)
+    }
+
+    pub(super) fn timeout(&self) -> Option<Monotonic> {
+        self.due.first().map(|(due, _)| *due)
+    }
+}
+
+impl Ask {
+    /// What more than `faulty` brokers answer alike.
+    pub(super) fn agreed(&self, faulty: usize) -> Option<&Answer> {
+        let alike = |it: &&Answer| self.answers.values().filter(|other| other == it).count() > faulty;
+        self.answers.values().find(alike)
+    }
+
+    /// Who answered otherwise than f + 1 did. To be behind, busy or without it is no lie.
+    pub(super) fn differing(&self, agreed: &Answer) -> Vec<u16> {
+        let differs = |it: &Answer| it != agreed && !matches!(it, Answer::No(_));
+        self.answers.iter().filter(|(_, it)| differs(it)).map(|(broker, _)| *broker).collect()
+    }
+
+    /// Whether all that were asked have answered.
+    pub(super) fn is_answered(&self) -> bool {
+        self.asked.iter().all(|broker| self.answers.contains_key(broker))
+    }
+}
+
+impl Quorum {
+    /// Asks so many brokers, from the client's home on, those first that have behaved.
+    pub(super) fn ask(&mut self, now: Now, purpose: Purpose, question: Question, width: usize) {
+        let id = self.asking.open(now.monotonic, purpose, question);
+        self.ask_more(id, width);
+    }
+
+    /// Asks so many more.
+    fn ask_more(&mut self, id: u64, width: usize) {
+        let mut up = self.up();
+        let Some(ask) = self.asking.get_mut(id) else { return };
+        up.retain(|broker| !ask.asked.contains(broker));
+        up.sort_by_key(|broker| {
+            let conduct = &self.channels[usize::from(*broker)].conduct;
+            (!conduct.misdeeds.is_empty(), conduct.silent.min(SILENCES))
+        });
+        up.truncate(width);
+        let request: Arc<[u8]> = Request::Ask { id, question: ask.question.clone() }.to_bytes().into();
+        ask.asked.extend(&up);
+        up.into_iter().for_each(|broker| self.send(broker, request.clone()));
+    }
+
+    /// Questions that took too long: others are asked too, and in the end all again.
+    pub(super) fn ask_late(&mut self, now: Now) {
+        while let Some(id) = self.asking.late(now.monotonic) {
+            let Some(ask) = self.asking.get_mut(id) else { continue };
+            let silent: Vec<u16> = ask.asked.iter().filter(|it| !ask.answers.contains_key(it)).copied().collect();
+            if ask.rounds > 1 {
+                // Answers age: what brokers said of different heights may agree now.
+                ask.asked.clear();
+                if ask.rounds > 2 {
+                    ask.answers.clear();
+                }
+            }
+            let is_over = ask.rounds >= ROUNDS;
+            for broker in silent {
+                self.channels[usize::from(broker)].conduct.silent += 1;
+            }
+            if is_over {
+                self.give_up(now, id);
+            } else {
+                self.ask_more(id, self.channels.len());
+                self.judge(now, id);
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, now: Now, broker: u16, id: u64, mut answer: Answer) {
+        let Some(ask) = self.asking.get_mut(id).filter(|ask| ask.asked.contains(&broker)) else {
+            return self.drops.count(Dropped::Stale);
+        };
+        let purpose = ask.purpose.clone();
+        if let (Purpose::Bodies, Answer::Bodies(bodies)) = (&purpose, &mut answer) {
+            // Bodies are judged by their ids, not by how many say so.
+            let bodies = std::mem::take(bodies);
+            ask.answers.insert(broker, answer);
+            if self.take_bodies(broker, bodies) {
+                // What did not fit is asked for anew.
+                self.asking.close(id);
+                self.read_on(now);
+                return self.advance(now);
+            }
+            return self.judge(now, id);
+        }
+        ask.answers.insert(broker, answer.clone());
+        match (purpose, answer) {
+            (Purpose::Update(height), Answer::Update(update)) if update.height == height => {
+                self.update(now, broker, update, false);
+            }
+            (Purpose::Update(height), Answer::No(Why::Nothing)) => {
+                self.updates.nothing(broker, height);
+                self.advance(now);
+            }
+            (Purpose::Age | Purpose::Status(_), Answer::Status(status)) => {
+                if status.broker != broker {
+                    return self.misbehaved(broker, Misdeed::Number);
+                }
+                self.channels[usize::from(broker)].status(&status);
+                self.look_around(now);
+            }
+            (Purpose::Shares(sn), Answer::Share(attachment)) => {
+                self.outputs.push_back(Output::Attach { sn, broker, attachment });
+            }
+            (Purpose::Receipt(token), Answer::Receipt(testimony)) => {
+                let is_complete = self.testified(token, broker, *testimony);
+                is_complete.then(|| self.asking.close(id));
+            }
+            _ => {}
+        }
+        self.judge(now, id);
+    }
+
+    /// Looks whether a question is answered.
+    fn judge(&mut self, now: Now, id: u64) {
+        let Some(ask) = self.asking.get(id) else { return };
+        let faulty = self.faulty;
+        let (purpose, all) = (ask.purpose.clone(), ask.is_answered() && !ask.asked.is_empty());
+        match purpose {
+            Purpose::Result(number) => {
+                let Some(agreed) = ask.agreed(faulty).cloned() else { return self.widen(id, all) };
+                let differing = ask.differing(&agreed);
+                match agreed {
+                    Answer::Result { height, results } if results.client == self.client => {
+                        self.executed(now, height, &results);
+                    }
+                    Answer::No(Why::Pruned) => {
+                        if let Some(op) = self.sending.forgotten(number) {
+                            self.report(op.token, Outcome::Forgotten);
+                        }
+                    }
+                    // Not executed yet: it is on its way.
+                    _ => {}
+                }
+                self.asking.close(id);
+                differing.into_iter().for_each(|broker| self.misbehaved(broker, Misdeed::Differed));
+            }
+            Purpose::Resume(subscription) => {
+                let answers = ask.answers.values().filter_map(|it| match it {
+                    Answer::Resumed { notice, until, publications } => {
+                        Some((notice.clone(), *until, publications.clone()))
+                    }
+                    _ => None,
+                });
+                let (question, answers): (Question, Vec<_>) = (ask.question.clone(), answers.collect());
+                if answers.len() > faulty && self.resumed(subscription, &question, answers) {
+                    self.asking.close(id);
+                    self.advance(now);
+                } else {
+                    self.widen(id, all);
+                }
+            }
+            Purpose::Read(token) => {
+                if self.judge_read(now, token, id) {
+                    self.asking.close(id);
+                    self.read_on(now);
+                } else {
+                    self.widen(id, all);
+                }
+            }
+            Purpose::Update(height) => {
+                let asked = ask.asked.len();
+                if self.has_update(height) || all && asked >= self.up().len() {
+                    self.asking.close(id);
+                } else {
+                    self.widen(id, all);
+                }
+            }
+            Purpose::Status(token) if all => self.report_status(token, id),
+            Purpose::Receipt(_) | Purpose::Bodies => self.widen(id, all),
+            Purpose::Age | Purpose::Shares(_) if all => {
+                self.asking.close(id);
+            }
+            Purpose::Status(_) | Purpose::Age | Purpose::Shares(_) => {}
+        }
+    }
+
+    /// Asks the rest if those who were asked do not agree.
+    fn widen(&mut self, id: u64, all: bool) {
+        if all {
+            self.ask_more(id, self.channels.len());
+        }
+    }
+
+    /// A question has no answer.
+    fn give_up(&mut self, now: Now, id: u64) {
+        let Some(ask) = self.asking.get(id) else { return };
+        match ask.purpose.clone() {
+            Purpose::Read(token) => {
+                self.asking.close(id);
+                self.fail_read(token, Why::Busy);
+            }
+            Purpose::Receipt(token) => {
+                self.asking.close(id);
+                self.fail_receipt(token);
+            }
+            Purpose::Status(token) => self.report_status(token, id),
+            // What is still wanted is asked for anew.
+            _ => {
+                self.asking.close(id);
+                self.advance(now);
+            }
+        }
+    }
+
+    fn report_status(&mut self, token: Token, id: u64) {
+        let Some(ask) = self.asking.close(id) else { return };
+        let of = |(broker, answer)| match answer {
+            Answer::Status(status) => Some((broker, *status)),
+            _ => None,
+        };
+        self.outputs.push_back(Output::Status(token, ask.answers.into_iter().filter_map(of).collect()));
+    }
+}
+
+/// Whether another broker, or the same one later, may have a better answer.
+pub(super) fn may_change(why: Why) -> bool {
+    matches!(why, Why::Behind | Why::Busy | Why::Storage)
+}
+
+/// How long an answer may take before others are asked.
+const PATIENCE: Duration = Duration::from_millis(150);
+/// Times that a broker was silent that count when others can be asked: from here on they are all the same.
+const SILENCES: u64 = 64;
+/// Times that a question's patience ends before it has no answer: some 25 seconds.
+const ROUNDS: u32 = 9;

@@ -1,0 +1,127 @@
+//! A subscription: where its reader is, and how it catches up.
+//!
+//! ```text
+//! places  0 … delivered │ ready: fetched, not yet delivered │ … goal: places that exist │ … come with updates
+//!                     place                                goal
+//! ```
+//! Places are gap-free, ⊥ included, so nothing can be missing unseen. Brokers find a place again only from a pair (place,
+//! sn) that belongs together: the `anchor`, which moves with each publication that is delivered.
+
+use std::collections::VecDeque;
+
+use sealcast_broker::operation::Interest;
+use sealcast_broker::state::{Entry, Run};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) interest: Interest,
+    /// The next place to deliver.
+    pub(super) place: u64,
+    /// The first place at or behind this sn.
+    pub(super) anchor: (u64, u64),
+    /// Places below this one exist.
+    pub(super) goal: u64,
+    /// What stands from `place` on, fetched.
+    pub(super) ready: VecDeque<Item>,
+    /// Whether somebody reads it in this run.
+    pub(super) is_read: bool,
+}
+
+/// What stands at a place, or at several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    Publication(Box<Entry>),
+    /// So many may not be read.
+    Empty(u64),
+}
+
+impl Line {
+    pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> Line {
+        Line { interest, place, anchor, goal: place, ready: VecDeque::new(), is_read: true }
+    }
+
+    /// Whether there are places that have not been delivered.
+    pub(super) fn lags(&self) -> bool {
+        self.is_read && self.place < self.goal
+    }
+
+    /// So many places are ⊥.
+    pub(super) fn skip(&mut self, count: u64) {
+        self.place += count;
+    }
+
+    /// The publication at the next place is delivered.
+    pub(super) fn deliver(&mut self, sn: u64) {
+        self.place += 1;
+        if self.place > self.anchor.0 {
+            self.anchor = (self.place, sn + 1);
+        }
+    }
+
+    /// The place behind what is ready.
+    pub(super) fn fetched(&self) -> u64 {
+        let places = |item: &Item| match item {
+            Item::Publication(_) => 1,
+            Item::Empty(count) => *count,
+        };
+        self.place + self.ready.iter().map(places).sum::<u64>()
+    }
+
+    /// Takes in what brokers found from `first` on, as far as f + 1 of them say alike.
+    pub(super) fn fetch(&mut self, first: u64, found: impl Iterator<Item = Found>) {
+        let known = self.fetched();
+        for (place, found) in (first..).zip(found) {
+            if place < known {
+                continue;
+            }
+            match (self.ready.back_mut(), found) {
+                (_, Found::Publication(entry)) => self.ready.push_back(Item::Publication(entry)),
+                (Some(Item::Empty(count)), Found::Empty) => *count += 1,
+                (_, Found::Empty) => self.ready.push_back(Item::Empty(1)),
+            }
+        }
+        // What is found exists.
+        self.goal = self.goal.max(self.fetched());
+    }
+}
+
+/// What stands at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Publication(Box<Entry>),
+    Empty,
+}
+
+/// The sn at each place of these runs, `None` for ⊥; at most `max` places.
+pub(super) fn places(runs: &[Run], max: usize) -> Vec<Option<u64>> {
+    let mut places = Vec::new();
+    for run in runs {
+        match run {
+            Run::Deliver { sn } => places.push(Some(*sn)),
+            Run::Empty { count } => {
+                let room = max.saturating_sub(places.len());
+                places.resize(places.len() + usize::try_from(*count).unwrap_or(room).min(room), None);
+            }
+        }
+        if places.len() >= max {
+            break;
+        }
+    }
+    places
+}
+
+/// The longest beginning that more than `faulty` of these lists share, place by place.
+pub(super) fn shared<T: Eq + Clone>(lists: &[Vec<T>], faulty: usize) -> Vec<T> {
+    let mut live: Vec<&Vec<T>> = lists.iter().collect();
+    let mut shared = Vec::new();
+    loop {
+        let at = shared.len();
+        let candidates: Vec<&T> = live.iter().filter_map(|list| list.get(at)).collect();
+        let winner = candidates.iter().find(|it| candidates.iter().filter(|other| other == it).count() > faulty);
+        let Some(winner) = winner.map(|it| (*it).clone()) else { return shared };
+        // Who said something else is not listened to further on.
+        live.retain(|list| list.get(at) == Some(&winner));
+        shared.push(winner);
+    }
+}

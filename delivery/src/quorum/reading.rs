@@ -1,0 +1,175 @@
+//! Reading without ordering: what f + 1 brokers answer alike, and not older than what the client has seen (E9).
+
+use sealcast_broker::operation::{Operation, Publication};
+use sealcast_broker::protocol::{self, Question, Why};
+use sealcast_broker::state::{self, Entry, Place};
+use sealcast_wire::{Now, limits};
+
+use super::Quorum;
+use super::asking::{Purpose, may_change};
+use super::channel::reached;
+use super::event::{self, Answer, Output, Read};
+use super::line::shared;
+use super::sending::{Op, What};
+use crate::{SendError, Token};
+
+/// What stands at a place, its body perhaps not here yet; `None` is ⊥.
+type Found = Option<Box<(Entry, Option<Publication>)>>;
+
+/// A read under way.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// Its `Sync` is being ordered, or its question is open.
+    Asked(Read),
+    /// Bodies are missing.
+    Places(Vec<(u64, Found)>),
+}
+
+impl Quorum {
+    /// Reads the newest state that f + 1 brokers agree on, not older than what the client has seen (E9); `linearizable`
+    /// orders a `Sync` before.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn read(&mut self, now: Now, what: Read, linearizable: bool) -> Result<Token, SendError> {
+        if !self.asking.has_room() || self.reads.len() >= limits::CLIENT_QUESTIONS_MAX {
+            return Err(SendError::Full);
+        }
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        self.reads.insert(token, Reading::Asked(what));
+        if linearizable {
+            self.tokens += 1;
+            let op = Op::new(Token(self.tokens), What::Floor(token), &Operation::Sync);
+            self.sending.push(now.monotonic, op);
+        } else {
+            self.ask_to_read(now, token, self.known.height);
+        }
+        Ok(token)
+    }
+
+    /// Asks all brokers where they are.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn status(&mut self, now: Now) -> Result<Token, SendError> {
+        if !self.asking.has_room() {
+            return Err(SendError::Full);
+        }
+        self.tokens += 1;
+        self.ask(now, Purpose::Status(Token(self.tokens)), Question::Status, self.channels.len());
+        Ok(Token(self.tokens))
+    }
+
+    /// The `Sync` of a read has its place; without one the client may not read.
+    pub(super) fn floor_found(&mut self, now: Now, token: Token, floor: Option<u64>) {
+        match floor {
+            Some(floor) => self.ask_to_read(now, token, floor),
+            None => self.fail_read(token, Why::Denied),
+        }
+    }
+
+    fn ask_to_read(&mut self, now: Now, token: Token, floor: u64) {
+        let Some(Reading::Asked(what)) = self.reads.get(&token) else { return };
+        let question = match what.clone() {
+            Read::Place { header, ps } => Question::Place { header, ps },
+            Read::Range { header, from, limit } => Question::Range { header, from, limit, floor },
+            Read::Latest { header } => Question::Latest { header, floor },
+            Read::Value { topic, key } => Question::Value { topic, key, floor },
+        };
+        self.ask(now, Purpose::Read(token), question, self.faulty + 1);
+    }
+
+    /// Looks whether enough brokers agree on what was read; `true` if the question is done with.
+    pub(super) fn judge_read(&mut self, now: Now, token: Token, id: u64) -> bool {
+        let Some(ask) = self.asking.get(id) else { return true };
+        match ask.agreed(self.faulty) {
+            Some(protocol::Answer::Value(value)) => {
+                let answer = Answer::Value(value.clone());
+                self.reads.remove(&token);
+                self.outputs.push_back(Output::Read(token, Ok(answer)));
+                return true;
+            }
+            Some(protocol::Answer::Places(places)) => {
+                let places = places.clone();
+                self.read_places(token, places);
+                return true;
+            }
+            Some(protocol::Answer::No(why)) if !may_change(*why) => {
+                let why = *why;
+                self.fail_read(token, why);
+                return true;
+            }
+            _ => {}
+        }
+        if ask.answers.len() <= 2 * self.faulty {
+            return false;
+        }
+        let places = ask.answers.values().filter_map(|it| match it {
+            protocol::Answer::Places(places) => Some(places.clone()),
+            _ => None,
+        });
+        let lists: Vec<Vec<Place>> = places.collect();
+        match &ask.question {
+            // What stands at a place never changes, so brokers differ only in how far they see.
+            Question::Range { .. } => {
+                let agreed = shared(&lists, self.faulty);
+                let is_some = !agreed.is_empty();
+                if is_some {
+                    self.read_places(token, agreed);
+                }
+                is_some
+            }
+            Question::Latest { header, .. } => {
+                let latest = lists.iter().map(|list| list.last().map(|it| it.ps));
+                let (Some(Some(ps)), header) = (reached(latest, self.faulty), header.clone()) else { return false };
+                self.ask(now, Purpose::Read(token), Question::Place { header, ps }, self.channels.len());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn read_places(&mut self, token: Token, places: Vec<Place>) {
+        let of = |place: Place| match place.reading {
+            state::Reading::Empty => (place.ps, None),
+            state::Reading::Publication(entry) => (place.ps, Some(Box::new((*entry, None)))),
+        };
+        self.reads.insert(token, Reading::Places(places.into_iter().map(of).collect()));
+    }
+
+    /// Hands out reads whose bodies are here, and asks for the others.
+    pub(super) fn read_on(&mut self, now: Now) {
+        let mut done = Vec::new();
+        for (token, reading) in &mut self.reads {
+            let Reading::Places(places) = reading else { continue };
+            let mut has_all = true;
+            for (_, found) in places {
+                if let Some((entry, publication @ None)) = found.as_deref_mut() {
+                    *publication = self.bodies.publication(entry);
+                    has_all &= publication.is_some();
+                }
+            }
+            if has_all {
+                done.push(*token);
+            }
+        }
+        for token in done {
+            let Some(Reading::Places(places)) = self.reads.remove(&token) else { continue };
+            let whole = |it: Box<(Entry, Option<Publication>)>| {
+                let (entry, publication) = *it;
+                publication.map(|publication| Box::new((entry, publication)))
+            };
+            let places =
+                places.into_iter().map(|(ps, found)| event::Place { ps, found: found.and_then(whole) }).collect();
+            self.outputs.push_back(Output::Read(token, Ok(Answer::Places(places))));
+        }
+        self.ask_for_bodies(now);
+    }
+
+    pub(super) fn fail_read(&mut self, token: Token, why: Why) {
+        if self.reads.remove(&token).is_some() {
+            self.outputs.push_back(Output::Read(token, Err(why)));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Receipts: f + 1 signed testimonies of one fact; and whoever signs two things is shown with both (E1, E4).
+
+use std::collections::BTreeMap;
+
+use sealcast_broker::protocol::Question;
+use sealcast_broker::receipt::{Fact, Receipt, Testimony};
+use sealcast_crypto::ed25519::Key;
+use sealcast_wire::{Now, limits};
+
+use super::Quorum;
+use super::asking::Purpose;
+use super::event::{Misdeed, Notice, Output};
+use crate::{SendError, Token};
+
+/// Receipts being collected, and who signed what.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    open: BTreeMap<Token, Wanted>,
+    /// The first testimony of each broker for a block.
+    signed: BTreeMap<(u64, u16), Box<Testimony>>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    height: u64,
+    number: u64,
+    /// Different ones, if somebody lies.
+    receipts: Vec<Receipt>,
+}
+
+impl Quorum {
+    /// Collects the receipt of an operation of this client, from its [`super::Outcome::Executed`].
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn receipt(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
+        if !self.asking.has_room() {
+            return Err(SendError::Full);
+        }
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        self.receipts.open.insert(token, Wanted { height, number, receipts: Vec::new() });
+        self.ask(now, Purpose::Receipt(token), Question::Receipt { height, number }, self.channels.len());
+        Ok(token)
+    }
+
+    /// A broker testifies. `true` if the receipt is complete.
+    pub(super) fn testified(&mut self, token: Token, broker: u16, testimony: Testimony) -> bool {
+        let Some(wanted) = self.receipts.open.get_mut(&token) else { return true };
+        let key = self.config.genesis.brokers.iter().nth(usize::from(broker)).and_then(|key| Key::new(key).ok());
+        let signed = testimony
+            .statement(&self.cluster)
+            .filter(|statement| key.is_some_and(|key| key.verify(statement, &testimony.signature)));
+        let of_ours = match &testimony.fact {
+            Fact::Published(entry) => entry.client == self.client && entry.number == wanted.number,
+            Fact::Executed(results) => {
+                let numbers = results.first..results.first + results.outcomes.len() as u64;
+                results.client == self.client && numbers.contains(&wanted.number)
+            }
+        };
+        if signed.is_none() || testimony.broker != broker || testimony.height != wanted.height || !of_ours {
+            self.misbehaved(broker, Misdeed::Testimony);
+            return false;
+        }
+        match wanted.receipts.iter_mut().find_map(|it| it.add(&testimony).then_some(())) {
+            Some(()) => {}
+            None => wanted.receipts.push(Receipt::new(self.cluster, &testimony)),
+        }
+        let complete = wanted.receipts.iter().find(|it| it.verify(&self.config.genesis).is_ok()).cloned();
+        self.compare(testimony);
+        let Some(receipt) = complete else { return false };
+        self.receipts.open.remove(&token);
+        self.outputs.push_back(Output::Receipt(token, Some(Box::new(receipt))));
+        true
+    }
+
+    /// Holds a testimony against what was signed for the same block before: honest brokers sign one statement of it.
+    fn compare(&mut self, testimony: Testimony) {
+        let statement = testimony.statement(&self.cluster);
+        let (height, broker) = (testimony.height, testimony.broker);
+        let own = self.receipts.signed.get(&(height, broker)).filter(|it| it.statement(&self.cluster) != statement);
+        // f + 1 equal ones hold an honest broker's: who signed otherwise lied.
+        let of_block: Vec<&Testimony> =
+            self.receipts.signed.range((height, 0)..=(height, u16::MAX)).map(|(_, it)| &**it).collect();
+        let mut evidence = Vec::new();
+        if let Some(own) = own {
+            evidence.push((broker, Box::new(testimony.clone()), own.clone()));
+        }
+        let mut by_statement: BTreeMap<_, Vec<&Testimony>> = BTreeMap::new();
+        for it in of_block.iter().copied().filter(|it| it.broker != broker).chain([&testimony]) {
+            by_statement.entry(it.statement(&self.cluster)).or_default().push(it);
+        }
+        let believed = by_statement.values().find(|them| them.len() > self.faulty).map(|them| them[0].clone());
+        if let Some(believed) = believed {
+            let others = by_statement.values().filter(|them| them.len() <= self.faulty).flatten();
+            for liar in others.filter(|it| it.statement(&self.cluster) != believed.statement(&self.cluster)) {
+                evidence.push((liar.broker, Box::new((*liar).clone()), Box::new(believed.clone())));
+            }
+        }
+        for (broker, testimony, against) in evidence {
+            self.misbehaved(broker, Misdeed::Testimony);
+            self.outputs.push_back(Output::Notice(Notice::Evidence { broker, testimony, against }));
+        }
+        if self.receipts.signed.len() >= limits::EVIDENCE_MAX {
+            self.receipts.signed.pop_first();
+        }
+        self.receipts.signed.entry((height, broker)).or_insert_with(|| Box::new(testimony));
+    }
+
+    pub(super) fn fail_receipt(&mut self, token: Token) {
+        if self.receipts.open.remove(&token).is_some() {
+            self.outputs.push_back(Output::Receipt(token, None));
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A broker as the client meets it: executes blocks, sends updates, answers questions; and how it may lie.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_broker::operation::{Checked, Client, Frame, Operation, OperationId};
+use sealcast_broker::protocol::{
+    Answer, Contents, Question, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
+};
+use sealcast_broker::receipt::{Fact, Testimony};
+use sealcast_broker::state::{Memory, Outbox, ReadError, Reading, Results, Run, State};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::Utc;
+
+/// How a broker behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behaviour {
+    Honest,
+    /// Executes and says nothing.
+    Withholder,
+    /// Says that operations came to nothing.
+    LiarInResults,
+    /// Says that publications may not be read, and that others may.
+    LiarInEmpty,
+    /// Sends attachments that are none.
+    Forger,
+    /// Takes frames and orders none of them.
+    Censor,
+    /// Answers as it was at height 1, and claims heights that are not.
+    StaleState,
+    /// Right digests, other contents and bodies.
+    Equivocator,
+}
+
+pub(super) const LIARS: [Behaviour; 7] = [
+    Behaviour::Withholder,
+    Behaviour::LiarInResults,
+    Behaviour::LiarInEmpty,
+    Behaviour::Forger,
+    Behaviour::Censor,
+    Behaviour::StaleState,
+    Behaviour::Equivocator,
+];
+
+/// One broker.
+pub(super) struct Broker {
+    pub(super) number: u16,
+    pub(super) behaviour: Behaviour,
+    key: OriginKey,
+    pub(super) state: State<Memory>,
+    outboxes: BTreeMap<u64, Outbox>,
+    /// Operations by sn.
+    bodies: BTreeMap<u64, Vec<u8>>,
+    /// The frame that used a number.
+    results: BTreeMap<(Client, u64), (u64, Results)>,
+    standing: BTreeMap<(Client, u64), Standing>,
+    pub(super) here: BTreeSet<Client>,
+    early: Option<Box<State<Memory>>>,
+    brokers: usize,
+}
+
+impl Broker {
+    pub(super) fn new(number: u16, behaviour: Behaviour, key: OriginKey, state: State<Memory>) -> Broker {
+        let brokers = state.genesis().brokers.len();
+        let (outboxes, bodies, results) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (here, standing, early) = (BTreeSet::new(), BTreeMap::new(), None);
+        Broker { number, behaviour, key, state, outboxes, bodies, results, standing, here, early, brokers }
+    }
+
+    /// Executes a block, and says so to those whom it concerns.
+    pub(super) fn execute(&mut self, height: u64, at: Utc, frames: &[Checked]) -> Vec<(Client, Reply)> {
+        let outbox = self.state.execute(height, at, frames).expect("blocks come in order");
+        if height == 1 {
+            self.early = Some(Box::new(self.state.clone()));
+        }
+        for (frame, results) in frames.iter().zip(&outbox.results) {
+            for ((number, _, operation), outcome) in frame.frame().operations().zip(&results.outcomes) {
+                use sealcast_broker::state::Code;
+                if matches!(outcome.code, Code::Duplicate | Code::Gap) {
+                    continue;
+                }
+                self.results.insert((results.client, number), (height, results.clone()));
+                if outcome.code == Code::Done {
+                    let sn = u64::from_be_bytes(outcome.detail[..8].try_into().expect("it begins with the sn"));
+                    self.bodies.insert(sn, operation.to_bytes());
+                    if let Operation::Subscribe(interest) = operation {
+                        let it = Standing { id: number, interest: interest.clone(), since: sn, next: 0 };
+                        self.standing.insert((results.client, number), it);
+                    }
+                }
+            }
+        }
+        for notice in &outbox.notices {
+            if let Some(it) = self.standing.get_mut(&(notice.client, notice.subscription)) {
+                it.next = notice.first + notice.places();
+            }
+        }
+        self.outboxes.insert(height, outbox);
+        let clients: Vec<Client> = self.here.iter().copied().collect();
+        let mut replies = Vec::new();
+        for client in clients {
+            let is_speaker = speaker(&client, height, self.brokers) == usize::from(self.number);
+            let Some(update) = self.update(&client, height, is_speaker) else { continue };
+            if self.behaviour == Behaviour::Forger {
+                for entry in &self.outboxes[&height].publications {
+                    replies.push((client, Reply::Attach { sn: entry.sn, attachment: vec![1; 40] }));
+                }
+            }
+            replies.push((client, Reply::Update(update)));
+        }
+        if self.behaviour == Behaviour::StaleState {
+            let update = || Update { height: height + 1_000_000, digest: [7; 32], contents: None };
+            replies = self.here.iter().map(|client| (*client, Reply::Update(update()))).collect();
+        }
+        if self.behaviour == Behaviour::Withholder {
+            replies.clear();
+        }
+        replies
+    }
+
+    fn update(&self, client: &Client, height: u64, whole: bool) -> Option<Update> {
+        let mut contents = Contents::of(self.outboxes.get(&height)?, client)?;
+        let cluster = self.state.cluster();
+        match self.behaviour {
+            Behaviour::LiarInResults => {
+                for results in &mut contents.results {
+                    results.outcomes.iter_mut().for_each(|it| it.code = sealcast_broker::state::Code::Denied);
+                }
+            }
+            Behaviour::LiarInEmpty => {
+                for notice in &mut contents.notices {
+                    notice.runs.iter_mut().for_each(|run| *run = lie(*run));
+                }
+            }
+            _ => {}
+        }
+        let digest = contents.digest(cluster, client, height);
+        let mentioned =
+            contents.publications.iter().map(|it| it.sn).chain(contents.advertisements.iter().map(|it| it.sn));
+        let sns: Vec<u64> = mentioned.collect();
+        contents.bodies = sns.iter().filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).collect();
+        if self.behaviour == Behaviour::Equivocator {
+            contents.bodies.iter_mut().for_each(|(_, body)| body.reverse());
+            if height.is_multiple_of(2) {
+                contents.at.0 += 1;
+            }
+        }
+        Some(Update { height, digest, contents: whole.then_some(contents) })
+    }
+
+    /// What it says to a request; frames to be ordered come back too.
+    pub(super) fn handle(&mut self, client: Client, request: &[u8]) -> (Vec<Reply>, Option<Frame>) {
+        match Request::from_bytes(request).expect("the client speaks well") {
+            Request::Hello { cluster } => {
+                assert_eq!(cluster, *self.state.cluster());
+                self.here.insert(client);
+                (vec![Reply::Welcome(self.welcome(&client))], None)
+            }
+            Request::Submit(frame) => {
+                let frame = Frame::from_bytes(&frame).expect("the client's frames are frames");
+                let taken = !matches!(self.behaviour, Behaviour::Censor | Behaviour::Withholder);
+                (Vec::new(), taken.then_some(frame))
+            }
+            Request::Ask { id, question } => {
+                if self.behaviour == Behaviour::Withholder {
+                    return (Vec::new(), None);
+                }
+                let answer = self.answer(&client, question);
+                (vec![Reply::Answer { id, answer }], None)
+            }
+        }
+    }
+
+    fn welcome(&self, client: &Client) -> Welcome {
+        let stale = self.behaviour == Behaviour::StaleState;
+        let state = self.early.as_deref().filter(|_| stale).unwrap_or(&self.state);
+        let record = state.client(client).expect("memory does not fail");
+        let registered = record.as_ref().is_some_and(|it| it.attributes(state.time()).is_some());
+        let lies = self.behaviour == Behaviour::LiarInResults;
+        Welcome {
+            broker: self.number,
+            height: if lies { u64::MAX / 2 } else { state.height() },
+            at: state.time(),
+            sn: state.next_sn(),
+            policy: if lies { 99 } else { state.policy().0 },
+            epoch: state.epoch(),
+            registered: registered != lies,
+            next: if lies { 999_999 } else { record.map_or(0, |it| it.next) },
+            subscriptions: self.standing(client),
+            key: None,
+        }
+    }
+
+    fn standing(&self, client: &Client) -> Vec<Standing> {
+        self.standing.range((*client, 0)..=(*client, u64::MAX)).map(|(_, it)| it.clone()).collect()
+    }
+
+    fn answer(&self, client: &Client, question: Question) -> Answer {
+        let stale = self.behaviour == Behaviour::StaleState;
+        let state = self.early.as_deref().filter(|_| stale).unwrap_or(&self.state);
+        let no = |error: ReadError| {
+            Answer::No(match error {
+                ReadError::Behind { .. } => Why::Behind,
+                ReadError::Denied => Why::Denied,
+                ReadError::NoSubscription => Why::Nothing,
+                ReadError::Store(_) => Why::Storage,
+            })
+        };
+        let honest = match question {
+            Question::Update { height } if height > state.height() => Answer::No(Why::Behind),
+            Question::Update { height } => {
+                self.update(client, height, true).map_or(Answer::No(Why::Nothing), Answer::Update)
+            }
+            Question::Result { number } => match self.results.get(&(*client, number)) {
+                Some((height, results)) => Answer::Result { height: *height, results: results.clone() },
+                None => Answer::No(Why::Nothing),
+            },
+            Question::Receipt { height, number } => {
+                let fact = self.outboxes.get(&height).and_then(|it| Some((it, Fact::of(it, client, number)?)));
+                match fact {
+                    Some((outbox, (fact, proof))) => {
+                        let lies = self.behaviour == Behaviour::LiarInResults;
+                        let state_root = if lies { [9; 32] } else { outbox.state_root };
+                        let broker = self.number;
+                        let mut it = Testimony { broker, height, state_root, fact, proof, signature: [0; 64] };
+                        it.signature = self.key.sign(&it.statement(self.state.cluster()).expect("the proof fits"));
+                        Answer::Receipt(Box::new(it))
+                    }
+                    None => Answer::No(Why::Nothing),
+                }
+            }
+            Question::Place { header, ps } => match state.read(client, &header, ps) {
+                Ok(Some(reading)) => {
+                    let reading = if self.behaviour == Behaviour::LiarInEmpty { Reading::Empty } else { reading };
+                    Answer::Places(vec![sealcast_broker::state::Place { ps, reading }])
+                }
+                Ok(None) => Answer::Places(Vec::new()),
+                Err(error) => no(error),
+            },
+            Question::Range { header, from, limit, floor } => {
+                state.read_range(client, &header, from, usize::from(limit), floor).map_or_else(no, Answer::Places)
+            }
+            Question::Latest { header, floor } => match state.read_latest(client, &header, floor) {
+                Ok(place) => Answer::Places(place.into_iter().collect()),
+                Err(error) => no(error),
+            },
+            Question::Value { topic, key, floor } => {
+                let lies = self.behaviour == Behaviour::LiarInResults;
+                let found = state.read_value(client, &topic, &key, floor);
+                found.map_or_else(no, |it| Answer::Value(if lies { Some(b"lie".to_vec()) } else { it }))
+            }
+            Question::Resume { subscription, place, sn, floor } => {
+                match state.resume(client, subscription, place, sn, floor) {
+                    Ok(mut found) => {
+                        let sns: Vec<u64> = found.notice.runs.iter().filter_map(Run::delivered).collect();
+                        let publications = sns.iter().map(|sn| state.entry(*sn).expect("it is there")).collect();
+                        if self.behaviour == Behaviour::LiarInEmpty {
+                            found.notice.runs.iter_mut().for_each(|run| *run = lie(*run));
+                        }
+                        Answer::Resumed { notice: found.notice, until: found.until, publications }
+                    }
+                    Err(error) => no(error),
+                }
+            }
+            Question::Bodies { sns } => {
+                let mut bodies: Vec<(u64, Vec<u8>)> =
+                    sns.iter().take(7).filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).collect();
+                if matches!(self.behaviour, Behaviour::Equivocator | Behaviour::LiarInEmpty) {
+                    bodies.iter_mut().for_each(|(_, body)| body.reverse());
+                }
+                Answer::Bodies(bodies)
+            }
+            Question::Share { sn, proved } => Answer::Share(vec![self.number as u8, sn as u8, u8::from(proved)]),
+            Question::Status => Answer::Status(Box::new(Status {
+                broker: self.number,
+                height: state.height(),
+                at: state.time(),
+                policy: state.policy().0,
+                epoch: state.epoch(),
+                ..Status::default()
+            })),
+            Question::Key => Answer::No(Why::Nothing),
+        };
+        match (self.behaviour, honest) {
+            (Behaviour::LiarInResults, Answer::Result { height, mut results }) => {
+                results.outcomes.iter_mut().for_each(|it| it.code = sealcast_broker::state::Code::Denied);
+                Answer::Result { height, results }
+            }
+            (_, honest) => honest,
+        }
+    }
+
+    /// The operation with this sn.
+    pub(super) fn body(&self, sn: u64) -> Option<(OperationId, Operation)> {
+        let bytes = self.bodies.get(&sn)?;
+        Some((OperationId::of(bytes), Operation::from_bytes(bytes).expect("it was executed")))
+    }
+}
+
+/// ⊥ for what may be read, and something for ⊥.
+fn lie(run: Run) -> Run {
+    match run {
+        Run::Deliver { .. } => Run::Empty { count: 1 },
+        Run::Empty { .. } => Run::Deliver { sn: 0 },
+    }
+}

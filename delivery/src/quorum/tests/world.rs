@@ -1,0 +1,398 @@
+//! Brokers behind one idealised order, clients, and a network that delays and loses channels.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use sealcast_broker::access::Access;
+use sealcast_broker::genesis::{Genesis, Issuer};
+use sealcast_broker::operation::{
+    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration,
+    check,
+};
+use sealcast_broker::protocol::Reply;
+use sealcast_broker::state::{Memory, State};
+use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
+use sealcast_wire::{Monotonic, Now, Utc};
+
+use super::super::{Config, Delivered, Outcome, Output, Quorum};
+use super::broker::{Behaviour, Broker};
+use crate::Token;
+
+pub(super) const START: Utc = Utc(1_795_132_800);
+
+/// What a client was told.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) delivered: Vec<Delivered>,
+    pub(super) skipped: u64,
+    pub(super) outcomes: BTreeMap<Token, Outcome>,
+    pub(super) subscribed: BTreeMap<Token, u64>,
+    pub(super) record: Option<Vec<u8>>,
+    pub(super) others: Vec<Output>,
+}
+
+/// One client with its channels.
+pub(super) struct Member {
+    pub(super) quorum: Quorum,
+    pub(super) told: Told,
+    config: Config,
+    pub(super) id: Client,
+    /// Each time it is new, what is under way for the old one is lost.
+    life: u32,
+    up: BTreeSet<u16>,
+}
+
+enum Event {
+    ToBroker { member: usize, life: u32, broker: u16, request: Arc<[u8]>, channel: u32 },
+    ToMember { member: usize, life: u32, broker: u16, reply: Vec<u8>, channel: u32 },
+    Block,
+    Execute { broker: u16 },
+    Connect { member: usize, broker: u16 },
+    Cut { member: usize, broker: u16 },
+}
+
+pub(super) struct World {
+    pub(super) brokers: Vec<Broker>,
+    pub(super) members: Vec<Member>,
+    pub(super) genesis: Genesis,
+    issuer: SigningKey,
+    administrator: OriginKey,
+    rng: ChaCha8Rng,
+    now: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    made: u64,
+    /// Messages of a channel stay in order: the time of the last, by direction, member, broker.
+    last: BTreeMap<(bool, usize, u16), u64>,
+    channels: BTreeMap<(usize, u16), u32>,
+    pool: Vec<Frame>,
+    known: BTreeSet<Vec<u8>>,
+    /// Blocks that are ordered.
+    chain: Vec<(Utc, Arc<Vec<Checked>>)>,
+    pub(super) delay_max: u64,
+    /// Whether blocks hold frames in any order.
+    pub(super) shuffles: bool,
+    /// Of 1,000 messages, at so many the channel breaks.
+    pub(super) breaks: u32,
+    pub(super) clock_error: i64,
+}
+
+fn key(seed: u8) -> OriginKey {
+    OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
+}
+
+pub(super) fn header(topic: &str) -> Header {
+    match topic.split_once('=') {
+        Some((topic, value)) => Header { topic: topic.into(), value: Some(value.into()) },
+        None => Header { topic: topic.into(), value: None },
+    }
+}
+
+pub(super) fn publication(topics: &[&str], body: &[u8]) -> Publication {
+    Publication {
+        headers: topics.iter().map(|it| header(it)).collect(),
+        associated: Vec::new(),
+        access: None,
+        execute: Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: Body::Plain(body.to_vec()),
+    }
+}
+
+pub(super) fn only(access: &str, publication: Publication) -> Publication {
+    Publication { access: Some(access.parse::<Access>().expect("a condition")), ..publication }
+}
+
+impl World {
+    /// Four brokers, of which the last in order behaves so, or seven with two such.
+    pub(super) fn new(seed: u64, faulty: usize, behaviour: Behaviour) -> World {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([2; 32])).expect("a key");
+        let administrator = key(250);
+        let count = 3 * faulty + 1;
+        let mut keys: Vec<OriginKey> = (0..count).map(|i| key(100 + i as u8)).collect();
+        keys.sort_by_key(OriginKey::public_bytes);
+        let genesis = Genesis {
+            name: "test".into(),
+            brokers: keys.iter().map(OriginKey::public_bytes).collect(),
+            quorum: 1,
+            administrators: vec![Key::new(&administrator.public_bytes()).expect("a key")],
+            issuers: BTreeMap::from([("exchange".to_owned(), Issuer::Key(issuer.public().clone()))]),
+        };
+        let mut liars = BTreeSet::new();
+        while liars.len() < faulty {
+            liars.insert(rng.next_u32() as usize % count);
+        }
+        let brokers = keys.into_iter().enumerate().map(|(i, key)| {
+            let state = State::open(genesis.clone(), Memory::default()).expect("memory does not fail");
+            let behaviour = if liars.contains(&i) { behaviour } else { Behaviour::Honest };
+            Broker::new(i as u16, behaviour, key, state)
+        });
+        let mut world = World {
+            brokers: brokers.collect(),
+            members: Vec::new(),
+            genesis,
+            issuer,
+            administrator,
+            rng,
+            now: 1_000_000,
+            queue: BTreeMap::new(),
+            made: 0,
+            last: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            pool: Vec::new(),
+            known: BTreeSet::new(),
+            chain: Vec::new(),
+            delay_max: 5_000,
+            shuffles: false,
+            breaks: 0,
+            clock_error: 0,
+        };
+        world.push(10_000, Event::Block);
+        world
+    }
+
+    /// A client with these attributes at the exchange.
+    pub(super) fn join(&mut self, seed: u8, attributes: &[(&str, &str)]) -> usize {
+        let key = Arc::new(key(seed));
+        let id = Client(key.public_bytes());
+        let validity = (Utc(0), Utc(START.0 + 1_000_000));
+        let claim = Claim::sign("exchange", &[seed], validity, attributes, &id, &self.issuer);
+        let registration = Some(Registration { intent: false, proof: Proof::Claim(claim) });
+        let config = Config { genesis: self.genesis.clone(), key, registration, frame_operations: 8 };
+        self.enter(config, None)
+    }
+
+    fn enter(&mut self, config: Config, member: Option<usize>) -> usize {
+        let id = Client(config.key.public_bytes());
+        let record = member.and_then(|it| self.members[it].told.record.clone());
+        let quorum = match record {
+            Some(record) => Quorum::restore(config.clone(), &record).expect("it is our record"),
+            None => Quorum::new(config.clone()),
+        };
+        let at = member.unwrap_or(self.members.len());
+        match member {
+            Some(member) => {
+                let it = &mut self.members[member];
+                it.quorum = quorum;
+                it.life += 1;
+                it.up.clear();
+            }
+            None => {
+                let told = Told::default();
+                self.members.push(Member { quorum, told, config, id, life: 0, up: BTreeSet::new() });
+            }
+        }
+        for broker in 0..self.brokers.len() as u16 {
+            let wait = 1 + self.random(self.delay_max);
+            self.push(wait, Event::Connect { member: at, broker });
+        }
+        at
+    }
+
+    /// The client's program dies, and starts again with what it stored.
+    pub(super) fn restart(&mut self, member: usize) {
+        for broker in 0..self.brokers.len() as u16 {
+            *self.channels.entry((member, broker)).or_default() += 1;
+        }
+        let config = self.members[member].config.clone();
+        self.enter(config, Some(member));
+    }
+
+    pub(super) fn now(&self) -> Now {
+        let utc = Utc(START.0 + (self.now / 1_000_000) as i64 + self.clock_error);
+        Now { monotonic: Monotonic(self.now), utc: Some(utc) }
+    }
+
+    pub(super) fn random(&mut self, below: u64) -> u64 {
+        self.rng.next_u64() % below.max(1)
+    }
+
+    fn push(&mut self, wait: u64, event: Event) {
+        self.made += 1;
+        self.queue.insert((self.now + wait, self.made), event);
+    }
+
+    /// A message on its way, behind those before it.
+    fn carry(&mut self, out: bool, member: usize, broker: u16, event: Event) {
+        let delay = 50 + self.random(self.delay_max);
+        let last = self.last.entry((out, member, broker)).or_default();
+        let at = (self.now + delay).max(*last + 1);
+        *last = at;
+        self.made += 1;
+        self.queue.insert((at, self.made), event);
+        if self.breaks > 0 && self.random(1000) < u64::from(self.breaks) {
+            let wait = self.random(2 * self.delay_max);
+            self.push(wait, Event::Cut { member, broker });
+        }
+    }
+
+    /// Administrators change the policy at once.
+    pub(super) fn set_policy(&mut self, number: u64, text: &str) {
+        let mut admin = Admin::new(number, Action::Policy(text.parse().expect("a policy")));
+        let cluster = self.genesis.cluster();
+        assert!(admin.sign(&self.genesis, &cluster, &self.administrator));
+        self.pool.push(Frame::sign(&cluster, &key(249), number, vec![Operation::Administer(admin)]));
+    }
+
+    /// Cuts all channels of a member for a while.
+    pub(super) fn cut_off(&mut self, member: usize) {
+        for broker in 0..self.brokers.len() as u16 {
+            self.push(0, Event::Cut { member, broker });
+        }
+    }
+
+    /// Lets so much time pass.
+    pub(super) fn run(&mut self, micros: u64) {
+        let until = self.now + micros;
+        loop {
+            (0..self.members.len()).for_each(|it| self.drain(it));
+            let timer = self.members.iter().enumerate().filter_map(|(i, it)| Some((it.quorum.timeout()?.0, i))).min();
+            let event = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let next = timer.map(|(at, _)| at).into_iter().chain(event).min().unwrap_or(until).max(self.now);
+            if next > until {
+                self.now = until;
+                return;
+            }
+            self.now = next;
+            match timer.filter(|(at, _)| *at <= next && event.is_none_or(|event| *at <= event)) {
+                Some((_, member)) => {
+                    let now = self.now();
+                    self.members[member].quorum.handle_timeout(now);
+                    let after = self.members[member].quorum.timeout();
+                    assert!(after.is_none_or(|at| at.0 > self.now) || self.drains(member), "a timer that does nothing");
+                }
+                None => {
+                    let Some((_, event)) = self.queue.pop_first() else { continue };
+                    self.happen(event);
+                }
+            }
+        }
+    }
+
+    fn drains(&mut self, member: usize) -> bool {
+        self.drain(member);
+        self.members[member].quorum.timeout().is_none_or(|at| at.0 > self.now)
+    }
+
+    /// Lets time pass until this holds; `false` if it never did.
+    pub(super) fn until(&mut self, micros: u64, mut holds: impl FnMut(&World) -> bool) -> bool {
+        let end = self.now + micros;
+        while self.now < end {
+            if holds(self) {
+                return true;
+            }
+            self.run(20_000);
+        }
+        holds(self)
+    }
+
+    pub(super) fn drain(&mut self, member: usize) {
+        let now = self.now();
+        while let Some(output) = self.members[member].quorum.poll(now) {
+            let life = self.members[member].life;
+            let told = &mut self.members[member].told;
+            match output {
+                Output::Send { broker, request } => {
+                    let channel = self.channels.get(&(member, broker)).copied().unwrap_or(0);
+                    self.carry(true, member, broker, Event::ToBroker { member, life, broker, request, channel });
+                }
+                Output::Delivered(it) => told.delivered.push(*it),
+                Output::Skipped { count, .. } => told.skipped += count,
+                Output::Outcome(token, outcome) => {
+                    assert!(told.outcomes.insert(token, outcome).is_none(), "an operation has one outcome");
+                }
+                Output::Subscribed { token, subscription } => {
+                    told.subscribed.insert(token, subscription);
+                }
+                Output::Store(record) => told.record = Some(record),
+                other => told.others.push(other),
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now();
+        let channel_of = |world: &World, member, broker| world.channels.get(&(member, broker)).copied().unwrap_or(0);
+        match event {
+            Event::ToBroker { member, life, broker, request, channel } => {
+                if self.members[member].life != life || channel_of(self, member, broker) != channel {
+                    return;
+                }
+                let id = self.members[member].id;
+                let (replies, frame) = self.brokers[usize::from(broker)].handle(id, &request);
+                self.pool.extend(frame);
+                replies.into_iter().for_each(|reply| self.reply(member, broker, &reply));
+            }
+            Event::ToMember { member, life, broker, reply, channel } => {
+                if self.members[member].life == life && channel_of(self, member, broker) == channel {
+                    self.members[member].quorum.handle(now, broker, &reply);
+                }
+            }
+            Event::Block => {
+                let mut frames = std::mem::take(&mut self.pool);
+                frames.retain(|frame| self.known.insert(frame.to_bytes()));
+                if self.shuffles {
+                    for i in (1..frames.len()).rev() {
+                        let j = self.random(i as u64 + 1) as usize;
+                        frames.swap(i, j);
+                    }
+                    let later = self.random(frames.len() as u64 + 1) as usize;
+                    for frame in frames.drain(frames.len() - later / 2..).collect::<Vec<_>>() {
+                        self.known.remove(&frame.to_bytes());
+                        self.pool.push(frame);
+                    }
+                }
+                let cluster = self.genesis.cluster();
+                let checked = check(&cluster, frames, |sealed| vec![true; sealed.len()]);
+                let checked: Vec<Checked> = checked.into_iter().map(|it| it.expect("frames are good")).collect();
+                let utc = Utc(START.0 + (self.now / 1_000_000) as i64);
+                self.chain.push((utc, Arc::new(checked)));
+                for broker in 0..self.brokers.len() as u16 {
+                    let wait = 1 + self.random(4 * self.delay_max);
+                    self.push(wait, Event::Execute { broker });
+                }
+                self.push(10_000, Event::Block);
+            }
+            Event::Execute { broker } => {
+                // One event for each block, in order.
+                let it = &mut self.brokers[usize::from(broker)];
+                let height = it.state.height() + 1;
+                let (at, frames) = self.chain[height as usize - 1].clone();
+                let replies: VecDeque<(Client, Reply)> = it.execute(height, at, &frames).into();
+                for (client, reply) in replies {
+                    let member = self.members.iter().position(|it| it.id == client);
+                    if let Some(member) = member.filter(|it| self.members[*it].up.contains(&broker)) {
+                        self.reply(member, broker, &reply);
+                    }
+                }
+            }
+            Event::Connect { member, broker } => {
+                if self.members[member].up.insert(broker) {
+                    self.members[member].quorum.connected(now, broker);
+                }
+            }
+            Event::Cut { member, broker } => {
+                if self.members[member].up.remove(&broker) {
+                    *self.channels.entry((member, broker)).or_default() += 1;
+                    let id = self.members[member].id;
+                    self.brokers[usize::from(broker)].here.remove(&id);
+                    self.members[member].quorum.disconnected(now, broker);
+                    let wait = 20_000 + self.random(100_000);
+                    self.push(wait, Event::Connect { member, broker });
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, member: usize, broker: u16, reply: &Reply) {
+        let channel = self.channels.get(&(member, broker)).copied().unwrap_or(0);
+        let life = self.members[member].life;
+        let reply = reply.to_bytes();
+        self.carry(false, member, broker, Event::ToMember { member, life, broker, reply, channel });
+    }
+}
