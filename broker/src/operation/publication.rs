@@ -135,7 +135,7 @@ impl Publication {
 }
 
 /// `u16 count ‖ (bytes16 topic ‖ value) …`
-pub(crate) fn write_headers(w: &mut Writer, headers: &[Header]) {
+pub(crate) fn write_headers<'a>(w: &mut Writer, headers: impl ExactSizeIterator<Item = &'a Header>) {
     w.u16(u16::try_from(headers.len()).expect("headers have a limit"));
     for header in headers {
         w.bytes16(header.topic.as_bytes());

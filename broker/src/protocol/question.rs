@@ -146,7 +146,7 @@ impl Question {
 }
 
 fn write_header<'w>(w: &'w mut Writer, header: &Header) -> &'w mut Writer {
-    write_headers(w, std::slice::from_ref(header));
+    write_headers(w, std::iter::once(header));
     w
 }
 

@@ -1,13 +1,14 @@
 //! One block on its way into the state.
 
-use std::collections::btree_map::Entry::Vacant;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use sealcast_crypto::identity::Attribute;
 use sealcast_wire::{Utc, Writer, limits};
 
 use super::client::Record;
 use super::entry::Entry;
+use super::index::Runs;
 use super::interests::{Id, Subscription};
 use super::outbox::{Advertisement, Notice, Outbox, Results};
 use super::outcome::{Code, Outcome};
@@ -24,10 +25,14 @@ pub(super) struct Block<'a, S> {
     /// Rows, but for those of clients and subscriptions, which are written once at the end.
     changes: Changes,
     clients: BTreeMap<Client, Option<Record>>,
+    /// What clients hold at the block's time, as far as it was asked since a record changed.
+    held: BTreeMap<Client, Option<Rc<[Attribute]>>>,
     /// Publications (by index) and who they interest at which place.
     placed: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
     subscriptions: BTreeSet<Id>,
+    /// What it publishes, by topic.
+    runs: Runs,
     /// The last number that the block used up, of each client.
     used: BTreeMap<Client, u64>,
     /// Of the publications, in their order.
@@ -50,8 +55,10 @@ impl<'a, S: Store> Block<'a, S> {
             outbox: Outbox::new(height, at),
             changes: Changes::new(),
             clients: BTreeMap::new(),
+            held: BTreeMap::new(),
             placed: Vec::new(),
             subscriptions: BTreeSet::new(),
+            runs: Runs::default(),
             used: BTreeMap::new(),
             leaves: Vec::new(),
         }
@@ -72,11 +79,10 @@ impl<'a, S: Store> Block<'a, S> {
         let client = frame.client();
         let mut outcomes = Vec::new();
         for (number, id, operation) in frame.operations() {
-            let next = self.record(&client)?.as_ref().map_or(0, |r| r.next);
-            let known = self.record(&client)?.is_some();
-            outcomes.push(if known && number < next {
+            let next = self.record(&client)?.as_ref().map(|r| r.next);
+            outcomes.push(if next.is_some_and(|next| number < next) {
                 Outcome::new(Code::Duplicate)
-            } else if known && number > next {
+            } else if let Some(next) = next.filter(|next| number > *next) {
                 Outcome::number(Code::Gap, next)
             } else {
                 let outcome = self.operation(Origin { client, number, id, frame: place }, operation)?;
@@ -133,6 +139,7 @@ impl<'a, S: Store> Block<'a, S> {
         if self.get(&table::revoked(&credential.issuer, &credential.serial))?.is_some() {
             return Ok(Err(Outcome::new(Code::CredentialRevoked)));
         }
+        self.held.remove(&origin.client);
         let mut record = self.record(&origin.client)?.take().unwrap_or_default();
         let fits = record.add(&credential, at);
         if fits {
@@ -217,9 +224,11 @@ impl<'a, S: Store> Block<'a, S> {
         let sn = self.state.head.next_sn;
         let mut places = Vec::with_capacity(publication.headers.len());
         for header in &publication.headers {
-            let ps = self.get(&table::topic(header))?.map_or(Ok(0), |row| table::number(&row))?;
-            self.changes.insert(table::topic(header), Some((ps + 1).to_be_bytes().to_vec()));
-            self.changes.insert(table::index(header, ps), Some(sn.to_be_bytes().to_vec()));
+            let ps = match self.runs.next(header) {
+                Some(ps) => ps,
+                None => self.state.store.get(&table::topic(header))?.map_or(Ok(0), |row| table::number(&row))?,
+            };
+            assert!(self.runs.push(header, ps, sn), "it is the next one");
             places.push((header.clone(), ps));
         }
         let mut detail = Writer::new();
@@ -288,6 +297,7 @@ impl<'a, S: Store> Block<'a, S> {
         if admin.verify(&self.state.genesis, &self.state.cluster).is_err() {
             return Ok(Err(Outcome::new(Code::Signatures)));
         }
+        self.held.clear();
         let changed = match &admin.action {
             Action::Policy(policy) => {
                 self.state.head.policy += 1;
@@ -349,18 +359,20 @@ impl<'a, S: Store> Block<'a, S> {
 
     /// Deliver or ⊥, for all whom the block's publications interest, by the state after the block (E2).
     fn notify(&mut self) -> Result<(), StoreError> {
-        let mut readers: BTreeMap<Client, Option<Vec<Attribute>>> = BTreeMap::new();
         let mut notices: BTreeMap<Id, Notice> = BTreeMap::new();
+        // The publication that is judged for one reader after another.
+        let (mut judged, mut headers) = (None, Vec::new());
         for (index, id, place) in std::mem::take(&mut self.placed) {
             // Who unsubscribed or was ended later in the block gets nothing of it any more.
             if self.state.interests.get(&id).is_none() {
                 continue;
             }
-            if let Vacant(unread) = readers.entry(id.0) {
-                unread.insert(self.attributes(&id.0)?);
-            }
+            let held = self.attributes(&id.0)?;
             let entry = &self.outbox.publications[index];
-            let deliver = readers[&id.0].as_ref().is_some_and(|held| self.state.releases(entry, held));
+            if judged != Some(index) {
+                (judged, headers) = (Some(index), entry.headers());
+            }
+            let deliver = held.is_some_and(|held| self.state.releases(entry, &headers, &held));
             let notice = notices.entry(id).or_insert(Notice {
                 client: id.0,
                 subscription: id.1,
@@ -389,6 +401,7 @@ impl<'a, S: Store> Block<'a, S> {
             let row = self.state.interests.get(&id).map(Subscription::to_bytes);
             self.changes.insert(table::subscription(&id.0, id.1), row);
         }
+        self.changes.extend(self.runs.topics().chain(self.runs.rows()).map(|(key, row)| (key, Some(row))));
         for (key, value) in self.changes.iter().filter(|(key, _)| table::is_element(key)) {
             let before = self.state.store.get(key)?;
             if before == *value {
@@ -426,9 +439,14 @@ impl<'a, S: Store> Block<'a, S> {
         Ok(self.clients.get_mut(client).expect("it was just put there"))
     }
 
-    fn attributes(&mut self, client: &Client) -> Result<Option<Vec<Attribute>>, StoreError> {
+    fn attributes(&mut self, client: &Client) -> Result<Option<Rc<[Attribute]>>, StoreError> {
+        if let Some(held) = self.held.get(client) {
+            return Ok(held.clone());
+        }
         let at = self.outbox.at;
-        Ok(self.record(client)?.as_ref().and_then(|r| r.attributes(at)))
+        let held: Option<Rc<[Attribute]>> = self.record(client)?.as_ref().and_then(|r| r.attributes(at)).map(Rc::from);
+        self.held.insert(*client, held.clone());
+        Ok(held)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

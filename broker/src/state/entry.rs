@@ -55,10 +55,10 @@ impl Entry {
     ///        ‖ headers ‖ u64 ps … ‖ (0 | 1 ‖ bytes16 access)
     /// ```
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer::new();
+        let mut w = Writer::with_capacity(BYTES_USUAL);
         w.u64(self.sn).u64(self.height).raw(&self.at.0.to_be_bytes()).u32(self.frame);
         w.raw(&self.client.0).u64(self.number).raw(&self.id.0).u64(self.policy).u32(self.epoch);
-        write_headers(&mut w, &self.headers());
+        write_headers(&mut w, self.places.iter().map(|(header, _)| header));
         self.places.iter().for_each(|(_, ps)| {
             w.u64(*ps);
         });
@@ -94,3 +94,6 @@ impl Entry {
         Ok(Entry { sn, height, at, frame, client, number, id, policy, epoch, places, access })
     }
 }
+
+/// Bytes that most entries fit in.
+const BYTES_USUAL: usize = 256;

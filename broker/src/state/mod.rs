@@ -19,6 +19,7 @@
 mod block;
 pub mod client;
 mod entry;
+mod index;
 mod interests;
 mod outbox;
 mod outcome;
@@ -39,7 +40,7 @@ use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use crate::expression::Tree;
 use crate::genesis::{Cluster, Genesis};
-use crate::operation::{Act, Checked, Client, Interest, Policy};
+use crate::operation::{Act, Checked, Client, Header, Interest, Policy};
 use interests::{Interests, Subscription};
 
 pub use client::Record;
@@ -184,11 +185,11 @@ impl<S: Store> State<S> {
 
     /// Whether the publication may be released to somebody with these attributes: its own rule, the
     /// global policy that it was sealed for, and the one in force now, all of them.
-    fn releases(&self, entry: &Entry, attributes: &[Attribute]) -> bool {
-        let headers = entry.headers();
-        let numbers = BTreeSet::from([entry.policy, self.head.policy]);
+    fn releases(&self, entry: &Entry, headers: &[Header], attributes: &[Attribute]) -> bool {
+        let by = |number: u64| self.policies[&number].allows(Act::Read, headers, attributes);
         entry.access.as_ref().is_none_or(|access| access.allows(attributes))
-            && numbers.iter().all(|n| self.policies[n].allows(Act::Read, &headers, attributes))
+            && by(self.head.policy)
+            && (entry.policy == self.head.policy || by(entry.policy))
     }
 
     /// Reads into memory what is held there.

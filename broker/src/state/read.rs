@@ -6,7 +6,7 @@ use sealcast_wire::limits;
 use super::entry::Entry;
 use super::outbox::{Notice, Run};
 use super::store::{Store, StoreError};
-use super::{State, table};
+use super::{State, index, table};
 use crate::operation::{Act, Client, Header};
 
 /// What stands at a place.
@@ -66,8 +66,8 @@ impl<S: Store> State<S> {
     /// `Denied` or `Store`.
     pub fn read(&self, client: &Client, header: &Header, ps: u64) -> Result<Option<Reading>, ReadError> {
         let attributes = self.reader(client)?;
-        let Some(sn) = self.store.get(&table::index(header, ps))? else { return Ok(None) };
-        let entry = self.entry(table::number(&sn)?)?;
+        let Some(sn) = index::find(&self.store, header, ps, 1)?.pop() else { return Ok(None) };
+        let entry = self.entry(sn)?;
         Ok(Some(self.judge(entry, &attributes)))
     }
 
@@ -86,11 +86,10 @@ impl<S: Store> State<S> {
     ) -> Result<Vec<Place>, ReadError> {
         self.reached(floor)?;
         let attributes = self.reader(client)?;
-        let until = table::after(&table::index(header, u64::MAX));
-        let rows = self.store.range(&table::index(header, from), &until, limit.min(limits::READ_PLACES_MAX))?;
+        let sns = index::find(&self.store, header, from, limit.min(limits::READ_PLACES_MAX))?;
         let (mut places, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
-        for ((_, sn), ps) in rows.iter().zip(from..) {
-            let row = self.row(table::number(sn)?)?;
+        for (sn, ps) in sns.into_iter().zip(from..) {
+            let row = self.row(sn)?;
             let entry = table::read(&row, Entry::decode)?;
             places.push(Place { ps, reading: self.judge(entry, &attributes) });
             // One is answered however long it is.
@@ -142,7 +141,10 @@ impl<S: Store> State<S> {
     pub fn may_read(&self, client: &Client, sn: u64) -> Result<bool, ReadError> {
         let Ok(attributes) = self.reader(client) else { return Ok(false) };
         match self.store.get(&table::entry(sn))? {
-            Some(row) => Ok(self.releases(&table::read(&row, Entry::decode)?, &attributes)),
+            Some(row) => {
+                let entry = table::read(&row, Entry::decode)?;
+                Ok(self.releases(&entry, &entry.headers(), &attributes))
+            }
             None => Ok(false),
         }
     }
@@ -174,10 +176,11 @@ impl<S: Store> State<S> {
         let (mut publications, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
         for (_, row) in &rows {
             let entry = table::read(row, Entry::decode)?;
-            if !standing.interest.matches(&entry.headers()) {
+            let headers = entry.headers();
+            if !standing.interest.matches(&headers) {
                 continue;
             }
-            let releases = self.releases(&entry, &attributes);
+            let releases = self.releases(&entry, &headers, &attributes);
             notice.push(entry.sn, releases);
             if releases {
                 let sn = entry.sn;
@@ -215,7 +218,11 @@ impl<S: Store> State<S> {
     }
 
     fn judge(&self, entry: Entry, attributes: &[Attribute]) -> Reading {
-        if self.releases(&entry, attributes) { Reading::Publication(Box::new(entry)) } else { Reading::Empty }
+        if self.releases(&entry, &entry.headers(), attributes) {
+            Reading::Publication(Box::new(entry))
+        } else {
+            Reading::Empty
+        }
     }
 
     fn reader(&self, client: &Client) -> Result<Vec<Attribute>, ReadError> {

@@ -2,6 +2,7 @@
 //! brokers signed. What cannot be so checked (the index, the set's hash) is computed and not taken over.
 
 use super::entry::Entry;
+use super::index::Runs;
 use super::outbox::publications_root;
 use super::store::{Changes, Row, Store, StoreError};
 use super::{Head, State, table};
@@ -44,6 +45,7 @@ impl<S: Store> State<S> {
         let mut taken = Head::first();
         let (mut head, mut last) = (None, Vec::new());
         let mut block: Vec<Entry> = Vec::new();
+        let mut runs = Runs::default();
         for (key, value) in rows {
             if key <= last {
                 return Err(RestoreError::Rows);
@@ -58,12 +60,13 @@ impl<S: Store> State<S> {
                 if table::entry(entry.sn) != key {
                     return Err(RestoreError::Rows);
                 }
-                for (header, ps) in &entry.places {
-                    changes.insert(table::index(header, *ps), Some(entry.sn.to_be_bytes().to_vec()));
-                }
                 if block.last().is_some_and(|before| before.height != entry.height) {
                     taken.append(block[0].height, &publications_root(&block));
                     block.clear();
+                    changes = runs.take();
+                }
+                if !entry.places.iter().all(|(header, ps)| runs.push(header, *ps, entry.sn)) {
+                    return Err(RestoreError::Rows);
                 }
                 block.push(entry);
             } else {
@@ -78,7 +81,9 @@ impl<S: Store> State<S> {
         }
         let head = head.unwrap_or_else(Head::first);
         taken = Head { set: taken.set, history: taken.history, ..head };
-        store.apply(Changes::from([(table::HEAD.to_vec(), Some(taken.to_bytes()))]))?;
+        let mut changes = runs.take();
+        changes.insert(table::HEAD.to_vec(), Some(taken.to_bytes()));
+        store.apply(changes)?;
         let state = State::open(genesis, store).map_err(|_| RestoreError::Rows)?;
         if state.root() == *root { Ok(state) } else { Err(RestoreError::Root) }
     }

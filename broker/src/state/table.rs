@@ -11,7 +11,7 @@
 //! | `S` ‖ client ‖ u64 id | u64 first sn ‖ u64 next place ‖ interest: a subscription | as element |
 //! | `T` ‖ bytes16 topic ‖ value | u64 next ps | as element |
 //! | `E` ‖ u64 sn | [`super::Entry`]: a publication | by the history |
-//! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 sn: the S-PS index (Chios Fig. 2) | follows from `E` |
+//! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 first ps ‖ u64 sn …: the S-PS index (Chios Fig. 2), a row for each block up to its last place there | follows from `E` |
 //! | `N` ‖ client ‖ u64 number | u64 height: the block that executed the client's operations up to this one | no |
 //! | `Q` ‖ u64 height | results of the block's frames | no |
 //! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the key ceremony | no |
