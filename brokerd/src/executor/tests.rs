@@ -195,3 +195,25 @@ fn a_revoked_client_is_welcomed_as_one() {
     let denied = Question::Latest { header: header(), floor: 0 };
     assert_eq!(broker.executor.answer(&client(1), denied), Answer::No(Why::Denied));
 }
+
+#[test]
+fn an_executor_that_fails_says_so_and_acknowledges_nothing_more() {
+    let mut world = World::with_clients();
+    (0..3).for_each(|n| _ = world.order(vec![(3, vec![publish(&[n])])]));
+    let broker = Broker::start(&world, 0, &[]);
+    let (sender, done) = std::sync::mpsc::channel();
+    // A block is missing: as with a full disk, going on would be wrong.
+    for height in [1, 3, 4] {
+        let (block, frames) = world.ordered[height - 1].clone();
+        let sender = sender.clone();
+        broker.executor.execute(block, frames, Box::new(move || sender.send(height).expect("the test waits")));
+    }
+    drop(sender);
+    assert_eq!(done.iter().collect::<Vec<_>>(), [1], "what was executed is durable, the rest is dropped");
+    assert_eq!((broker.executor.height(), broker.executor.executed()), (1, 1));
+    let why = broker.executor.failure().expect("it failed").to_owned();
+    assert!(why.contains("block 2 is next"), "{why}");
+    assert_eq!(*broker.inbox.failed.lock().unwrap(), Some(why));
+    let Answer::Status(status) = broker.executor.answer(&client(1), Question::Status) else { panic!("no status") };
+    assert!(!status.running);
+}
