@@ -70,7 +70,7 @@ impl Sub {
         let patterns = self.parsed()?;
         let target = Target::of(env)?;
         if let Some(cluster) = Cluster::of_url(&target.url)? {
-            return self.from_brokers(env, &cluster, patterns);
+            return self.through_brokers(env, &cluster, patterns);
         }
         if !self.regex {
             check_rights(env, &target, &patterns)?;
@@ -92,7 +92,7 @@ impl Sub {
     }
 
     /// What brokers release, in their one order.
-    fn from_brokers(&self, env: &Env<'_>, cluster: &Cluster, patterns: Vec<Pattern>) -> Result<(), Failure> {
+    fn through_brokers(&self, env: &Env<'_>, cluster: &Cluster, patterns: Vec<Pattern>) -> Result<(), Failure> {
         if self.regex {
             let failure = Failure::new(Code::BadPair, "brokers match patterns, not regular expressions");
             return Err(failure.hint("sealcast sub 'market/+/eurusd' 'news/#'"));

@@ -321,7 +321,7 @@ impl Engine {
         let silent: Vec<String> =
             silent.map(|(n, it)| format!("broker {n} ({})", it.why().unwrap_or("no answer"))).collect();
         let here = n - silent.len();
-        let (code, what) = match here >= 2 * self.cluster.faulty() + 1 {
+        let (code, what) = match here > 2 * self.cluster.faulty() {
             true => (
                 Code::TimedOut,
                 format!("{here} of {n} brokers are there, but {needed} did not say the same in {patience:?}"),

@@ -108,6 +108,9 @@ pub struct Place {
     pub publication: Option<(Entry, Vec<Vec<u8>>)>,
 }
 
+/// A place as it was read, sealed as it stands there.
+type Found = (u64, Option<Box<(Entry, Publication)>>);
+
 /// Where one broker stands, or why it does not say.
 #[derive(Clone, Debug)]
 pub struct Stand {
@@ -385,7 +388,7 @@ impl Brokers {
     }
 
     /// Opens what is sealed among places that were read.
-    fn opened(&self, places: Vec<(u64, Option<Box<(Entry, Publication)>>)>) -> Result<Vec<Place>> {
+    fn opened(&self, places: Vec<Found>) -> Result<Vec<Place>> {
         let mut read = Vec::with_capacity(places.len());
         for (ps, found) in places {
             let Some((entry, publication)) = found.map(|it| *it) else {
