@@ -124,7 +124,7 @@ pub struct Proof {
     pub count: usize,
     /// The way to the list's root.
     pub path: Vec<[u8; 32]>,
-    /// The roots of the four lists; the one of `part` is computed and not looked at.
+    /// The roots of the four lists; the one of `part` is what leaf and path come to, so that a proof has one encoding.
     pub roots: [[u8; 32]; 4],
 }
 
@@ -225,9 +225,8 @@ impl Proof {
     /// The outbox root of the block at this height if it holds what has this leaf at the proof's place;
     /// `None` if the proof has no such shape. Shows nothing until f+1 brokers signed that root.
     pub fn root(&self, height: u64, leaf: &[u8; 32]) -> Option<[u8; 32]> {
-        let mut roots = self.roots;
-        roots[self.part as usize] = root_of(leaf, self.index, self.count, &self.path)?;
-        Some(root(height, &roots))
+        let of_list = root_of(leaf, self.index, self.count, &self.path)?;
+        (self.roots[self.part as usize] == of_list).then(|| root(height, &self.roots))
     }
 }
 
