@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, load, registration};
+use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, registration};
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::url::{Scheme, Url, Way};
@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
 pub(crate) enum As {
     /// The chosen identity: the brokers shall know it.
     Member,
+    /// The same, for subscriptions.
+    Subscriber,
     /// Nobody in particular.
     Anybody,
 }
@@ -67,12 +69,13 @@ impl Cluster {
     /// A client of it, whose channels open in the background.
     pub(crate) fn open(&self, env: &Env<'_>, who: &As) -> Result<Brokers, Failure> {
         let identity = match who {
-            As::Member => self.identity(env)?,
+            As::Member | As::Subscriber => self.identity(env)?,
             As::Anybody => None,
         };
         let (key, registration) = match &identity {
             Some(identity) => {
-                let key = ClientKey::of(&env.home, &self.file.cluster(), &identity.certificate().hash)?;
+                let purpose = if matches!(who, As::Subscriber) { Purpose::Subscribe } else { Purpose::Call };
+                let key = ClientKey::of(&env.home, &self.file.cluster(), &identity.certificate().hash, purpose)?;
                 let registration = registration(&self.file, identity, &key.client(), false);
                 if registration.is_none() {
                     let (who, of) = (&identity.certificate().name, identity.anchor().certificate().name());

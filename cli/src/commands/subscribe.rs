@@ -14,7 +14,7 @@ use sealcast_crypto::identity::Pattern;
 use sealcast_keys::Exclusion;
 
 use super::Env;
-use crate::cluster::{Cluster, hex};
+use crate::cluster::{As, Cluster, hex};
 use crate::format::{Received, Sender, Template, for_terminal, headline, object};
 use crate::hint::Failure;
 use crate::interrupt;
@@ -98,7 +98,8 @@ impl Sub {
             return Err(failure.hint("sealcast sub 'market/+/eurusd' 'news/#'"));
         }
         let wanted = patterns.into_iter().map(|topic| Interest::Is(Constraint { topic, value: None })).collect();
-        let brokers = cluster.open_registered(env)?;
+        let brokers = cluster.open(env, &As::Subscriber)?;
+        brokers.registered()?;
         let mut subscription = brokers.subscribe(Interest::any(wanted))?;
         env.output.detail(format!("subscription {} at {}", subscription.id(), cluster.file.genesis.name));
         let ended = self.print_released(env, &mut subscription);

@@ -49,6 +49,8 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
+    /// When channels were last opened because no key was known.
+    greeted: Instant,
     failure: Option<Error>,
     ended: bool,
 }
@@ -114,6 +116,7 @@ impl Engine {
             forgotten: BTreeSet::new(),
             unstored: None,
             nobody_vouches: false,
+            greeted: Instant::now(),
             failure: None,
             ended: false,
         })
@@ -196,8 +199,27 @@ impl Engine {
         Some(found)
     }
 
-    /// The threshold key, once it is known.
-    pub(super) fn key(&self) -> Option<VouchedKey> {
+    /// The threshold key, once it is known. Brokers name it when they welcome somebody: until then they are greeted
+    /// again and again.
+    pub(super) fn look_for_key(&mut self) -> Option<VouchedKey> {
+        let key = self.key();
+        if let Some(standing) = self.quorum.standing().cloned().filter(|_| key.is_none())
+            && self.greeted.elapsed() > GREET_AGAIN
+        {
+            self.greeted = Instant::now();
+            let now = self.clock.now();
+            for (number, channel) in (0_u16..).zip(&mut self.channels) {
+                if channel.is_open() && !standing.keys.contains_key(&number) {
+                    channel.end();
+                    self.quorum.disconnected(now, number);
+                }
+            }
+        }
+        key
+    }
+
+    /// The threshold key, as far as is known.
+    fn key(&self) -> Option<VouchedKey> {
         if let Some(key) = &self.cluster.key {
             return Some(key.clone());
         }
@@ -485,7 +507,7 @@ impl Engine {
     fn find_key(&mut self) -> std::result::Result<(), SendError> {
         let Sealing::Waiting = self.sealing else { return Ok(()) };
         let standing = self.quorum.standing().cloned().ok_or(SendError::NotReady)?;
-        let key = self.key().ok_or(SendError::NotReady)?;
+        let key = self.look_for_key().ok_or(SendError::NotReady)?;
         match Sealing::of(&self.cluster, &key, self.quorum.client().0, &standing) {
             Ok(sealing) => {
                 self.sealing = sealing;
@@ -578,3 +600,6 @@ pub(super) fn plain(publication: &Publication) -> Option<Vec<Vec<u8>>> {
 fn short(key: &[u8]) -> String {
     key.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// How often brokers that had no key are asked again whether they have one now.
+const GREET_AGAIN: Duration = Duration::from_millis(500);

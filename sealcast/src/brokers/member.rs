@@ -2,6 +2,8 @@
 //! that vouches for it.
 //!
 //! Of one identity several processes may run at once; each takes the first key of the identity that no other one has.
+//! Those that subscribe have keys of their own, so that one which only publishes never passes over what a subscription
+//! is to go on with.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +29,24 @@ pub struct ClientKey {
     record: Record,
 }
 
+/// What a client's key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Subscriptions, which go on where the last process with this key left them.
+    Subscribe,
+    /// Everything else.
+    Call,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Subscribe => "sub",
+            Purpose::Call => "call",
+        }
+    }
+}
+
 /// What a client knew when it ran last; nothing is kept where it has no file.
 pub(super) struct Record(Option<Store>);
 
@@ -44,10 +64,11 @@ impl ClientKey {
     ///
     /// # Errors
     /// All are in use, or the system's own.
-    pub fn of(home: &Home, cluster: &Cluster, certificate: &CertHash) -> Result<ClientKey> {
+    pub fn of(home: &Home, cluster: &Cluster, certificate: &CertHash, purpose: Purpose) -> Result<ClientKey> {
         let folder = home.state().join("brokers").join(hex(&cluster.0[..8]));
         for slot in 0..CLIENTS_MAX {
-            match ClientKey::at(&folder.join(format!("{}-{slot}.records", hex(&certificate.0[..8])))) {
+            let name = format!("{}-{}-{slot}.records", hex(&certificate.0[..8]), purpose.name());
+            match ClientKey::at(&folder.join(name)) {
                 Err(e) if e.code() == Code::Duplicate => {}
                 other => return other,
             }
@@ -183,7 +204,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&folder);
         let home = Home::at(&folder);
         let (cluster, certificate) = (Cluster([1; 32]), CertHash([2; 32]));
-        let open = || ClientKey::of(&home, &cluster, &certificate).unwrap();
+        let open = || ClientKey::of(&home, &cluster, &certificate, Purpose::Call).unwrap();
         let (first, second) = (open(), open());
         assert_ne!(first.client(), second.client());
         let (was, mut record) = (first.client(), first.into_parts().1);
@@ -192,7 +213,10 @@ mod tests {
         let again = open();
         assert_eq!(again.client(), was, "the first key is free again");
         assert_eq!(again.into_parts().1.last().as_deref(), Some(&b"where we were"[..]));
-        assert_ne!(ClientKey::of(&home, &Cluster([3; 32]), &certificate).unwrap().client(), was);
+        let other = ClientKey::of(&home, &Cluster([3; 32]), &certificate, Purpose::Call).unwrap();
+        assert_ne!(other.client(), was);
+        let reader = ClientKey::of(&home, &cluster, &certificate, Purpose::Subscribe).unwrap();
+        assert_ne!(reader.client(), was, "who only publishes does not touch what subscriptions go on with");
         let _ = std::fs::remove_dir_all(&folder);
     }
 }

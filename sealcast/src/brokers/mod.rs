@@ -31,7 +31,7 @@ use sealcast_delivery::{SendError, Token};
 pub use engine::Evidence;
 pub use file::{load, save};
 pub use inbox::{Item, Subscription};
-pub use member::{ClientKey, registration};
+pub use member::{ClientKey, Purpose, registration};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -166,7 +166,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NotReady`] if there is none in time.
     pub fn key(&self, patience: Duration) -> Result<VouchedKey> {
-        let found = self.shared.wait(patience, |engine| engine.key().map(Ok));
+        let found = self.shared.wait(patience, |engine| engine.look_for_key().map(Ok));
         found.map_err(|e| match e.code() {
             Code::NoQuorum if self.shared.lock().quorum.standing().is_some() => {
                 Error::new(Code::NotReady, "the brokers have no threshold key yet")
