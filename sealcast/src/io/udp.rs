@@ -381,6 +381,26 @@ impl fmt::Debug for UdpReceiver {
     }
 }
 
+/// How long a full socket buffer is waited for at most before a datagram counts as lost.
+pub const SEND_PATIENCE: Duration = Duration::from_millis(200);
+/// Buffers of one receiving call: enough to empty a burst, few enough to stay in the cache.
+const RECEIVE_CALLS: usize = 4;
+/// A datagram, or a run of them that the kernel put together, has at most this many bytes.
+const RECEIVE_BYTES: usize = 65_536;
+/// Bytes of receive buffer that we ask for: 60 ms of 1 KB messages at 60 MB/s.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// The same where the limit does not hold: a receiver may be off the processor for some 10 ms.
+const RECEIVE_BUFFER_FORCED: usize = 32 << 20;
+/// With less than this we warn.
+const RECEIVE_BUFFER_ENOUGH: usize = 1 << 20;
+/// Messages of this size and less come and go without the system's help.
+const KEPT_HEAP_BYTES: usize = 4 << 20;
+/// IPv4's least MTU that everybody takes.
+const MTU_MIN: usize = 576;
+/// On loopback (MTU 65,536) the fewest datagrams are the fastest: each costs 8 to 10 µs of kernel time and
+/// wake-ups, more than sealing one piece while another is under way would save.
+const LOOPBACK_SEGMENT: usize = 65_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -421,23 +441,3 @@ mod tests {
         hears_the_other_only(Ipv6Addr::LOCALHOST.into());
     }
 }
-
-/// How long a full socket buffer is waited for at most before a datagram counts as lost.
-pub const SEND_PATIENCE: Duration = Duration::from_millis(200);
-/// Buffers of one receiving call: enough to empty a burst, few enough to stay in the cache.
-const RECEIVE_CALLS: usize = 4;
-/// A datagram, or a run of them that the kernel put together, has at most this many bytes.
-const RECEIVE_BYTES: usize = 65_536;
-/// Bytes of receive buffer that we ask for: 60 ms of 1 KB messages at 60 MB/s.
-const RECEIVE_BUFFER: usize = 4 << 20;
-/// The same where the limit does not hold: a receiver may be off the processor for some 10 ms.
-const RECEIVE_BUFFER_FORCED: usize = 32 << 20;
-/// With less than this we warn.
-const RECEIVE_BUFFER_ENOUGH: usize = 1 << 20;
-/// Messages of this size and less come and go without the system's help.
-const KEPT_HEAP_BYTES: usize = 4 << 20;
-/// IPv4's least MTU that everybody takes.
-const MTU_MIN: usize = 576;
-/// On loopback (MTU 65,536) the fewest datagrams are the fastest: each costs 8 to 10 µs of kernel time and
-/// wake-ups, more than sealing one piece while another is under way would save.
-const LOOPBACK_SEGMENT: usize = 65_000;

@@ -46,16 +46,19 @@ struct Person {
     subscription: Subscription,
 }
 
+/// A name, who vouches for it, and for which attributes.
+type Named<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+
 impl Person {
     fn all(local: &mut Local) -> Result<Vec<Person>, Failure> {
-        let people: [(&str, &str, &[(&str, &str)]); 5] = [
+        let people: [Named<'static>; 5] = [
             ("the practice", A, &[("role", "practice")]),
             (DERMATOLOGIST, A, &[("role", "dermatologist")]),
             ("a nurse of hospital A", A, &[("role", "nurse")]),
             ("a dermatologist of hospital B", B, &[("role", "dermatologist")]),
             (CLERK, INSURER, &[("role", "clerk"), ("level", "3")]),
         ];
-        let open = |(name, issuer, attributes): (&'static str, &str, &[(&str, &str)])| {
+        let open = |(name, issuer, attributes): Named<'static>| {
             let brokers = local.client(name, issuer, attributes, Scheme::Threshold, FRAME_OPERATIONS)?;
             brokers.registered()?;
             brokers.key(KEY_PATIENCE)?;
