@@ -192,7 +192,12 @@ fn forward(from: impl std::io::Read + Send + 'static, mark: &'static str, to: st
 impl Running {
     /// The first line from now on that has this in it, within `PATIENCE`; else all that was said.
     pub fn line_with(&mut self, part: &str) -> Result<String, String> {
-        let end = std::time::Instant::now() + PATIENCE;
+        self.line_within(part, PATIENCE)
+    }
+
+    /// The same, waiting so long.
+    pub fn line_within(&mut self, part: &str, patience: std::time::Duration) -> Result<String, String> {
+        let end = std::time::Instant::now() + patience;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(std::time::Instant::now())) {
             self.seen.push(line.clone());
             if line.contains(part) {
