@@ -149,10 +149,16 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let height = self.height.load(Ordering::Acquire);
+        let (height, at, policy, epoch) = {
+            let state = self.state();
+            (state.height(), state.time(), state.policy().0, state.epoch())
+        };
         let mut status = Status {
             broker: self.index,
             height,
+            at,
+            policy,
+            epoch,
             tip: height,
             key_age: self.release.key_age(),
             running: self.failure.get().is_none(),

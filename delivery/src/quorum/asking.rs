@@ -46,6 +46,8 @@ pub(super) enum Purpose {
     Status(Token),
     /// How old what is known of the order is.
     Age,
+    /// Which threshold key the brokers vouch for.
+    Key,
     Shares(u64),
 }
 
@@ -197,6 +199,10 @@ impl Quorum {
                 self.channels[usize::from(broker)].status(&status);
                 self.look_around(now);
             }
+            (Purpose::Key, Answer::Key(key)) => {
+                self.channels[usize::from(broker)].vouches(key);
+                self.look_around(now);
+            }
             (Purpose::Shares(sn), Answer::Share(attachment)) => {
                 self.outputs.push_back(Output::Attach { sn, broker, attachment });
             }
@@ -266,10 +272,10 @@ impl Quorum {
             }
             Purpose::Status(token) if all => self.report_status(token, id),
             Purpose::Receipt(_) | Purpose::Bodies => self.widen(id, all),
-            Purpose::Age | Purpose::Shares(_) if all => {
+            Purpose::Age | Purpose::Key | Purpose::Shares(_) if all => {
                 self.asking.close(id);
             }
-            Purpose::Status(_) | Purpose::Age | Purpose::Shares(_) => {}
+            Purpose::Status(_) | Purpose::Age | Purpose::Key | Purpose::Shares(_) => {}
         }
     }
 

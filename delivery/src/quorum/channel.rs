@@ -92,6 +92,11 @@ impl Channel {
         self.claims(status.height, status.at, status.policy, status.epoch);
     }
 
+    /// The broker signed a key.
+    pub(super) fn vouches(&mut self, key: SignedKey) {
+        self.claim.key = Some(key);
+    }
+
     fn claims(&mut self, height: u64, at: Utc, policy: u64, epoch: u32) {
         let claim = &mut self.claim;
         claim.height = claim.height.max(height);

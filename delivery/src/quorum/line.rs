@@ -26,6 +26,8 @@ pub(super) struct Line {
     pub(super) ready: VecDeque<Item>,
     /// Whether somebody reads it in this run.
     pub(super) is_read: bool,
+    /// What its reader has taken: the next place, and an anchor at or before it.
+    pub(super) taken: (u64, (u64, u64)),
 }
 
 /// What stands at a place, or at several.
@@ -38,7 +40,7 @@ pub(super) enum Item {
 
 impl Line {
     pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> Line {
-        Line { interest, place, anchor, goal: place, ready: VecDeque::new(), is_read: true }
+        Line { interest, place, anchor, goal: place, ready: VecDeque::new(), is_read: true, taken: (place, anchor) }
     }
 
     /// Whether there are places that have not been delivered.
@@ -56,6 +58,18 @@ impl Line {
         self.place += 1;
         if self.place > self.anchor.0 {
             self.anchor = (self.place, sn + 1);
+        }
+    }
+
+    /// Its reader has taken what stands below `place`, the last of it the publication with this sn, if it was one.
+    pub(super) fn take(&mut self, place: u64, sn: Option<u64>) {
+        if place > self.taken.0 && place <= self.place {
+            self.taken.0 = place;
+            if let Some(sn) = sn
+                && place > self.taken.1.0
+            {
+                self.taken.1 = (place, sn + 1);
+            }
         }
     }
 

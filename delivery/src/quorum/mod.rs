@@ -293,6 +293,20 @@ impl Quorum {
         &self.drops
     }
 
+    /// The reader of a subscription has taken everything below `place`, of which the last is the publication with this
+    /// sn, if it was one. A restarted client goes on from there: what was delivered and not taken comes again (G6).
+    pub fn taken(&mut self, now: Now, subscription: u64, place: u64, sn: Option<u64>) {
+        if let Some(line) = self.lines.get_mut(&subscription) {
+            line.take(place, sn);
+            self.changed(now);
+        }
+    }
+
+    /// Whether every broker has welcomed us.
+    pub fn is_complete(&self) -> bool {
+        self.channels.iter().all(Channel::is_up)
+    }
+
     /// When [`Quorum::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
         let sending = self.sending.timeout().filter(|_| self.channels.iter().any(Channel::is_up));

@@ -61,6 +61,14 @@ impl Quorum {
         Ok(Token(self.tokens))
     }
 
+    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::Standing`] brings
+    /// what they sign.
+    pub fn look_for_key(&mut self, now: Now) {
+        if self.asking.has_room() && !self.asking.is_open(&Purpose::Key) {
+            self.ask(now, Purpose::Key, Question::Key, self.channels.len());
+        }
+    }
+
     /// The `Sync` of a read has its place; without one the client may not read.
     pub(super) fn floor_found(&mut self, now: Now, token: Token, floor: Option<u64>) {
         match floor {

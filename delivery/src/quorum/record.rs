@@ -21,14 +21,15 @@ impl Quorum {
         let count = self.lines.len().min(limits::SUBSCRIPTIONS_PER_CLIENT_MAX);
         w.u16(u16::try_from(count).expect("subscriptions have a limit"));
         for (id, line) in self.lines.iter().take(count) {
-            // A pair ahead of what was delivered leaves a gap behind it: the subscription's beginning leaves none.
-            let (place, sn) = if line.anchor.0 > line.place { (0, 0) } else { line.anchor };
-            w.u64(*id).bytes16(&line.interest.to_bytes()).u64(line.place).u64(place).u64(sn);
+            // A pair ahead of what was taken leaves a gap behind it: the subscription's beginning leaves none.
+            let (next, anchor) = line.taken;
+            let (place, sn) = if anchor.0 > next { (0, 0) } else { anchor };
+            w.u64(*id).bytes16(&line.interest.to_bytes()).u64(next).u64(place).u64(sn);
         }
         w.finish()
     }
 
-    /// A client that goes on where an [`super::Output::Store`] left it. What was delivered since that was stored comes
+    /// A client that goes on where an [`super::Output::Store`] left it. What was taken since that was stored comes
     /// again; nothing is left out.
     ///
     /// # Errors

@@ -49,8 +49,8 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
-    /// When channels were last opened because no key was known.
-    greeted: Instant,
+    /// When brokers were last asked for a key.
+    asked_for_key: Instant,
     failure: Option<Error>,
     ended: bool,
 }
@@ -116,7 +116,7 @@ impl Engine {
             forgotten: BTreeSet::new(),
             unstored: None,
             nobody_vouches: false,
-            greeted: Instant::now(),
+            asked_for_key: Instant::now(),
             failure: None,
             ended: false,
         })
@@ -199,21 +199,12 @@ impl Engine {
         Some(found)
     }
 
-    /// The threshold key, once it is known. Brokers name it when they welcome somebody: until then they are greeted
-    /// again and again.
+    /// The threshold key, once it is known. Brokers name it when they welcome somebody; whoever came before asks for it.
     pub(super) fn look_for_key(&mut self) -> Option<VouchedKey> {
         let key = self.key();
-        if let Some(standing) = self.quorum.standing().cloned().filter(|_| key.is_none())
-            && self.greeted.elapsed() > GREET_AGAIN
-        {
-            self.greeted = Instant::now();
-            let now = self.clock.now();
-            for (number, channel) in (0_u16..).zip(&mut self.channels) {
-                if channel.is_open() && !standing.keys.contains_key(&number) {
-                    channel.end();
-                    self.quorum.disconnected(now, number);
-                }
-            }
+        if key.is_none() && self.quorum.standing().is_some() && self.asked_for_key.elapsed() > ASK_AGAIN {
+            self.asked_for_key = Instant::now();
+            self.quorum.look_for_key(self.clock.now());
         }
         key
     }
@@ -227,9 +218,9 @@ impl Engine {
         self.cluster.agreed_key(standing.keys.iter().map(|(broker, key)| (*broker, key)))
     }
 
-    /// Whether every channel is open.
-    pub(super) fn all_open(&self) -> bool {
-        self.channels.iter().all(Channel::is_open)
+    /// Whether every broker has welcomed us.
+    pub(super) fn all_here(&self) -> bool {
+        self.quorum.is_complete()
     }
 
     /// Why the client cannot become known, if so.
@@ -272,6 +263,7 @@ impl Engine {
 
     /// A subscription has no reader any more.
     pub(super) fn leave(&mut self, subscription: u64) {
+        self.mark(self.clock.now());
         self.lines.remove(&subscription);
     }
 
@@ -279,6 +271,7 @@ impl Engine {
     pub(super) fn work(&mut self) -> bool {
         let now = self.clock.now();
         let mut any = false;
+        self.mark(now);
         if self.quorum.timeout().is_some_and(|at| at <= now.monotonic) {
             self.quorum.handle_timeout(now);
             any = true;
@@ -316,6 +309,9 @@ impl Engine {
     pub(super) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.work();
+            self.mark(self.clock.now());
+            self.unstored = Some(self.quorum.record());
+            self.store();
             self.channels.iter_mut().for_each(Channel::end);
             self.lines.values().for_each(|line| line.inbox.close(Error::closed()));
         }
@@ -557,6 +553,15 @@ impl Engine {
             self.fail(Error::system("keeping what this client knows", &e));
         }
     }
+
+    /// Tells the machine what readers have taken, so that a restarted program goes on there.
+    fn mark(&mut self, now: Now) {
+        for (subscription, line) in &self.lines {
+            if let Some((place, sn)) = line.inbox.taken() {
+                self.quorum.taken(now, *subscription, place, sn);
+            }
+        }
+    }
 }
 
 impl Line {
@@ -602,4 +607,4 @@ fn short(key: &[u8]) -> String {
 }
 
 /// How often brokers that had no key are asked again whether they have one now.
-const GREET_AGAIN: Duration = Duration::from_millis(500);
+const ASK_AGAIN: Duration = Duration::from_millis(200);

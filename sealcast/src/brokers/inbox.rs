@@ -51,6 +51,8 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
+    /// The place behind the last item that was taken, and its sn, since the engine last looked.
+    taken: Option<(u64, Option<u64>)>,
     closed: Option<Error>,
 }
 
@@ -62,6 +64,11 @@ impl Inbox {
     /// Whether the reader must take something before more may come.
     pub(super) fn is_full(&self) -> bool {
         lock(&self.state).items.len() >= limits::SUBSCRIBER_MESSAGES
+    }
+
+    /// What the reader has taken since the last call: the place behind it, and the sn of its last publication.
+    pub(super) fn taken(&self) -> Option<(u64, Option<u64>)> {
+        lock(&self.state).taken.take()
     }
 
     pub(super) fn push(&self, item: Item) {
@@ -95,6 +102,10 @@ impl Subscription {
         loop {
             let was_full = state.items.len() >= limits::SUBSCRIBER_MESSAGES;
             if let Some(item) = state.items.pop_front() {
+                state.taken = Some(match &item {
+                    Item::Publication { place, entry, .. } => (place + 1, Some(entry.sn)),
+                    Item::Empty { place, count } => (place + count, None),
+                });
                 drop(state);
                 if was_full {
                     // The driver waits for room; one that is gone needs none.

@@ -344,7 +344,7 @@ impl Brokers {
     /// Those of the session.
     pub fn survey(&self, patience: Duration) -> Result<Vec<Stand>> {
         // Whoever is not there yet may come.
-        let all = self.shared.wait(patience, |engine| engine.all_open().then_some(Ok(())));
+        let all = self.shared.wait(patience, |engine| engine.all_here().then_some(Ok(())));
         match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {
             Ok(stands) => Ok(stands),
             Err(_) => self.status().or_else(|_| Ok(self.shared.lock().stands(&BTreeMap::new()))),

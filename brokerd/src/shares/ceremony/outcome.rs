@@ -32,7 +32,7 @@ pub enum Event<G: Suite> {
     },
     /// There is a key: the same at all brokers.
     Made(Box<Made<G>>),
-    /// There will be none in this run. Another one begins with [`Ceremony::begin`], here or elsewhere.
+    /// There will be none in this run. Another one begins with [`super::Ceremony::begin`], here or elsewhere.
     Failed {
         /// The run.
         run: u32,

@@ -301,8 +301,15 @@ impl World {
                     let channel = self.channels.get(&(member, broker)).copied().unwrap_or(0);
                     self.carry(true, member, broker, Event::ToBroker { member, life, broker, request, channel });
                 }
-                Output::Delivered(it) => told.delivered.push(*it),
-                Output::Skipped { count, .. } => told.skipped += count,
+                Output::Delivered(it) => {
+                    let (subscription, next, sn) = (it.subscription, it.place + 1, it.entry.sn);
+                    told.delivered.push(*it);
+                    self.members[member].quorum.taken(now, subscription, next, Some(sn));
+                }
+                Output::Skipped { subscription, place, count } => {
+                    told.skipped += count;
+                    self.members[member].quorum.taken(now, subscription, place + count, None);
+                }
                 Output::Outcome(token, outcome) => {
                     assert!(told.outcomes.insert(token, outcome).is_none(), "an operation has one outcome");
                 }
