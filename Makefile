@@ -6,14 +6,18 @@ VENV  := .venv
 # Generated test inputs: the same ones each time; `make test SEED=7` tries others.
 SEED  ?= 1
 
-.PHONY: demo test check interop peers figures models deny clean help
+.PHONY: demo demo-brokers test check interop peers figures models deny clean help
 
 help:           ## this list
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 24
 
 demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the main job in under 30 s
 	$(CARGO) build --quiet -p sealcast-cli -p sealcast-lab
 	$(BIN)/debug/sealcast demo lan
+
+demo-brokers: setup ## two hospitals, an insurer and the four brokers between them, in under 60 s
+	$(CARGO) build --quiet -p sealcast-cli -p sealcast-brokerd
+	$(BIN)/debug/sealcast demo brokers
 
 test: setup interop check   ## everything that must pass before a change lands
 	@mkdir -p out && rm -f out/skipped

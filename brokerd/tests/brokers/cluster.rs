@@ -127,7 +127,7 @@ pub(crate) fn subscribe(interest: &str) -> Operation {
 }
 
 /// A watchdog, far beyond what it takes.
-pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(120), "never came: {what}");
