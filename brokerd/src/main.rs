@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sealcast_brokerd::config::{Config, ShareOn};
@@ -65,6 +65,9 @@ struct Run {
     /// Log as JSON, one object per line.
     #[arg(long)]
     json: bool,
+    /// End as if asked when standard input closes: with whoever started the broker, however that one ended.
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -117,6 +120,14 @@ fn serve(run: Run) -> Result<(), Failure> {
             When::Write => ShareOn::Write,
             When::Read => ShareOn::Read,
         };
+    }
+    if run.until_stdin_closes {
+        let end = end.clone();
+        // The thread ends with the process.
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            end.store(true, Ordering::Release);
+        });
     }
     let broker = Broker::start(config)?;
     let failure = broker.wait(&end);

@@ -3,6 +3,7 @@
 //! Compared sides run in the same minute, block by block in turn (A B A B …), and a row is the median
 //! of its blocks: test machines are shared and noisy, so ratios within one run say more than numbers.
 
+mod brokers;
 mod hostile;
 mod latency;
 mod membership;
@@ -138,7 +139,13 @@ const LAN: &[Unit] = &[
     Unit { rows: hostile::ROWS, about: "hostile datagrams", measure: hostile::measure },
 ];
 
-const BROKERS: &[Unit] = &[Unit { rows: threshold::ROWS, about: "threshold encryption", measure: threshold::measure }];
+const BROKERS: &[Unit] = &[
+    Unit { rows: brokers::ORDERED, about: "publications in order", measure: brokers::ordered },
+    Unit { rows: brokers::LATENCY, about: "one publication at a time", measure: brokers::latency },
+    Unit { rows: brokers::SEALED, about: "sealed publications", measure: brokers::sealed },
+    Unit { rows: brokers::FAULTS, about: "faults and build", measure: brokers::faults },
+    Unit { rows: threshold::ROWS, about: "threshold encryption", measure: threshold::measure },
+];
 
 /// A progress bar on stderr, if that is a terminal.
 pub(crate) fn progress(steps: u64, hidden: bool) -> ProgressBar {

@@ -124,8 +124,8 @@ impl Process {
         let log = log.map_err(|e| FileError::io(&path, e))?;
         let both = log.try_clone().map_err(|e| FileError::io(&path, e))?;
         let mut command = command(folder);
-        // Ctrl-C is meant for us: we tell them.
-        command.stdin(Stdio::null()).stdout(log).stderr(both).process_group(0);
+        // Ctrl-C is meant for us: we tell them. If we are killed, the pipe closes, and they end too.
+        command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(log).stderr(both).process_group(0);
         let child = command.spawn().map_err(|e| missing(&e))?;
         Ok(Process { number, child, log: path, ended: false })
     }
