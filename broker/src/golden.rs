@@ -13,7 +13,9 @@ use sealcast_wire::Utc;
 
 use crate::fixture::{client, origin_key, publication, publish, subscribe};
 use crate::genesis::{Genesis, Issuer};
-use crate::operation::{Action, Admin, Claim, Execute, Frame, Operation, Proof, Publication, Registration, check};
+use crate::operation::{
+    Accusation, Action, Admin, Claim, Execute, Frame, Operation, Proof, Publication, Registration, check,
+};
 use crate::state::{Memory, State};
 
 fn hex(bytes: &[u8]) -> String {
@@ -43,6 +45,16 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
     };
     let access = published.access.as_ref().expect("it was put there").to_bytes();
     let label = published.label(&client(1), 3).hash();
+    let accusation = Operation::Accuse(Box::new(Accusation {
+        sn: 3,
+        client: client(1),
+        number: 3,
+        envelope: published.envelope(),
+        ciphertext: b"ciphertext".to_vec(),
+        shares: b"shares".to_vec(),
+    }));
+    let mut restore = Admin::new(2, Action::Restore(client(1)));
+    assert!(restore.sign(&genesis, &cluster, &origin_key(3)));
     let frame = Frame::sign(
         &cluster,
         &origin_key(1),
@@ -74,6 +86,8 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
         ("outbox root", hex(&outbox.root())),
         ("state root", hex(&outbox.state_root)),
         ("executed", hex(&outbox.executed(&cluster))),
+        ("accusation", hex(&sha256(&accusation.to_bytes()))),
+        ("restore", hex(&sha256(&Operation::Administer(restore).to_bytes()))),
     ];
     for ((what, value), expected) in seen.iter().zip(EXPECTED) {
         assert_eq!(value, expected, "{what} of\n{seen:#?}");
@@ -81,7 +95,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
 }
 
 /// In the order of `seen`. Genesis and frame as SHA-256 of their bytes.
-const EXPECTED: [&str; 13] = [
+const EXPECTED: [&str; 15] = [
     "af40631fad8f81c2e3cc521d6423e3dccc7c79432ef60d91437bff7f39b7575f",
     "1facaccbae02ab5cb474b48095ba621d765fafeb4c7aaf30ba33a7d7e9f642fd",
     "010100020401000865786368616e676500046465736b000266780200020406000865786368616e676500056c6576656c0000000000000003030403000865786368616e676500056c6576656c0000000000000000",
@@ -93,6 +107,8 @@ const EXPECTED: [&str; 13] = [
     "7c967fe0558e09df95ebcb99e6a72be3024f494663a47d81d8a30d17ba6de338",
     "57458832b3ca6a92e3406a790ab572311f8a9ef53cf5120ba8f23a99230acc7a",
     "848a5b5a45b9062f5aaa10a194be7f56039d2e656c5f50b18e6e8b95db47789a",
-    "e3dd8c9c87027cc224c9b3c8f55cd72479eb57695dba134e9cbcbaa833ac3c8d",
-    "9245f27f43073bad7ead6282adb7b6294cf24ef38f7aca3828d0e4858885e39e",
+    "b5a88f704c1741127981f6d00dbfb068d69cafb88c374fd11a8ba458da8d814e",
+    "119dd4f9454b63a2b09bb8ff92771e9779325d45fa828daf6413703e82014602",
+    "1a2b41ca8139154349b5958a661403dbff5d4e132fd7c23e90e9ca1c4586edb2",
+    "8d3e02da491683dac5381d7a61e65ec53f23b036c772613e4e9c706dacb54236",
 ];

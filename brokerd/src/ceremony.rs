@@ -64,7 +64,7 @@ impl Making {
     /// If the thread cannot be started.
     pub(crate) fn start<G: Suite>(self, notes: Receiver<Note>) -> io::Result<JoinHandle<()>>
     where
-        Holding: From<(PublicKey<G>, KeyShare<G>)>,
+        Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         thread::Builder::new().name("ceremony".into()).spawn(move || {
             if let Err(why) = self.run::<G>(&notes) {
@@ -75,7 +75,7 @@ impl Making {
 
     fn run<G: Suite>(mut self, notes: &Receiver<Note>) -> Result<(), String>
     where
-        Holding: From<(PublicKey<G>, KeyShare<G>)>,
+        Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         let seed = self.keys.seed(EPOCH, &mut self.rng).map_err(|e| e.to_string())?;
         let setup = Setup {
@@ -144,14 +144,17 @@ impl Making {
 
     fn made<G: Suite>(mut self, made: Made<G>) -> Result<(), String>
     where
-        Holding: From<(PublicKey<G>, KeyShare<G>)>,
+        Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         let Made { run, key, share, dealers } = made;
         let Some(share) = share else {
-            return Err(format!("the others made one in ceremony {run}, and this broker has no share of it"));
+            // It checks ciphertexts and votes like the others, and helps nobody to read.
+            self.executor.set_key((key, None));
+            log::warn(&format!("the threshold key was made in ceremony {run}, and this broker has no share of it"));
+            return Ok(());
         };
         self.keys.keep(&key, &share, &mut self.rng).map_err(|e| e.to_string())?;
-        self.executor.set_key((key, share));
+        self.executor.set_key((key, Some(share)));
         let dealers: Vec<String> = dealers.iter().map(ToString::to_string).collect();
         log::info(&format!("the threshold key was made in ceremony {run} by brokers {}", dealers.join(", ")));
         Ok(())

@@ -12,7 +12,7 @@ use sealcast_broker::protocol::{Answer, Question, Reply, Request, Welcome};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 
-use crate::tls;
+use sealcast_tls as tls;
 
 /// An open channel.
 pub struct Channel {

@@ -7,8 +7,12 @@
 //! keys/           its share of the threshold key (E7)
 //! order/          the engine's journal and archives: a broker that lost it must not come back under the same key
 //! state/          what was executed
+//! snapshots/      what others begin with who lack what is pruned here
+//! joining/        a snapshot on its way here
 //! evidence/       what brokers signed that contradicts itself
+//! cluster.id      of which cluster all these are
 //! lock            held while the broker runs
+//! control         where it is asked to reload, while it runs
 //! ```
 
 use std::fmt;
@@ -27,6 +31,8 @@ use sealcast_wire::limits;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use crate::sync::Keep;
+
 /// All that a broker knows when it starts.
 pub struct Config {
     /// Its folder.
@@ -37,8 +43,10 @@ pub struct Config {
     pub index: u16,
     /// The seed of its key.
     pub seed: Secret<32>,
-    /// Its own settings.
+    /// Its own settings, with what the command line says instead.
     pub settings: Settings,
+    /// What the command line says, also when the settings are read again.
+    pub given: Given,
     /// Where it listens for clients.
     pub gateway: SocketAddr,
     /// Where the brokers are for each other, by their numbers.
@@ -69,6 +77,26 @@ pub struct Settings {
     pub batch_size: Option<usize>,
     /// Threads of each stage: engine, gateway, checks, shares.
     pub threads: Option<usize>,
+    /// How far back publications are kept: `everything` (default), a time as `2d`, `36h`, `90m`, `30s`, or `100000 blocks`.
+    /// It should be the same at all brokers: what f + 1 of them no longer keep, clients do not get.
+    pub keep: Keep,
+}
+
+/// What the command line says instead of `broker.toml`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// [`Settings::metrics`].
+    pub metrics: Option<SocketAddr>,
+    /// [`Settings::share_on`].
+    pub share_on: Option<ShareOn>,
+    /// [`Settings::block_size`].
+    pub block_size: Option<usize>,
+    /// [`Settings::batch_size`].
+    pub batch_size: Option<usize>,
+    /// [`Settings::threads`].
+    pub threads: Option<usize>,
+    /// [`Settings::keep`].
+    pub keep: Option<Keep>,
 }
 
 /// When shares are computed.
@@ -99,9 +127,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`]: the first thing that is wrong.
     pub fn read(folder: &Path) -> Result<Config, ConfigError> {
-        let path = folder.join(CLUSTER);
-        let text = read_text(&path, limits::CLUSTER_FILE_BYTES_MAX, "«sealcast brokers init» makes one")?;
-        let cluster = ClusterFile::from_text(&text).map_err(|e| wrong(&path, &e, e.hint))?;
+        let cluster = read_cluster(folder)?;
 
         let path = folder.join(KEY);
         let text =
@@ -118,18 +144,9 @@ impl Config {
             wrong(&path, what, &format!("compare the keys of [[broker]] in {}", folder.join(CLUSTER).display()))
         })?;
 
-        let path = folder.join(SETTINGS);
-        let settings = match fs::exists(&path) {
-            Ok(false) => Settings::default(),
-            _ => {
-                let text = read_text(&path, SETTINGS_BYTES_MAX, CHECK)?;
-                let parsed = toml::from_str(&text);
-                parsed.map_err(|e| {
-                    wrong(&path, e.to_string().trim(), "correct it, or remove it: all settings have defaults")
-                })?
-            }
-        };
+        let settings = Settings::read(folder)?;
         let lock = lock(folder)?;
+        mark(folder, &cluster)?;
         let at = |place: usize, address: &str| resolve(&folder.join(CLUSTER), place, address);
         let own = usize::from(index);
         let listed = |place: usize| at(place, &cluster.addresses[place].order);
@@ -140,7 +157,14 @@ impl Config {
         };
         let listen_order = settings.listen_order.unwrap_or(order[own]);
         let folder = folder.to_path_buf();
-        Ok(Config { folder, index, seed, settings, gateway, listen_order, order, cluster, _lock: lock })
+        let given = Given::default();
+        Ok(Config { folder, index, seed, settings, given, gateway, listen_order, order, cluster, _lock: lock })
+    }
+
+    /// The same with what the command line says.
+    #[must_use]
+    pub fn given(self, given: Given) -> Config {
+        Config { settings: self.settings.given(&given), given, ..self }
     }
 
     /// How much one block may hold.
@@ -161,6 +185,51 @@ impl Config {
     pub fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
+}
+
+impl Settings {
+    /// Those in a broker's folder; the defaults where there is no file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn read(folder: &Path) -> Result<Settings, ConfigError> {
+        let path = folder.join(SETTINGS);
+        if let Ok(false) = fs::exists(&path) {
+            return Ok(Settings::default());
+        }
+        let text = read_text(&path, SETTINGS_BYTES_MAX, CHECK)?;
+        let hint = "correct it, or remove it: all settings have defaults";
+        toml::from_str(&text).map_err(|e| wrong(&path, e.to_string().trim(), hint))
+    }
+
+    /// These, but for what the command line says.
+    #[must_use]
+    pub fn given(self, given: &Given) -> Settings {
+        Settings {
+            metrics: given.metrics.or(self.metrics),
+            share_on: given.share_on.unwrap_or(self.share_on),
+            block_size: given.block_size.or(self.block_size),
+            batch_size: given.batch_size.or(self.batch_size),
+            threads: given.threads.or(self.threads),
+            keep: given.keep.unwrap_or(self.keep),
+            ..self
+        }
+    }
+
+    /// Frames whose signatures are checked at once, at most.
+    pub fn batch(&self) -> usize {
+        self.batch_size.unwrap_or(limits::CHECK_BATCH_FRAMES)
+    }
+}
+
+/// The cluster file of a broker's folder.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn read_cluster(folder: &Path) -> Result<ClusterFile, ConfigError> {
+    let path = folder.join(CLUSTER);
+    let text = read_text(&path, limits::CLUSTER_FILE_BYTES_MAX, "«sealcast brokers init» makes one")?;
+    ClusterFile::from_text(&text).map_err(|e| wrong(&path, &e, e.hint))
 }
 
 impl fmt::Debug for Config {
@@ -205,6 +274,24 @@ fn lock(folder: &Path) -> Result<File, ConfigError> {
     }
 }
 
+/// What lies in the folder is one cluster's, that of its first start: under another cluster file nothing of it is touched.
+fn mark(folder: &Path, cluster: &ClusterFile) -> Result<(), ConfigError> {
+    let (path, id) = (folder.join(MARK), format!("{}\n", hex(&cluster.cluster().0)));
+    match fs::read_to_string(&path) {
+        Ok(known) if known == id => Ok(()),
+        Ok(_) => {
+            let what = format!("the files here are those of another cluster than «{}»", cluster.genesis.name);
+            Err(wrong(&path, what, &format!("put the right {CLUSTER} back, or give the broker a folder of its own")))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let new = path.with_extension("new");
+            let written = fs::write(&new, &id).and_then(|()| File::open(&new)?.sync_all());
+            written.and_then(|()| fs::rename(&new, &path)).map_err(|e| wrong(&path, e, CHECK))
+        }
+        Err(e) => Err(wrong(&path, e, CHECK)),
+    }
+}
+
 fn resolve(path: &Path, place: usize, address: &str) -> Result<SocketAddr, ConfigError> {
     let found = address.to_socket_addrs().map(|mut all| all.next());
     let what = match found {
@@ -225,6 +312,8 @@ pub const KEY: &str = "broker.key";
 pub const CLUSTER: &str = "cluster.toml";
 /// The broker's settings.
 pub const SETTINGS: &str = "broker.toml";
+/// Of which cluster the folder is: the cluster's id in hex.
+pub const MARK: &str = "cluster.id";
 const LOCK: &str = "lock";
 const CHECK: &str = "see that it is a file of this broker that its user can read";
 /// Bytes of a key file: the text and some white space.

@@ -37,6 +37,8 @@ pub enum Reason {
     FrameSignature,
     /// A frame with a bad ciphertext.
     FrameCiphertext,
+    /// A frame that accuses a publisher falsely.
+    FrameAccusation,
     /// A frame of another client.
     FrameNotYours,
     /// A frame that fits no block.
@@ -92,6 +94,7 @@ impl fmt::Display for Reason {
             Reason::FrameMalformed => "frame_malformed",
             Reason::FrameSignature => "frame_signature",
             Reason::FrameCiphertext => "frame_ciphertext",
+            Reason::FrameAccusation => "frame_accusation",
             Reason::FrameNotYours => "frame_not_yours",
             Reason::FrameTooLarge => "frame_too_large",
             Reason::FrameFull => "frame_full",
@@ -104,7 +107,7 @@ impl fmt::Display for Reason {
 }
 
 /// In the order of their numbers.
-const REASONS: [Reason; 22] = [
+const REASONS: [Reason; 23] = [
     Reason::Connections,
     Reason::Handshake,
     Reason::Late,
@@ -120,6 +123,7 @@ const REASONS: [Reason; 22] = [
     Reason::FrameMalformed,
     Reason::FrameSignature,
     Reason::FrameCiphertext,
+    Reason::FrameAccusation,
     Reason::FrameNotYours,
     Reason::FrameTooLarge,
     Reason::FrameFull,

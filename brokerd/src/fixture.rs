@@ -16,11 +16,12 @@ use sealcast_broker::protocol::{Reply, Update};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
-use sealcast_order::Block;
+use sealcast_order::{Block, Floor};
 use sealcast_wire::Utc;
 
 use crate::executor::{Executor, Setup, ShareOn};
 use crate::outlet::{Blocks, Outlet};
+use crate::sync::Keep;
 
 /// The time at which these tests begin, seconds.
 pub(crate) const NOW: i64 = 1_795_132_800;
@@ -182,15 +183,23 @@ impl Outlet for Inbox {
     }
 }
 
-/// An archive of old blocks.
+/// An archive of old blocks, each with a certificate; what was said of pruning it is remembered.
 #[derive(Default)]
-pub(crate) struct Archive(pub(crate) Mutex<Vec<Arc<Block>>>);
+pub(crate) struct Archive(pub(crate) Mutex<Vec<Arc<Block>>>, pub(crate) AtomicU64);
 
 impl Blocks for Archive {
     fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>> {
         let blocks = self.0.lock().expect("no panic");
         let block = blocks.iter().find(|it| it.height == height)?;
         Some(block.frames.get(frame as usize)?.bytes().as_ref().into())
+    }
+
+    fn floor(&self, height: u64) -> Option<Floor> {
+        Some(Floor { height, certificate: vec![1; 8], header: vec![2; 8] })
+    }
+
+    fn prune(&self, height: u64) {
+        self.1.store(height, Ordering::Relaxed);
     }
 }
 
@@ -209,16 +218,22 @@ impl Broker {
     }
 
     pub(crate) fn start_in(folder: Folder, world: &World, index: u16, here: &[u8]) -> Broker {
+        Broker::start_keeping(folder, world, index, here, Keep::Everything)
+    }
+
+    pub(crate) fn start_keeping(folder: Folder, world: &World, index: u16, here: &[u8], keep: Keep) -> Broker {
         let (inbox, archive) = (Inbox::new(here), Arc::new(Archive::default()));
         let setup = Setup {
             genesis: world.genesis.clone(),
             index,
             key: Arc::new(brokers().remove(usize::from(index))),
-            folder: folder.0.clone(),
+            folder: folder.0.join("state"),
             outlet: inbox.clone(),
             blocks: archive.clone(),
             share_on: ShareOn::Read,
             threads: 1,
+            keep,
+            snapshots: folder.0.join("snapshots"),
         };
         let executor = Executor::start(setup).expect("it starts");
         Broker { executor, inbox, archive, done: None, folder }

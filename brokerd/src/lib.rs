@@ -12,8 +12,10 @@ pub mod admission;
 mod ceremony;
 pub mod channel;
 pub mod config;
+pub mod control;
 pub mod deal;
 pub mod drops;
+pub mod ending;
 pub mod evidence;
 pub mod executor;
 #[cfg(test)]
@@ -26,7 +28,7 @@ pub mod release;
 pub mod serve;
 pub mod shares;
 pub mod store;
-pub mod tls;
+pub mod sync;
 
 pub use executor::{Executor, Setup, ShareOn, StartError};
 pub use outlet::{Blocks, Outlet};

@@ -28,6 +28,21 @@ pub fn error(text: &str) {
     line("error", text);
 }
 
+/// From now on, a thread that panics says so in one line; with `RUST_BACKTRACE` set, in as many as that wants.
+///
+/// The ordering engine panics where its files fail. The broker then ends, and the line that says why is to be found.
+pub fn panics_in_one_line() {
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|it| it != "0") {
+        return;
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let what = panic.payload_as_str().unwrap_or("it does not say why").replace('\n', " ");
+        let at = panic.location().map_or_else(String::new, |it| format!(" ({it})"));
+        let thread = std::thread::current();
+        warn(&format!("thread {} has ended: {what}{at}", thread.name().unwrap_or("without a name")));
+    }));
+}
+
 fn line(level: &str, text: &str) {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let line = match JSON.load(Ordering::Relaxed) {

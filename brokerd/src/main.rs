@@ -3,15 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sealcast_brokerd::config::{Config, ShareOn};
+use sealcast_brokerd::config::{Config, Given, ShareOn};
+use sealcast_brokerd::control::Control;
 use sealcast_brokerd::deal::deal;
-use sealcast_brokerd::log;
 use sealcast_brokerd::serve::{Broker, Failure};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use sealcast_brokerd::sync::Keep;
+use sealcast_brokerd::{ending, log};
 
 /// One broker of a Sealcast cluster: orders and keeps what clients publish, and reads none of it.
 #[derive(Parser)]
@@ -25,7 +24,8 @@ struct Arguments {
 enum Command {
     /// Runs the broker of a folder until SIGINT or SIGTERM.
     ///
-    /// FOLDER holds broker.key, cluster.toml and, if wanted, broker.toml; «sealcast brokers init» makes them. Options
+    /// FOLDER holds broker.key, cluster.toml and, if wanted, broker.toml; «sealcast brokers init» makes them. SIGHUP, or
+    /// «sealcast brokers reload FOLDER», reads broker.toml again. Options
     /// given here count before those in broker.toml. Exit codes: 0 ended when asked, 1 the disk or the order failed,
     /// 2 wrong usage, 3 something in the folder is wrong, 4 an address cannot be used.
     Run(Run),
@@ -62,6 +62,9 @@ struct Run {
     /// Threads of each stage.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// How far back publications are kept: «everything», a time as «2d», «36h», «90m», «30s», or «100000 blocks».
+    #[arg(long, value_name = "HOW FAR")]
+    keep: Option<Keep>,
     /// Log as JSON, one object per line.
     #[arg(long)]
     json: bool,
@@ -79,6 +82,7 @@ enum When {
 }
 
 fn main() -> ExitCode {
+    log::panics_in_one_line();
     let done = match Arguments::parse().command {
         Command::Run(run) => {
             if run.json {
@@ -98,40 +102,38 @@ fn main() -> ExitCode {
 }
 
 fn serve(run: Run) -> Result<(), Failure> {
-    let end = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // A second one ends the process at once.
-        let registered = signal_hook::flag::register_conditional_shutdown(signal, 130, end.clone())
-            .and_then(|_| signal_hook::flag::register(signal, end.clone()));
-        registered.map_err(|e| Failure::Config(format!("signals cannot be heard: {e}")))?;
+    let end = ending::asked(run.until_stdin_closes)?;
+    let mut control = None;
+    loop {
+        let mut broker = Broker::start(configure(&run)?)?;
+        if control.is_none() {
+            control = Some(
+                Control::start(&run.folder)
+                    .map_err(|e| Failure::Config(format!("{} cannot be asked: {e}", run.folder.display())))?,
+            );
+        }
+        let failure = broker.wait(&end, control.as_ref());
+        log::info(if matches!(failure, Some(Failure::Behind(_))) { "beginning anew" } else { "ending" });
+        broker.stop();
+        match failure {
+            // The others have pruned what it lacks: it begins with one of their snapshots.
+            Some(Failure::Behind(why)) => log::warn(&why),
+            failure => return failure.map_or(Ok(()), Err),
+        }
     }
-    let mut config = Config::read(&run.folder).map_err(|e| Failure::Config(e.to_string()))?;
+}
+
+/// The folder's settings, and what the command line says instead.
+fn configure(run: &Run) -> Result<Config, Failure> {
+    let config = Config::read(&run.folder).map_err(|e| Failure::Config(e.to_string()))?;
     if run.solo && config.cluster.brokers() != 1 {
         let what = format!("--solo: the cluster file names {} brokers, not one", config.cluster.brokers());
         return Err(Failure::Config(what));
     }
-    let settings = &mut config.settings;
-    settings.metrics = run.metrics.or(settings.metrics);
-    settings.block_size = run.block_size.or(settings.block_size);
-    settings.batch_size = run.batch_size.or(settings.batch_size);
-    settings.threads = run.threads.or(settings.threads);
-    if let Some(when) = run.share_on {
-        settings.share_on = match when {
-            When::Write => ShareOn::Write,
-            When::Read => ShareOn::Read,
-        };
-    }
-    if run.until_stdin_closes {
-        let end = end.clone();
-        // The thread ends with the process.
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            end.store(true, Ordering::Release);
-        });
-    }
-    let broker = Broker::start(config)?;
-    let failure = broker.wait(&end);
-    log::info("ending");
-    broker.stop();
-    failure.map_or(Ok(()), Err)
+    let share_on = run.share_on.map(|when| match when {
+        When::Write => ShareOn::Write,
+        When::Read => ShareOn::Read,
+    });
+    let &Run { metrics, block_size, batch_size, threads, keep, .. } = run;
+    Ok(config.given(Given { metrics, share_on, block_size, batch_size, threads, keep }))
 }

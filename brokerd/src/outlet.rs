@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Reply, Status};
+use sealcast_order::Floor;
 
 /// Where the executor's results leave for clients. Calls return at once; what a client cannot take is dropped with its
 /// channel, and the client asks again when it comes back.
@@ -32,4 +33,12 @@ pub trait Outlet: Send + Sync + 'static {
 pub trait Blocks: Send + Sync + 'static {
     /// The encoded frame at this place of a block; `None` if it is no longer kept.
     fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>>;
+
+    /// The proof that a quorum made this block final, if it has one of its own.
+    fn floor(&self, _height: u64) -> Option<Floor> {
+        None
+    }
+
+    /// Blocks below this one are needed no more.
+    fn prune(&self, _height: u64) {}
 }

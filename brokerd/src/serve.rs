@@ -9,26 +9,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures::executor::block_on;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
-use sealcast_broker::cluster_file::Suite as SuiteName;
-use sealcast_broker::operation::{Checked, Client, Sealed};
+use sealcast_broker::cluster_file::{Suite as SuiteName, VouchedKey};
+use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Status, Welcome};
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
-use sealcast_order::engine::{self, Engine, SigningSeed};
+use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Order};
-use sealcast_wire::limits;
+use sealcast_order::{Floor, Order};
 
-use crate::admission::{self, Admission, Execution};
+use crate::admission::{self, Admission};
 use crate::ceremony::{EPOCH, Making, Note};
-use crate::config::{Config, ShareOn};
+use crate::config::{CLUSTER, Config, Settings, ShareOn, read_cluster};
+use crate::control::{Control, Reloaded};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
@@ -37,8 +37,9 @@ use crate::log;
 use crate::metrics::{Page, Server};
 use crate::outlet::{Blocks, Outlet};
 use crate::release::Holding;
-use crate::shares::file::Folder;
+use crate::shares::file::{FileError, Folder};
 use crate::shares::{self, Suite};
+use crate::sync::{self, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
 pub struct Broker {
@@ -63,6 +64,8 @@ pub enum Failure {
     Storage(String),
     /// The order ended.
     Order(String),
+    /// The others have pruned blocks that it lacks: started again, it begins with a snapshot of theirs.
+    Behind(String),
 }
 
 impl Failure {
@@ -71,7 +74,7 @@ impl Failure {
         match self {
             Failure::Config(_) => 3,
             Failure::Address(_) => 4,
-            Failure::Storage(_) | Failure::Order(_) => 1,
+            Failure::Storage(_) | Failure::Order(_) | Failure::Behind(_) => 1,
         }
     }
 }
@@ -82,6 +85,17 @@ impl Broker {
     /// # Errors
     /// [`Failure`].
     pub fn start(config: Config) -> Result<Broker, Failure> {
+        Broker::start_behind(config, |front| front)
+    }
+
+    /// Starts a broker whose clients meet what `behind` puts before its own front: for brokers that misbehave.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn start_behind(
+        config: Config,
+        behind: impl FnOnce(Arc<dyn Service>) -> Arc<dyn Service>,
+    ) -> Result<Broker, Failure> {
         let key = Arc::new(OriginKey::from_seed(&config.seed));
         let (cluster, n) = (config.cluster.cluster(), config.cluster.brokers());
         let drops = Arc::new(Drops::default());
@@ -97,6 +111,7 @@ impl Broker {
             failure: OnceLock::new(),
             running: AtomicBool::new(true),
         });
+        let begin = begin(&config, &key)?;
         let executor = Executor::start(executor::Setup {
             genesis: config.cluster.genesis.clone(),
             index: config.index,
@@ -104,11 +119,10 @@ impl Broker {
             folder: config.at("state"),
             outlet: hall.clone(),
             blocks: hall.clone(),
-            share_on: match config.settings.share_on {
-                ShareOn::Read => executor::ShareOn::Read,
-                ShareOn::Write => executor::ShareOn::Write,
-            },
+            share_on: when(config.settings.share_on),
             threads: config.threads(1),
+            keep: config.settings.keep,
+            snapshots: config.at("snapshots"),
         });
         let executor = executor.map_err(|e| Failure::Storage(format!("{}: {e}", config.at("state").display())))?;
         let (proofs, proved) = mpsc::channel();
@@ -117,9 +131,9 @@ impl Broker {
         let admission = Admission::start(admission::Setup {
             cluster,
             block: config.block(),
-            batch: config.settings.batch_size.unwrap_or(limits::CHECK_BATCH_FRAMES),
+            batch: config.settings.batch(),
             threads: config.threads(1),
-            execution: Arc::new(Hands(executor.clone())),
+            execution: Arc::new(executor.clone()),
             outlet: hall.clone(),
             misbehaved: Box::new(move |evidence| {
                 // Without its keeper the broker is ending.
@@ -143,14 +157,14 @@ impl Broker {
             rng: rng()?,
         };
         let ceremony = match config.cluster.suite {
-            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &hall, config.cluster.key.is_some())?,
-            SuiteName::P256 => begin_key::<P256>(making, &hall, config.cluster.key.is_some())?,
+            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &hall, config.cluster.key.as_ref())?,
+            SuiteName::P256 => begin_key::<P256>(making, &hall, config.cluster.key.as_ref())?,
         };
 
-        let order = start_order(&config, admission.clone())?;
+        let order = start_order(&config, begin, admission.clone())?;
         *lock(&hall.order) = Some(order.clone());
         admission.attach(order.clone());
-        let front = Arc::new(Front { admission: admission.clone(), executor: executor.clone() });
+        let front = behind(Arc::new(Front { admission: admission.clone(), executor: executor.clone() }));
         let gateway_address = hall.gateway.listen(config.gateway, key, front, config.threads(2));
         let gateway_address = gateway_address.map_err(|e| address("clients", config.gateway, &e))?;
         let mut broker = Broker { hall, executor, admission, order, gateway_address, ceremony, metrics: None, config };
@@ -214,11 +228,74 @@ impl Broker {
         None
     }
 
-    /// Waits until `end` is set, or it cannot go on.
-    pub fn wait(&self, end: &AtomicBool) -> Option<Failure> {
+    /// Reads its settings again and puts in force what may change while it runs: where figures are shown, when shares
+    /// are computed, how many signatures are checked at once. What else changed waits for a restart.
+    ///
+    /// # Errors
+    /// What is wrong with the files, or with an address; then nothing changes.
+    pub fn reload(&mut self) -> Result<Reloaded, String> {
+        let folder = &self.config.folder;
+        let new = Settings::read(folder).map_err(|e| e.to_string())?.given(&self.config.given);
+        let cluster = read_cluster(folder).map_err(|e| e.to_string())?;
+        if cluster.cluster() != self.config.cluster.cluster() {
+            return Err(format!("{}: it is the file of another cluster", self.config.at(CLUSTER).display()));
+        }
+        let mut came = Reloaded::default();
+        let old = self.config.settings.clone();
+        if new.metrics != old.metrics {
+            let server = |at| Server::start(at, self.figures()).map_err(|e| address("metrics", at, &e).to_string());
+            self.metrics = new.metrics.map(server).transpose()?;
+            came.changed.push("metrics");
+        }
+        if new.share_on != old.share_on {
+            self.executor.set_share_on(when(new.share_on));
+            came.changed.push("share-on");
+        }
+        if new.batch() != old.batch() {
+            self.admission.set_batch(new.batch());
+            came.changed.push("batch-size");
+        }
+        let waits = [
+            ("listen-gateway", new.listen_gateway != old.listen_gateway),
+            ("listen-order", new.listen_order != old.listen_order),
+            ("block-size", new.block_size != old.block_size),
+            ("block-bytes", new.block_bytes != old.block_bytes),
+            ("threads", new.threads != old.threads),
+            ("keep", new.keep != old.keep),
+            (CLUSTER, cluster.to_text() != self.config.cluster.to_text()),
+        ];
+        came.restart.extend(waits.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name));
+        let Settings { metrics, share_on, batch_size, .. } = new;
+        self.config.settings = Settings { metrics, share_on, batch_size, ..old };
+        Ok(came)
+    }
+
+    /// Waits until `end` is set, or it cannot go on; does meanwhile what it is asked.
+    pub fn wait(&mut self, end: &AtomicBool, control: Option<&Control>) -> Option<Failure> {
+        let (mut height, mut since) = (self.executor.height(), Instant::now());
+        let mut clocks = (SystemTime::now(), Instant::now());
         loop {
+            if let Some(asked) = control.and_then(Control::asked) {
+                asked.answer(&self.reload());
+            }
             if let Some(failure) = self.failure() {
                 return Some(failure);
+            }
+            let now = (SystemTime::now(), Instant::now());
+            if let Some(back) = set_back(clocks, now).filter(|back| *back > CLOCK_BACK) {
+                let what = format!("the clock was set back by {} s, and deadlines with it", back.as_secs());
+                return Some(Failure::Order(format!("{what}: start the broker again")));
+            }
+            clocks = now;
+            // Brokers order a block many times a second, also when nobody publishes.
+            if std::mem::replace(&mut height, self.executor.height()) != height {
+                since = Instant::now();
+            } else if since.elapsed() >= STALLED {
+                if self.is_left_behind() {
+                    let why = format!("the others have pruned what follows on block {height}");
+                    return Some(Failure::Behind(why));
+                }
+                since = Instant::now();
             }
             if end.load(Ordering::Acquire) {
                 return None;
@@ -254,6 +331,14 @@ impl Broker {
         lock(&self.hall.admission).take();
     }
 
+    /// Whether the others have pruned blocks that it lacks.
+    pub fn is_left_behind(&self) -> bool {
+        let config = &self.config;
+        let key = Arc::new(OriginKey::from_seed(&config.seed));
+        let peers = Peers { cluster: &config.cluster, index: config.index, key: &key };
+        config.cluster.brokers() > 1 && sync::is_left_behind(&peers, self.executor.height())
+    }
+
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
         let (hall, executor, admission) = (self.hall.clone(), self.executor.clone(), self.admission.clone());
         move || {
@@ -270,6 +355,7 @@ impl Broker {
             page.figure("gauge", "running", "Whether it orders.", u8::from(status.running));
             page.figure("gauge", "clients", "Clients connected.", hall.gateway.clients());
             page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", hall.gateway.outgoing_bytes());
+            page.figure("gauge", "suspended", "Clients suspended by evidence.", executor.suspended());
             page.figure("gauge", "waiting", "Frames that wait to be ordered.", admission.waiting());
             page.figure("gauge", "waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes());
             page.figure("gauge", "commit_micros", "Median time to commit, microseconds.", admission.commit_micros());
@@ -300,9 +386,11 @@ impl Drop for Broker {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Config(what) | Failure::Address(what) | Failure::Storage(what) | Failure::Order(what) => {
-                f.write_str(what)
-            }
+            Failure::Config(what)
+            | Failure::Address(what)
+            | Failure::Storage(what)
+            | Failure::Order(what)
+            | Failure::Behind(what) => f.write_str(what),
         }
     }
 }
@@ -337,9 +425,11 @@ impl Outlet for Hall {
 
     fn send(&self, client: &Client, reply: Reply) {
         self.gateway.send(client, &reply);
-        // Who sends false signatures loses the channel: each costs us many checks.
-        if let Reply::Refused { why: Refusal::Signature, .. } = reply {
-            self.gateway.turn_out(client, Reason::FrameSignature);
+        // Who sends false signatures or accuses falsely loses the channel: each costs us many checks.
+        match reply {
+            Reply::Refused { why: Refusal::Signature, .. } => self.gateway.turn_out(client, Reason::FrameSignature),
+            Reply::Refused { why: Refusal::Accusation, .. } => self.gateway.turn_out(client, Reason::FrameAccusation),
+            _ => {}
         }
     }
 
@@ -376,22 +466,15 @@ impl Blocks for Hall {
         let block = block_on(order.block(height))?;
         block.frames.get(usize::try_from(frame).ok()?).map(|frame| Arc::from(&frame.bytes()[..]))
     }
-}
 
-/// The executor as admission sees it.
-struct Hands(Executor);
-
-impl Execution for Hands {
-    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>) {
-        self.0.execute(block, frames, done);
+    fn floor(&self, height: u64) -> Option<Floor> {
+        let order = lock(&self.order).clone()?;
+        block_on(order.floor(height))
     }
 
-    fn next_number(&self, client: &Client) -> Option<u64> {
-        self.0.next_number(client)
-    }
-
-    fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
-        self.0.ciphertexts_valid(sealed)
+    fn prune(&self, height: u64) {
+        let order = lock(&self.order).clone();
+        order.iter().for_each(|order| order.prune(height));
     }
 }
 
@@ -415,25 +498,50 @@ impl Service for Front {
     }
 }
 
+/// Sees to it that what is in the folder can be gone on with; where the order begins, if not at the first block.
+fn begin(config: &Config, key: &Arc<OriginKey>) -> Result<Option<Floor>, Failure> {
+    if config.cluster.brokers() == 1 {
+        return Ok(None);
+    }
+    let place =
+        sync::Place { joining: config.at("joining"), state: config.at("state"), snapshots: config.at("snapshots") };
+    let peers = Peers { cluster: &config.cluster, index: config.index, key };
+    let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
+    sync::prepare(&place, &peers, &is_floor).map_err(|e| storage(&config.folder, &e))
+}
+
+fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
+    let (namespace, keys) = (config.cluster.cluster().0, config.cluster.broker_keys());
+    let brokers = keys.into_iter().zip(&config.order).map(|(key, at)| engine::Broker { key, address: *at }).collect();
+    let seed = SigningSeed::new(config.seed.expose());
+    let mut settings = engine::Settings::new(&namespace, brokers, seed, config.listen_order, config.at("order"));
+    settings.start = begin.map_or(Start::Genesis, Start::Floor);
+    settings.block = config.block();
+    settings.unacknowledged = UNACKNOWLEDGED;
+    settings.threads = config.threads(settings.threads);
+    settings
+}
+
+fn when(share_on: ShareOn) -> executor::ShareOn {
+    match share_on {
+        ShareOn::Read => executor::ShareOn::Read,
+        ShareOn::Write => executor::ShareOn::Write,
+    }
+}
+
 /// The engine, or its place taken by one broker alone.
-fn start_order(config: &Config, admission: Arc<Admission>) -> Result<Arc<dyn Order>, Failure> {
-    let (namespace, folder) = (config.cluster.cluster().0, config.at("order"));
+fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>) -> Result<Arc<dyn Order>, Failure> {
+    let folder = config.at("order");
     if config.cluster.brokers() == 1 {
         let settings = solo::Settings {
-            namespace: namespace.to_vec(),
+            namespace: config.cluster.cluster().0.to_vec(),
             folder: folder.clone(),
             block: config.block(),
             unacknowledged: UNACKNOWLEDGED,
         };
         return Ok(Arc::new(Solo::start(settings, admission).map_err(|e| storage(&folder, &e))?));
     }
-    let keys = config.cluster.broker_keys();
-    let brokers = keys.into_iter().zip(&config.order).map(|(key, at)| engine::Broker { key, address: *at }).collect();
-    let seed = SigningSeed::new(config.seed.expose());
-    let mut settings = engine::Settings::new(&namespace, brokers, seed, config.listen_order, folder.clone());
-    settings.block = config.block();
-    settings.unacknowledged = UNACKNOWLEDGED;
-    settings.threads = config.threads(settings.threads);
+    let settings = engine_settings(config, begin);
     match Engine::start(settings, admission) {
         Ok(engine) => Ok(Arc::new(engine)),
         Err(engine::StartError::Io(e))
@@ -447,13 +555,23 @@ fn start_order(config: &Config, admission: Arc<Admission>) -> Result<Arc<dyn Ord
 }
 
 /// Takes the threshold key from the folder, or sees to it that one is made.
-fn begin_key<G: Suite>(mut making: Making, hall: &Hall, has_key: bool) -> Result<Option<JoinHandle<()>>, Failure>
+fn begin_key<G: Suite>(
+    mut making: Making,
+    hall: &Hall,
+    vouched: Option<&VouchedKey>,
+) -> Result<Option<JoinHandle<()>>, Failure>
 where
-    Holding: From<(PublicKey<G>, KeyShare<G>)>,
+    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
-    let kept = making.keys.share::<G>(EPOCH, making.index).map_err(|e| Failure::Config(e.to_string()))?;
-    if let Some(kept) = kept {
-        making.executor.set_key(kept);
+    let kept = match making.keys.share::<G>(EPOCH, making.index) {
+        Err(gone @ FileError::Erased(_)) => {
+            log::warn(&gone.to_string());
+            None
+        }
+        kept => kept.map_err(|e| Failure::Config(e.to_string()))?,
+    };
+    if let Some((key, share)) = kept {
+        making.executor.set_key((key, Some(share)));
         return Ok(None);
     }
     if making.threshold < 2 {
@@ -463,14 +581,19 @@ where
         let share = shares.swap_remove(usize::from(making.index));
         let kept = making.keys.keep(&key, &share, &mut making.rng);
         kept.map_err(|e| Failure::Config(e.to_string()))?;
-        making.executor.set_key((key, share));
+        making.executor.set_key((key, Some(share)));
         return Ok(None);
     }
+    if let Some(vouched) = vouched {
+        // The key suffices to check ciphertexts: it votes like the others.
+        let key = PublicKey::<G>::decode(&vouched.key).map_err(|e| Failure::Config(format!("cluster.toml: {e}")))?;
+        making.executor.set_key((key, None));
+    }
     let words = making.executor.ceremony_words().map_err(|e| Failure::Storage(e.to_string()))?;
-    if has_key && words.is_empty() {
-        log::warn(
-            "the cluster has a threshold key, and this broker no share of it: sealed publications wait for others",
-        );
+    // Who began with a snapshot was not told how the key was made, and no second one is made. Where the words are here, the
+    // share may still come of them.
+    if words.is_empty() && (vouched.is_some() || making.executor.floor().height > 0) {
+        log::warn("the cluster has a threshold key, and this broker no share of it: it helps nobody to read");
         return Ok(None);
     }
     let (notes, noted) = mpsc::channel();
@@ -517,6 +640,11 @@ fn thread_failed(error: io::Error) -> Failure {
     Failure::Storage(format!("cannot start a thread: {error}"))
 }
 
+/// By how much the time of day went back between two looks at it and at the clock that never does.
+fn set_back(before: (SystemTime, Instant), now: (SystemTime, Instant)) -> Option<Duration> {
+    (before.0 + now.1.duration_since(before.1)).duration_since(now.0).ok()
+}
+
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -530,5 +658,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const UNACKNOWLEDGED: usize = 32;
 /// A disk with less free is full.
 const FULL_BYTES: u64 = 4 << 20;
+/// How long a broker may execute nothing before it asks how far back the others go.
+const STALLED: Duration = Duration::from_secs(15);
+/// A clock that is set back by less delays a broker by no more; the engine keeps deadlines by the time of day.
+const CLOCK_BACK: Duration = Duration::from_secs(5);
 /// How often [`Broker::wait`] looks.
 const LOOK: Duration = Duration::from_millis(100);

@@ -4,17 +4,27 @@
 //! process had applied is there when it comes back. Against a loss of power it stands only after [`Lsm::sync`]. Blocks
 //! are not acknowledged to the order before that, so that it brings again what may be lost, and the store is always at
 //! the end of some block: a torn batch at the journal's end is cut off when the store is opened.
+//!
+//! *On disk.* The tree's journal is a file of 64 MB from its beginning on, and sparse: `ls` shows all of it, `du` what was
+//! written. It has no setting.
+
+mod memory;
 
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
-use sealcast_broker::state::{Changes, Row, Store, StoreError};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable as _, Snapshot};
+use sealcast_broker::state::{self, Changes, Row, Store, StoreError};
+
+pub use memory::Memory;
 
 /// The rows of one broker. Clones are the same store.
 #[derive(Clone)]
-pub struct Lsm {
-    database: Database,
-    rows: Keyspace,
+pub struct Lsm(Where);
+
+#[derive(Clone)]
+enum Where {
+    Disk { database: Database, rows: Keyspace },
+    Memory(Memory),
 }
 
 impl Lsm {
@@ -28,9 +38,17 @@ impl Lsm {
             let database = Database::builder(folder).worker_threads(1).cache_size(CACHE_BYTES).open()?;
             let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
             database.persist(PersistMode::SyncAll)?;
-            Ok(Lsm { database, rows })
+            Ok(Lsm(Where::Disk { database, rows }))
         };
         open().map_err(named)
+    }
+
+    /// The rows as they are now.
+    pub fn freeze(&self) -> Frozen {
+        Frozen(match &self.0 {
+            Where::Disk { database, rows } => Then::Disk { snapshot: database.snapshot(), rows: rows.clone() },
+            Where::Memory(rows) => Then::Memory(rows.now()),
+        })
     }
 
     /// Returns when all that was applied is durable.
@@ -38,36 +56,93 @@ impl Lsm {
     /// # Errors
     /// The storage failed; nothing more can be written.
     pub fn sync(&self) -> Result<(), StoreError> {
-        self.database.persist(PersistMode::SyncData).map_err(failed)
+        match &self.0 {
+            Where::Disk { database, .. } => database.persist(PersistMode::SyncData).map_err(failed),
+            Where::Memory(rows) => {
+                rows.sync();
+                Ok(())
+            }
+        }
     }
 }
 
-impl Store for Lsm {
+impl From<Memory> for Lsm {
+    fn from(rows: Memory) -> Lsm {
+        Lsm(Where::Memory(rows))
+    }
+}
+
+/// The rows as they were at one moment, whatever is applied since.
+pub struct Frozen(Then);
+
+enum Then {
+    Disk { snapshot: Snapshot, rows: Keyspace },
+    Memory(state::Memory),
+}
+
+impl Store for Frozen {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.rows.get(key).map_err(failed)?.map(|value| value.to_vec()))
+        match &self.0 {
+            Then::Disk { snapshot, rows } => Ok(snapshot.get(rows, key).map_err(failed)?.map(|value| value.to_vec())),
+            Then::Memory(rows) => rows.get(key),
+        }
     }
 
     fn range(&self, from: &[u8], until: &[u8], limit: usize) -> Result<Vec<Row>, StoreError> {
         if from >= until {
             return Ok(Vec::new());
         }
-        let rows = self.rows.range(from..until).take(limit);
-        let row = |guard: fjall::Guard| guard.into_inner().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        let rows = match &self.0 {
+            Then::Disk { snapshot, rows } => snapshot.range(rows, from..until).take(limit),
+            Then::Memory(rows) => return rows.range(from, until, limit),
+        };
+        rows.map(|guard| row(guard).map_err(failed)).collect()
+    }
+
+    fn apply(&mut self, _: Changes) -> Result<(), StoreError> {
+        Err(StoreError("what was changes no more".into()))
+    }
+}
+
+impl Store for Lsm {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match &self.0 {
+            Where::Disk { rows, .. } => Ok(rows.get(key).map_err(failed)?.map(|value| value.to_vec())),
+            Where::Memory(rows) => rows.get(key),
+        }
+    }
+
+    fn range(&self, from: &[u8], until: &[u8], limit: usize) -> Result<Vec<Row>, StoreError> {
+        if from >= until {
+            return Ok(Vec::new());
+        }
+        let rows = match &self.0 {
+            Where::Disk { rows, .. } => rows.range(from..until).take(limit),
+            Where::Memory(rows) => return rows.range(from, until, limit),
+        };
         rows.map(|guard| row(guard).map_err(failed)).collect()
     }
 
     fn apply(&mut self, changes: Changes) -> Result<(), StoreError> {
+        let (database, rows) = match &mut self.0 {
+            Where::Disk { database, rows } => (database, rows),
+            Where::Memory(rows) => return rows.apply(changes),
+        };
         // To the operating system, not to the disk.
-        let batch = OwnedWriteBatch::with_capacity(self.database.clone(), changes.len());
+        let batch = OwnedWriteBatch::with_capacity(database.clone(), changes.len());
         let mut batch = batch.durability(Some(PersistMode::Buffer));
         for (key, value) in changes {
             match value {
-                Some(value) => batch.insert(&self.rows, key, value),
-                None => batch.remove(&self.rows, key),
+                Some(value) => batch.insert(rows, key, value),
+                None => batch.remove(rows, key),
             }
         }
         batch.commit().map_err(failed)
     }
+}
+
+fn row(guard: fjall::Guard) -> Result<Row, fjall::Error> {
+    guard.into_inner().map(|(key, value)| (key.to_vec(), value.to_vec()))
 }
 
 fn failed(error: fjall::Error) -> StoreError {
@@ -123,7 +198,7 @@ mod tests {
 
     /// The last file of the journal, which holds what was applied last.
     fn journal(folder: &Folder) -> PathBuf {
-        let entries = std::fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().path());
+        let entries = std::fs::read_dir(folder.0.join("state")).unwrap().map(|it| it.unwrap().path());
         entries.filter(|it| it.extension().is_some_and(|it| it == "jnl")).max().expect("a journal")
     }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, registration};
+use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, load_pinned, registration};
 use sealcast::code::Code;
-use sealcast::config::{Home, KeptIdentity};
+use sealcast::config::KeptIdentity;
 use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_crypto::identity::Identity;
@@ -55,15 +55,14 @@ impl Cluster {
     /// Of a URL, if it goes through brokers.
     pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
         let Way::Quorum(path) = &url.way else { return Ok(None) };
-        let file = load(path)?;
-        let id = hex(&file.cluster().0);
-        if let Some(pin) = url.options.pin.as_ref().filter(|pin| !id.starts_with(pin.as_str())) {
-            let what = format!("{} is of another cluster: its id is {id}, not {pin}…", Home::shown(path));
-            return Err(Failure::new(Code::Content, what)
-                .hint("get the right file from whoever runs the brokers; pin= in the URL names the cluster"));
-        }
+        let file = load_pinned(path, url.options.pin.as_deref())?;
         let (keys, patience) = (url.keys, url.options.wait);
         Ok(Some(Cluster { file: Arc::new(file), keys, patience }))
+    }
+
+    /// The same, if brokers see publications: with keys=contributory they see what members sealed, and a session does.
+    pub(crate) fn of_publications(url: &Url) -> Result<Option<Cluster>, Failure> {
+        if url.keys == Scheme::Contributory { Ok(None) } else { Cluster::of_url(url) }
     }
 
     /// A client of it, whose channels open in the background.
@@ -89,7 +88,9 @@ impl Cluster {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
         let (cluster, keys, patience) = (self.file.clone(), self.keys, self.patience);
-        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations: FRAME_OPERATIONS })?)
+        let frame_operations = FRAME_OPERATIONS;
+        let accuse = true;
+        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse })?)
     }
 
     /// The same, known to the brokers.

@@ -2,27 +2,14 @@
 
 mod common;
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use common::{Home, Running};
+use common::{Home, Running, brokers_programs};
 use serde_json::Value;
-
-/// The brokers' program lies beside the one under test. It is another package's: testing the workspace makes both, testing
-/// this package alone makes it where it is missing.
-fn brokers_program() -> PathBuf {
-    let beside = PathBuf::from(env!("CARGO_BIN_EXE_sealcast")).with_file_name("sealcast-broker");
-    if !beside.is_file() {
-        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-brokerd"]).status();
-        assert!(built.is_ok_and(|it| it.success()) && beside.is_file(), "sealcast-broker is built beside sealcast");
-    }
-    beside
-}
 
 /// A home with an exchange, a trader of its desk fx, another one of its desk rates, and four brokers running.
 fn market(name: &str) -> (Home, Running) {
-    brokers_program();
+    brokers_programs();
     let home = Home::new(name);
     home.good(&["ca", "init", "exchange"]);
     home.good(&["ca", "issue", "ann", "--attr", "desk=fx"]);
@@ -89,4 +76,17 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert!(!all.contains("was killed"), "{all}");
     let alone = home.run(&["brokers", "status", "--wait", "300ms"]);
     assert_eq!(alone.exit, 8, "{}{}", alone.stdout, alone.stderr);
+}
+
+#[test]
+fn rule_e4_a_lying_broker_is_noticed_by_nobody_and_convicted() {
+    brokers_programs();
+    let home = Home::new("demo-brokers");
+    let told = home.good(&["demo", "brokers", "--json"]);
+    let steps: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
+    assert_eq!(steps.len(), 12, "{told}");
+    assert!(steps.iter().all(|it| it["holds"] == true), "{told}");
+    let what = |step: usize| steps[step - 1]["what"].as_str().expect("it is told").to_owned();
+    assert!(what(8).contains("which led, is killed") && what(9).contains("has caught up"), "{told}");
+    assert!(what(10).contains("lies from now on") && what(11).contains("a false share with broker"), "{told}");
 }

@@ -15,10 +15,16 @@ use curve25519_dalek::scalar::Scalar;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng, TryCryptoRng, TryRng};
 use sealcast_crypto::aead::{Key, Suite};
+use sealcast_crypto::disclosure::Pair;
 use sealcast_crypto::dutta_barua::{Context, Kind, Ring, Round1, Shares};
+use sealcast_crypto::group::{Element, Group, P256, Parameters, Ristretto255, SecretScalar};
 use sealcast_crypto::hpke::{self, KeyPair};
+use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, SigningKey};
+use sealcast_crypto::{tdh2, threshold_prf};
+use sealcast_wire::Envelope;
+use sealcast_wire::envelope::NOTHING;
 
 fn main() {
     let samples = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(20_000);
@@ -28,6 +34,9 @@ fn main() {
     comparisons(samples, rng);
     exponents(samples / 10, rng);
     keys(samples / 10, rng);
+    shares::<Ristretto255>(samples / 10, rng);
+    shares::<P256>(samples / 10, rng);
+    files(samples, rng);
     controls(samples, rng);
 }
 
@@ -99,6 +108,89 @@ fn keys(samples: usize, rng: &mut ChaCha20Rng) {
     measure("HPKE open of another's message [key fixed | random]", samples, rng, pair, |pair| {
         pair.open(b"", b"", &sealed).is_ok()
     });
+}
+
+/// What a broker holds of a threshold key: x_1 is 1, or random. All sharings are of one key, so that one ciphertext and
+/// one input serve both classes.
+fn shares<G: Group>(samples: usize, rng: &mut ChaCha20Rng) {
+    let parameters = Parameters::new(b"timing", 2, 2);
+    let whole = G::reduce(&wide(rng));
+    let h = Element::<G>::new(G::mul_base(&whole)).expect("not 0");
+    // F(0) = x, F(1) = x_1, so F(2) = 2 x_1 − x
+    let shared = |x: &G::Scalar| {
+        let [h_1, h_2] = [*x, *x + *x - whole].map(|x| Element::<G>::new(G::mul_base(&x)).expect("not 0"));
+        (vec![h_1, h_2], Secret::from_bytes(G::scalar_bytes(x)))
+    };
+    let secret = |class: bool, rng: &mut ChaCha20Rng| {
+        let random = G::reduce(&wide(rng));
+        if class { G::Scalar::from(1) } else { random }
+    };
+
+    let key = tdh2::PublicKey::new(parameters.clone(), h, shared(&G::reduce(&wide(rng))).0).expect("a sharing of x");
+    let label = tdh2::Label::of(&[1; 32], 1, &envelope());
+    let it = key.check(key.bind(key.encrypt(&label, b"message", rng), &label)).expect("its own ciphertext");
+    let holder = |class: bool, rng: &mut ChaCha20Rng| {
+        let (shares, x) = shared(&secret(class, rng));
+        let key = tdh2::PublicKey::new(parameters.clone(), h, shares).expect("a sharing of x");
+        tdh2::KeyShare::new(&key, 1, &x).expect("h_1 is of x_1")
+    };
+    let name = |what: &str| format!("{}: {what} [x = 1 | random]", G::NAME);
+    measure(&name("TDH2 share"), samples, rng, holder, |holder| holder.share(&it));
+    measure(&name("TDH2 share and proof"), samples, rng, holder, |holder| holder.prove(&it, &mut Drawn([7; 64])));
+
+    let key = threshold_prf::PublicKey::new(parameters.clone(), h, shared(&whole).0).expect("a sharing of x");
+    let input = key.input(b"name");
+    let holder = |class: bool, rng: &mut ChaCha20Rng| {
+        let (shares, x) = shared(&secret(class, rng));
+        let key = threshold_prf::PublicKey::new(parameters.clone(), h, shares).expect("a sharing of x");
+        threshold_prf::KeyShare::new(&key, 1, &x).expect("h_1 is of x_1")
+    };
+    let evaluate = |holder: threshold_prf::KeyShare<G>| holder.evaluate(&input, &mut Drawn([7; 64]));
+    measure(&name("PRF evaluate"), samples, rng, holder, evaluate);
+
+    let sender = Pair::<G>::new(SecretScalar::random(rng));
+    let receiver = |class: bool, rng: &mut ChaCha20Rng| {
+        let y = Secret::from_bytes(G::scalar_bytes(&secret(class, rng)));
+        let receiver = Pair::new(SecretScalar::from_bytes(&y).expect("not 0"));
+        let sealed = sender.seal(receiver.public(), b"dealt", &[9; 32]);
+        (receiver, sealed)
+    };
+    let open = |(receiver, sealed): (Pair<G>, Vec<u8>)| receiver.open(sender.public(), b"dealt", &sealed).is_ok();
+    measure(&name("DKG, open a dealt share"), samples, rng, receiver, open);
+    let disclose = |(receiver, _): (Pair<G>, Vec<u8>)| receiver.disclose(sender.public(), b"dealt");
+    measure(&name("DKG, disclose"), samples, rng, receiver, disclose);
+}
+
+/// A file key, from which a share at rest is unsealed: always the same, or random.
+fn files(samples: usize, rng: &mut ChaCha20Rng) {
+    let sealing = |key: &Secret<32>| Key::new(Suite::Aes256Gcm, &hkdf(key.expose(), &[1; 32], &[b"share"]));
+    let prepare = |class: bool, rng: &mut ChaCha20Rng| {
+        let random = Secret::random(rng);
+        let key = if class { Secret::from_bytes([0; 32]) } else { random };
+        let mut sealed = vec![9; 300 + 16];
+        sealing(&key).seal(0, b"", &mut sealed);
+        (key, sealed)
+    };
+    measure("a share at rest unsealed, 300 B [file key 0 | random]", samples, rng, prepare, |(key, mut sealed)| {
+        sealing(&key).open(0, b"", &mut sealed).is_ok()
+    });
+}
+
+fn wide(rng: &mut ChaCha20Rng) -> [u8; 64] {
+    let mut wide = [0; 64];
+    rng.fill_bytes(&mut wide);
+    wide
+}
+
+fn envelope() -> Envelope {
+    Envelope {
+        headers: vec![("topic".into(), None)],
+        associated: Vec::new(),
+        access: None,
+        execute: NOTHING.to_vec(),
+        policy: 0,
+        epoch: 0,
+    }
 }
 
 /// What does leak: the instrument shall show it.

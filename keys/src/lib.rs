@@ -299,6 +299,8 @@ pub enum Notice {
         against: threshold::evidence::Culprit,
         /// What [`threshold::evidence::judge`] reads.
         record: Vec<u8>,
+        /// The place of the message that it is about.
+        at: u64,
     },
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {

@@ -1,8 +1,10 @@
 //! Simulator, checkers, misbehaving members, experiments and plots; nobody imports this crate.
 
+pub mod brokers;
 pub mod checkers;
 pub mod experiments;
 pub mod figures;
+pub mod history;
 pub mod hostile;
 pub mod misbehaviour;
 pub mod mocks;

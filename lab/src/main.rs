@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sealcast_lab::{experiments, figures, netns, peers, scenarios};
+use sealcast_lab::{brokers, experiments, figures, history, netns, peers, scenarios};
 
 /// Simulations, experiments and figures.
 #[derive(Parser)]
@@ -23,6 +23,10 @@ enum Command {
     Run(experiments::Run),
     /// Measure the figures of an area, row by row.
     Figures(figures::Figures),
+    /// Kill brokers again and again under load, and see that nothing is lost.
+    Kills(brokers::kills::Kills),
+    /// How a fresh broker comes by the history of the others.
+    Sync(history::Sync),
     /// One process of a measurement, driven by lines on stdin.
     #[command(hide = true)]
     Role(peers::roles::Role),
@@ -34,6 +38,8 @@ fn main() -> ExitCode {
         Command::List(list) => list.run(),
         Command::Run(run) => netns::enclosed(|| run.run()),
         Command::Figures(figures) => netns::enclosed(|| figures.run()),
+        Command::Kills(kills) => kills.run(),
+        Command::Sync(sync) => sync.run(),
         Command::Role(role) => role.run(),
     };
     done.unwrap_or_else(|why| {

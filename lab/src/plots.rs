@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::Failure;
 
@@ -71,18 +72,62 @@ pub struct Chart<'a> {
     pub curves: Vec<Curve>,
 }
 
+/// One bar for each of what is compared.
+#[derive(Clone, Debug)]
+pub struct Bars<'a> {
+    /// Above the bars.
+    pub title: &'a str,
+    /// What their lengths are, with its unit.
+    pub y: &'a str,
+    /// Names and values, from above.
+    pub bars: Vec<(String, f64)>,
+}
+
+impl Bars<'_> {
+    /// Writes `NAME.svg` into `folder`.
+    ///
+    /// # Errors
+    /// If the folder cannot be written, or there is nothing to draw.
+    pub fn write(&self, folder: &Path, name: &str) -> Result<PathBuf, Failure> {
+        let mut svg = String::new();
+        self.draw(&mut svg)?;
+        written(folder, name, &svg)
+    }
+
+    /// Names on the left, each bar with its value at its end.
+    fn draw(&self, svg: &mut String) -> Result<(), Failure> {
+        let (_, most) = span(self.bars.iter().map(|it| it.1)).ok_or("nothing to draw")?;
+        let height = 110 + BAR_STEP * i32::try_from(self.bars.len())?;
+        let root = SVGBackend::with_string(svg, (900, u32::try_from(height)?)).into_drawing_area();
+        root.fill(&WHITE)?;
+        root.draw_text(self.title, &("sans-serif", 22).into_text_style(&root), (24, 20))?;
+        let middle = Pos::new(HPos::Right, VPos::Center);
+        let name = ("sans-serif", 15).into_text_style(&root).pos(middle);
+        let value = ("sans-serif", 15).into_text_style(&root).pos(Pos::new(HPos::Left, VPos::Center));
+        for (i, (label, length)) in self.bars.iter().enumerate() {
+            let y = 76 + BAR_STEP * i32::try_from(i)?;
+            // Both are below 900.
+            let end = BARS_AT + (BAR_LENGTH * length / most.max(f64::MIN_POSITIVE)) as i32;
+            root.draw(&Rectangle::new([(BARS_AT, y - 11), (end, y + 11)], Palette99::pick(0).filled()))?;
+            root.draw_text(label, &name, (BARS_AT - 10, y))?;
+            root.draw_text(&tick(*length), &value, (end + 8, y))?;
+        }
+        let below = ("sans-serif", 14).into_text_style(&root).pos(Pos::new(HPos::Left, VPos::Center));
+        root.draw_text(self.y, &below, (BARS_AT, height - 26))?;
+        root.present()?;
+        Ok(())
+    }
+}
+
 impl Chart<'_> {
     /// Writes `NAME.svg` into `folder`.
     ///
     /// # Errors
     /// If the folder cannot be written, or there is nothing to draw.
     pub fn write(&self, folder: &Path, name: &str) -> Result<PathBuf, Failure> {
-        std::fs::create_dir_all(folder)?;
-        let path = folder.join(format!("{name}.svg"));
         let mut svg = String::new();
         self.draw(&mut svg)?;
-        std::fs::write(&path, svg)?;
-        Ok(path)
+        written(folder, name, &svg)
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Failure> {
@@ -134,6 +179,13 @@ impl Chart<'_> {
     }
 }
 
+fn written(folder: &Path, name: &str, svg: &str) -> Result<PathBuf, Failure> {
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join(format!("{name}.svg"));
+    std::fs::write(&path, svg)?;
+    Ok(path)
+}
+
 fn span(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     (low.is_finite() && high.is_finite()).then_some((low, if high > low { high } else { low + 1.0 }))
@@ -144,6 +196,11 @@ fn tick(value: f64) -> String {
     let (value, unit) = if value.abs() >= 10_000.0 { (value / 1_000.0, " k") } else { (value, "") };
     format!("{}{unit}", (value * 100.0).round() / 100.0)
 }
+
+/// Where bars begin, how long the longest is, and how far they are apart, in pixels.
+const BARS_AT: i32 = 300;
+const BAR_LENGTH: f64 = 500.0;
+const BAR_STEP: i32 = 40;
 
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_string() }
@@ -172,6 +229,15 @@ mod tests {
         let chart = Chart { title: "t", x: "bytes", y: "us", log_x: true, curves: vec![curve] };
         let svg = std::fs::read_to_string(chart.write(&folder, "c").expect("drawn")).expect("written");
         assert!(svg.starts_with("<svg") && svg.contains("sealed") && svg.contains("bytes"));
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn bars_are_an_svg_with_their_values() {
+        let folder = std::env::temp_dir().join(format!("sealcast-bars-{}", std::process::id()));
+        let bars = Bars { title: "t", y: "1/s", bars: vec![("Solo".into(), 100.0), ("module 1".into(), 31_500.0)] };
+        let svg = std::fs::read_to_string(bars.write(&folder, "b").expect("drawn")).expect("written");
+        assert!(svg.contains("module 1") && svg.contains("31.5 k") && svg.contains("1/s"));
         std::fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -107,17 +107,15 @@ impl Block {
 
     /// The hash that brokers vote on.
     pub fn hash(&self) -> Hash {
+        hash_of(&self.header())
+    }
+
+    /// What its hash is made of: `parent ‖ u64 height ‖ u64 time ‖ u32 count ‖ frame's hash …`
+    pub(crate) fn header(&self) -> Vec<u8> {
         let hashes: Vec<Hash> = self.frames.iter().map(Frame::hash).collect();
         let count = u32::try_from(hashes.len()).expect("a block's frames are bounded far below 2^32");
-        Sha256::hash(&[
-            b"sealcast/v1/block",
-            &self.parent,
-            &self.height.to_be_bytes(),
-            &self.time.to_be_bytes(),
-            &count.to_be_bytes(),
-            hashes.as_flattened(),
-        ])
-        .0
+        let numbers = [self.height.to_be_bytes(), self.time.to_be_bytes()];
+        [&self.parent[..], numbers.as_flattened(), &count.to_be_bytes(), hashes.as_flattened()].concat()
     }
 
     /// Bytes of all frames together.
@@ -129,6 +127,16 @@ impl Block {
     pub fn fits(&self, size: BlockSize) -> bool {
         self.frames.len() <= size.frames && self.bytes() <= size.room(self.frames.len())
     }
+}
+
+/// The hash of the block with this header.
+pub(crate) fn hash_of(header: &[u8]) -> Hash {
+    Sha256::hash(&[b"sealcast/v1/block", header]).0
+}
+
+/// The height in a header, if it has one.
+pub(crate) fn height_in(header: &[u8]) -> Option<u64> {
+    header.get(32..)?.first_chunk().map(|height| u64::from_be_bytes(*height))
 }
 
 /// What a proposed block stands on.
@@ -170,6 +178,9 @@ mod tests {
         by_hand.extend(2u32.to_be_bytes());
         by_hand.extend(hashes.concat());
         assert_eq!(block().hash(), Sha256::hash(&[&by_hand]).0);
+        let header = block().header();
+        assert_eq!((hash_of(&header), height_in(&header)), (block().hash(), Some(3)));
+        assert_eq!(height_in(&header[..39]), None);
     }
 
     #[test]

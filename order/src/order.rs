@@ -107,4 +107,6 @@ pub struct Floor {
     pub height: u64,
     /// The quorum's certificate, in the engine's encoding.
     pub certificate: Vec<u8>,
+    /// What the block's hash is made of, which shows its height: the certificate names nothing but the hash.
+    pub header: Vec<u8>,
 }

@@ -4,6 +4,7 @@
 //! udpm://239.255.76.67:7667?ttl=1&keys=contributory&group=ward3
 //! mem:bench?keys=plain&order=best-effort
 //! quorum:cluster.toml?keys=threshold
+//! quorum:cluster.toml?keys=contributory&group=ward3
 //! ```
 //! LCM's URLs are read too (`udpm://` alone means LCM's address), but never as a wish for plaintext:
 //! without `keys=` the group is sealed. An option that is not known is an error, since a mistyped one
@@ -175,11 +176,7 @@ impl Url {
         }
         let through_brokers = matches!(url.way, Way::Quorum(_));
         match url.keys {
-            Scheme::Threshold if !through_brokers => {
-                let error = Error::new(Code::BadPair, format!("{text}: keys=threshold needs brokers that hold shares"));
-                Err(error.with_hint("quorum:cluster.toml; sealcast brokers up makes a cluster"))
-            }
-            Scheme::Contributory if through_brokers => Err(not_built(text, "keys=contributory over brokers")),
+            Scheme::Threshold if !through_brokers => Err(needs_brokers(text)),
             _ => Ok(url),
         }
     }
@@ -276,9 +273,10 @@ impl Url {
     /// What this URL's way gives; the pairing table's left side.
     pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
         match (&self.way, guarantee) {
+            (Way::Quorum(_), Guarantee::Safe) => None,
+            (Way::Quorum(_), _) => Some(Agreement::Byzantine),
             (_, Guarantee::BestEffort) => Some(Agreement::None),
             (Way::Memory { ordered: true, .. }, _) => Some(Agreement::Primary),
-            (Way::Quorum(_), _) => Some(Agreement::Byzantine),
             _ => None,
         }
     }
@@ -324,6 +322,11 @@ impl fmt::Display for Url {
 
 fn bad(url: &str, what: &str) -> Error {
     Error::new(Code::BadUrl, format!("{url}: {what}"))
+}
+
+pub(crate) fn needs_brokers(url: &str) -> Error {
+    Error::new(Code::BadPair, format!("{url}: keys=threshold needs brokers that hold shares"))
+        .with_hint("quorum:cluster.toml; sealcast brokers up makes a cluster")
 }
 
 fn not_built(url: &str, what: &str) -> Error {
@@ -423,6 +426,9 @@ mod tests {
         let pinned = Url::parse("quorum:c.toml?pin=0123456789abcdef").unwrap();
         assert_eq!(pinned.options.pin.as_deref(), Some("0123456789abcdef"));
         assert!(Url::parse("quorum:c.toml?pin=01").is_err() && Url::parse("mem:x?pin=0123456789abcdef").is_err());
+        let group = Url::parse("quorum:c.toml?keys=contributory&group=ward3").unwrap();
+        assert_eq!((group.keys, group.options.group.as_deref()), (Scheme::Contributory, Some("ward3")));
+        assert_eq!(group.gives(Guarantee::Ordered), Some(Agreement::Byzantine));
         assert_eq!(Url::parse("udpm://?keys=threshold").unwrap_err().code(), Code::BadPair);
     }
 
@@ -438,7 +444,6 @@ mod tests {
             ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
             ("mqtt://relay/prefix", "not built in this version"),
             ("quorum:", "names no cluster file"),
-            ("quorum:cluster.toml?keys=contributory", "not built in this version"),
             ("quorum:cluster.toml?order=total", "belongs to mem"),
             ("udpm://?linger=5", "a time such as"),
             ("udpm://?ttl", "no value"),

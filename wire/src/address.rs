@@ -32,6 +32,13 @@ pub enum Source {
         /// Which of the epoch's keys sealed it.
         domain: Domain,
     },
+    /// A client of brokers: f + 1 of them checked its signature.
+    Client {
+        /// Its key.
+        key: [u8; 32],
+        /// The versions of key and policy that it sealed for; all zero where brokers have no key.
+        epoch: EpochId,
+    },
 }
 
 /// Whom a message is for.

@@ -80,6 +80,12 @@ impl Drops {
         self.0[why as usize] += 1;
     }
 
+    /// Counts so many.
+    pub fn count_many(&mut self, why: Dropped, count: u64) {
+        let all = &mut self.0[why as usize];
+        *all = all.saturating_add(count);
+    }
+
     /// How many were dropped for this reason.
     pub fn of(&self, why: Dropped) -> u64 {
         self.0[why as usize]

@@ -171,6 +171,16 @@ pub const EXPRESSION_DEPTH_MAX: usize = 16;
 pub const EXPRESSION_LIST_MAX: usize = 64;
 /// Operations of one frame: what one signature of a client vouches for.
 pub const FRAME_OPERATIONS_MAX: usize = 256;
+/// Accusations of one frame (E4): each costs every broker the proofs of t shares.
+pub const FRAME_ACCUSATIONS_MAX: usize = 4;
+/// Accusations that wait at a client to be brought; it brings one at a time.
+pub const ACCUSATIONS_WAITING_MAX: usize = 16;
+/// Of so many of the last publications, the sealed ones can be accused.
+pub const ACCUSABLE: u64 = 1 << 20;
+/// Of those before, brokers forget so many with each block that has sealed ones.
+pub const ACCUSABLE_FORGOTTEN: usize = 4096;
+/// Suspended clients that a broker's status names.
+pub const SUSPENDED_SHOWN: usize = 64;
 /// Bytes of one frame; a block holds several.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one publication's body or ciphertext; larger things are published as digests.
@@ -216,6 +226,11 @@ pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;
 pub const CHANNEL_SEND_BYTES_MAX: usize = 64 << 20;
 /// Bytes of bodies that one update or answer brings.
 pub const UPDATE_BODIES_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a block's frames up to which every broker sends its contents to those whom it concerns, and not its speaker
+/// alone: when little is under way, nobody waits for one certain broker.
+pub const UPDATE_BY_ALL_BYTES: usize = 16 << 10;
+/// Clients whose next numbers a broker knows without its store; with more of them all are looked up anew.
+pub const NUMBERS_KNOWN_CLIENTS: usize = 16_384;
 /// Questions of one client that one broker has not yet answered.
 pub const QUESTIONS_MAX: usize = 256;
 /// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
@@ -236,6 +251,16 @@ pub const STORE_SYNC_BLOCKS: usize = 8;
 pub const STORE_SYNC_AFTER: Duration = Duration::from_millis(50);
 /// Blocks with frames whose results a broker remembers: at 35 full blocks a second half an hour.
 pub const RESULTS_KEPT_BLOCKS: u64 = 1 << 16;
+/// At heights that are multiples of this, brokers can testify to the state, and take snapshots.
+pub const CHECKPOINT_BLOCKS: u64 = 64;
+/// Snapshots that a broker holds between the newest and the oldest block that it keeps.
+pub const SNAPSHOTS_KEPT: u64 = 8;
+/// Bytes of a snapshot that one answer brings.
+pub const SNAPSHOT_PART_BYTES: usize = 1 << 20;
+/// Bytes of the proof that a block is final: `BROKERS_MAX` signatures, and of its header: `BLOCK_FRAMES_MAX` hashes.
+pub const FLOOR_BYTES_MAX: usize = 4 << 20;
+/// Publications that are pruned at once.
+pub const PRUNED_PUBLICATIONS: usize = 1024;
 /// Blocks whose results are forgotten at once.
 pub const RESULTS_FORGOTTEN_BLOCKS: usize = 64;
 /// Publications whose shares are to be computed; execution waits with more of them.

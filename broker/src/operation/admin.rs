@@ -36,6 +36,8 @@ pub enum Action {
     },
     /// From here on publications name this key epoch (E6); it only grows.
     Epoch(u32),
+    /// Lets a suspended client publish again: what it published so far is forgiven (E4).
+    Restore(Client),
 }
 
 /// Why an act is refused.
@@ -123,6 +125,9 @@ impl Action {
             Action::Epoch(epoch) => {
                 w.u8(4).u32(*epoch);
             }
+            Action::Restore(client) => {
+                w.u8(5).raw(&client.0);
+            }
         }
     }
 
@@ -136,6 +141,7 @@ impl Action {
                 Ok(Action::RevokeCredential { issuer, serial: r.bytes16(limits::ATTRIBUTE_BYTES_MAX)?.to_vec() })
             }
             4 => Ok(Action::Epoch(r.u32()?)),
+            5 => Ok(Action::Restore(Client(r.array()?))),
             _ => Err(Malformed),
         }
     }

@@ -11,13 +11,15 @@
 //! operations come in a frame with the next `again`; in a frame that is only sent once more, to another broker, it
 //! stays what it was.
 
+use std::collections::BTreeMap;
+
 use sealcast_crypto::ed25519::{Key, Signed, false_ones};
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{OriginKey, SIGNATURE_LEN, Signature};
 use sealcast_crypto::tdh2::Label;
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
-use super::{Body, Client, Operation, OperationId, Publication, read_bytes, write_bytes};
+use super::{Accusation, Body, Client, Operation, OperationId, Publication, read_bytes, write_bytes};
 use crate::genesis::Cluster;
 
 /// One client's operations, parsed; the signature is not yet believed.
@@ -63,6 +65,8 @@ pub struct Sealed<'a> {
     pub epoch: u32,
     /// The bytes.
     pub ciphertext: &'a [u8],
+    /// Of an accused ciphertext, the shares that must prove that it opens to nothing: [`Accusation::shares`].
+    pub against: Option<&'a [u8]>,
 }
 
 /// Why a frame makes the block that holds it invalid.
@@ -77,6 +81,9 @@ pub enum FrameError {
     /// One of its ciphertexts (S11, S12: checked before it is ordered).
     #[error("a ciphertext in the frame is not well-formed for its label")]
     Ciphertext,
+    /// Evidence that convicts nobody, or a ciphertext beside it.
+    #[error("an accusation of the frame is false")]
+    Accusation,
 }
 
 impl Frame {
@@ -114,6 +121,14 @@ impl Frame {
     /// # Errors
     /// [`Malformed`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Frame, Malformed> {
+        Frame::read(bytes, &mut Keys::default())
+    }
+
+    /// The same for one of several frames: a client's key, which takes a square root, is decoded once for all of them.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn read(bytes: &[u8], keys: &mut Keys) -> Result<Frame, Malformed> {
         let mut r = Reader::new(bytes);
         if bytes.len() > limits::FRAME_BYTES_MAX || r.u8()? != VERSION {
             return Err(Malformed);
@@ -128,9 +143,14 @@ impl Frame {
             let bytes = read_bytes(&mut r, limits::OPERATION_BYTES_MAX)?;
             operations.push((OperationId::of(bytes), Operation::from_bytes(bytes)?));
         }
+        // Each costs brokers t shares' proofs, so they come one by one.
+        let accusations = operations.iter().filter(|(_, it)| matches!(it, Operation::Accuse(_))).count();
+        if accusations > limits::FRAME_ACCUSATIONS_MAX {
+            return Err(Malformed);
+        }
         let signature = r.array()?;
         r.end()?;
-        let client = Key::new(&client).map_err(|_| Malformed)?;
+        let client = keys.decode(&client)?;
         Ok(Frame { client, first, again, operations, signature })
     }
 
@@ -158,6 +178,12 @@ impl Frame {
         self.first + self.operations.len() as u64
     }
 
+    /// The operation with this number, if it is one of the frame's.
+    pub fn operation(&self, number: u64) -> Option<&Operation> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.operations.get(place).map(|(_, operation)| operation)
+    }
+
     /// Its operations with their numbers.
     pub fn operations(&self) -> impl Iterator<Item = (u64, &OperationId, &Operation)> {
         (self.first..).zip(&self.operations).map(|(number, (id, operation))| (number, id, operation))
@@ -168,19 +194,51 @@ impl Frame {
         digest(cluster, self.client.as_bytes(), self.first, self.again, self.operations.iter().map(|(id, _)| id))
     }
 
-    /// Its ciphertexts.
+    /// Its ciphertexts, published and accused.
     fn sealed(&self) -> impl Iterator<Item = Sealed<'_>> {
         let client = self.client();
         self.operations().filter_map(move |(number, id, operation)| match operation {
             Operation::Publish(publication) => match &**publication {
                 Publication { body: Body::Sealed(ciphertext), epoch, .. } => {
                     let label = publication.label(&client, number);
-                    Some(Sealed { client, number, id: *id, label, epoch: *epoch, ciphertext })
+                    Some(Sealed { client, number, id: *id, label, epoch: *epoch, ciphertext, against: None })
                 }
                 _ => None,
             },
+            Operation::Accuse(accusation) => Some(accused(accusation)),
             _ => None,
         })
+    }
+
+    fn accuses(&self) -> bool {
+        self.operations.iter().any(|(_, operation)| matches!(operation, Operation::Accuse(_)))
+    }
+}
+
+fn accused(accusation: &Accusation) -> Sealed<'_> {
+    Sealed {
+        client: accusation.client,
+        number: accusation.number,
+        id: accusation.accused(),
+        label: accusation.label(),
+        epoch: accusation.envelope.epoch,
+        ciphertext: &accusation.ciphertext,
+        against: Some(&accusation.shares),
+    }
+}
+
+/// Keys of clients whose frames are read together.
+#[derive(Debug, Default)]
+pub struct Keys(BTreeMap<[u8; 32], Key>);
+
+impl Keys {
+    fn decode(&mut self, client: &[u8; 32]) -> Result<Key, Malformed> {
+        if let Some(key) = self.0.get(client) {
+            return Ok(*key);
+        }
+        let key = Key::new(client).map_err(|_| Malformed)?;
+        self.0.insert(*client, key);
+        Ok(key)
     }
 }
 
@@ -278,7 +336,10 @@ pub fn check(
         let good = ciphertexts(&sealed);
         assert_eq!(good.len(), sealed.len(), "a verdict for each ciphertext");
         let bad = of_frame.iter().zip(good).filter(|(_, good)| !good);
-        bad.for_each(|(&i, _)| wrong[i] = Some(FrameError::Ciphertext));
+        bad.for_each(|(&i, _)| {
+            let accuses = frames[i].accuses();
+            wrong[i] = Some(if accuses { FrameError::Accusation } else { FrameError::Ciphertext });
+        });
     }
     drop(sealed);
     let judged = frames.into_iter().zip(digests).zip(wrong);

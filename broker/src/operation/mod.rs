@@ -9,10 +9,12 @@
 //!           | 6 admin     | u64 number | action | signatures
 //!           | 7 sync      |                           nothing; its result names a height (E9)
 //!           | 8 ceremony  | u32 length | bytes        a broker's word in making the threshold key (E8)
+//!           | 9 accuse    | accusation                evidence against a publisher (E4)
 //! ```
 //! Every value has one encoding, and nothing else is read. The details stand with each type, and in
 //! docs/WIRE.md.
 
+pub mod accusation;
 pub mod admin;
 pub mod constraint;
 mod frame;
@@ -27,9 +29,10 @@ use std::fmt;
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
+pub use accusation::Accusation;
 pub use admin::{Action, Admin, AdminError};
 pub use constraint::{Constraint, Interest};
-pub use frame::{Checked, Frame, FrameError, Head, Sealed, check, sign_encoded};
+pub use frame::{Checked, Frame, FrameError, Head, Keys, Sealed, check, sign_encoded};
 pub use policy::{Act, Policy, Rule};
 pub use publication::{Body, Execute, Header, Publication};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};
@@ -68,12 +71,18 @@ pub enum Operation {
     /// A broker's word in making the threshold key (E8). The state gives it a place and nothing else; whoever makes
     /// the key reads the words in their order.
     Ceremony(Vec<u8>),
+    /// Evidence that a publication opens to nothing, which suspends its publisher (E4).
+    Accuse(Box<Accusation>),
 }
 
 impl Operation {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer::new();
+        let body = match self {
+            Operation::Publish(publication) => publication.body.len(),
+            _ => 0,
+        };
+        let mut w = Writer::with_capacity(body + HEAD_USUAL);
         match self {
             Operation::Register(registration) => registration.encode(w.u8(1)),
             Operation::Advertise { scope, text } => {
@@ -91,6 +100,7 @@ impl Operation {
                 w.u8(7);
             }
             Operation::Ceremony(word) => write_bytes(w.u8(8), word),
+            Operation::Accuse(accusation) => accusation.encode(w.u8(9)),
         }
         w.finish()
     }
@@ -117,6 +127,7 @@ impl Operation {
             6 => Operation::Administer(Admin::decode(&mut r)?),
             7 => Operation::Sync,
             8 => Operation::Ceremony(read_bytes(&mut r, limits::CEREMONY_BYTES_MAX)?.to_vec()),
+            9 => Operation::Accuse(Box::new(Accusation::decode(&mut r)?)),
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -130,6 +141,9 @@ impl OperationId {
         OperationId(Transcript::new("sealcast/v1/operation").add(bytes).finish())
     }
 }
+
+/// Bytes that most operations need beside a body.
+const HEAD_USUAL: usize = 192;
 
 /// `u32 length ‖ bytes`
 fn write_bytes(w: &mut Writer, bytes: &[u8]) {

@@ -103,8 +103,16 @@ impl Publication {
         }
     }
 
+    /// The envelope's bytes, and the body.
     pub(super) fn encode(&self, w: &mut Writer) {
-        self.envelope().encode(w);
+        write_headers(w, self.headers.iter());
+        w.bytes16(&self.associated);
+        match &self.access {
+            None => w.u8(0),
+            Some(access) => w.u8(1).bytes16(&access.to_bytes()),
+        };
+        self.execute.encode(w);
+        w.u64(self.policy).u32(self.epoch);
         match &self.body {
             Body::Plain(bytes) => write_bytes(w.u8(1), bytes),
             Body::Sealed(bytes) => write_bytes(w.u8(2), bytes),
@@ -155,6 +163,16 @@ pub(crate) fn read_headers(r: &mut Reader<'_>) -> Result<Vec<Header>, Malformed>
         headers.push(header);
     }
     if headers.is_empty() { Err(Malformed) } else { Ok(headers) }
+}
+
+impl Body {
+    /// Bytes that it brings.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Body::Plain(bytes) | Body::Sealed(bytes) => bytes.len(),
+            Body::Digest { .. } => 0,
+        }
+    }
 }
 
 impl Execute {

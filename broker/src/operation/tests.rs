@@ -10,6 +10,21 @@ use crate::access::Access;
 use crate::fixture::{DAY, NOW, World, client, header, origin_key, publication, publish, subscribe};
 use crate::genesis::{Cluster, Genesis};
 
+/// Of a sealed publication with all of its parts.
+fn accusation() -> Accusation {
+    let published = Publication {
+        associated: b"ad".to_vec(),
+        access: Some("exchange:desk = fx".parse().unwrap()),
+        execute: Execute::Put { key: b"k".to_vec(), value: b"v".to_vec() },
+        policy: 3,
+        epoch: 1,
+        ..publication(&["market/eurusd", "price=105"], b"")
+    };
+    let (sn, client, number) = (17, client(1), 5);
+    let (envelope, ciphertext, shares) = (published.envelope(), b"ciphertext".to_vec(), b"shares".to_vec());
+    Accusation { sn, client, number, envelope, ciphertext, shares }
+}
+
 fn samples(world: &mut World) -> Vec<Operation> {
     let rules = "read market/# if exchange:desk = fx\npublish \"a topic/+\" if hospitalA:role in [a, \"b c\"]";
     let cas = |expected| Execute::CompareAndSet { key: b"k".to_vec(), expected, value: b"new".to_vec() };
@@ -24,6 +39,8 @@ fn samples(world: &mut World) -> Vec<Operation> {
         world.admin(2, Action::RevokeClient(client(1))),
         world.admin(3, Action::RevokeCredential { issuer: "exchange".into(), serial: vec![1] }),
         world.admin(4, Action::Epoch(2)),
+        world.admin(5, Action::Restore(client(1))),
+        Operation::Accuse(Box::new(accusation())),
     ];
     for (execute, body) in [
         (Execute::Nothing, Body::Plain(vec![])),
@@ -195,6 +212,37 @@ fn s11_s12_a_ciphertext_is_checked_with_its_label_before_it_is_ordered() {
 }
 
 #[test]
+fn rule_e4_an_accusation_names_what_was_published_and_is_checked_before_it_is_ordered() {
+    let world = World::new();
+    let it = accusation();
+    let published = samples(&mut World::new()).into_iter().find(|it| match it {
+        Operation::Publish(it) => matches!(it.body, Body::Sealed(_)),
+        _ => false,
+    });
+    let published = published.expect("one of them is sealed");
+    let Operation::Publish(publication) = &published else { panic!("a publication") };
+    assert_eq!(it.accused(), OperationId::of(&published.to_bytes()));
+    assert_eq!(it.label(), publication.label(&it.client, it.number));
+    assert_eq!(Accusation::of_record(it.sn, &it.record()), Ok(it.clone()));
+    let accuse = |n: usize| vec![Operation::Accuse(Box::new(it.clone())); n];
+    let judge = |good: bool| {
+        let frame = Frame::sign(&world.cluster, &origin_key(2), 0, accuse(1));
+        let judged = check(&world.cluster, vec![frame], |asked| {
+            assert_eq!(
+                (asked.len(), asked[0].against, asked[0].ciphertext),
+                (1, Some(&b"shares"[..]), &b"ciphertext"[..])
+            );
+            assert_eq!((asked[0].client, asked[0].number, asked[0].id), (it.client, it.number, it.accused()));
+            vec![good]
+        });
+        judged.into_iter().next().unwrap().map(drop)
+    };
+    assert_eq!((judge(true), judge(false)), (Ok(()), Err(FrameError::Accusation)));
+    let two = Frame::sign(&world.cluster, &origin_key(2), 0, accuse(limits::FRAME_ACCUSATIONS_MAX + 1));
+    assert_eq!(Frame::from_bytes(&two.to_bytes()), Err(Malformed), "they come one by one");
+}
+
+#[test]
 fn rule_e3_administrators_sign_m_of_k() {
     let world = World::new();
     let action = || Action::RevokeClient(client(1));
@@ -294,7 +342,7 @@ fn policies_read_back_and_errors_have_their_line() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_harm(kind in 0_u8..9, bytes in prop::collection::vec(0_u8..8, 0..80)) {
+    fn any_bytes_are_read_without_harm(kind in 0_u8..10, bytes in prop::collection::vec(0_u8..8, 0..80)) {
         let bytes = [&[kind], &bytes[..]].concat();
         if let Ok(operation) = Operation::from_bytes(&bytes) {
             prop_assert_eq!(operation.to_bytes(), bytes);

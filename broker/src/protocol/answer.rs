@@ -3,7 +3,8 @@
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::update::{body, entry};
-use super::{SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
+use super::{Checkpoint, History, SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
+use crate::operation::Client;
 use crate::receipt::Testimony;
 use crate::state::{Entry, Notice, Place, Reading, Results};
 
@@ -28,6 +29,8 @@ pub enum Answer {
     Value(Option<Vec<u8>>),
     /// To `Resume`.
     Resumed {
+        /// So many places from the one that was asked for are no longer kept; the notice begins behind them.
+        lost: u64,
         /// What the subscription got.
         notice: Notice,
         /// All operations below this sn were looked at.
@@ -43,6 +46,12 @@ pub enum Answer {
     Status(Box<Status>),
     /// To `Key`.
     Key(SignedKey),
+    /// To `History`.
+    History(Box<History>),
+    /// To `Checkpoint`.
+    Checkpoint(Box<Checkpoint>),
+    /// To `Part`: bytes of a snapshot's rows, none behind its end.
+    Part(Vec<u8>),
     /// There is no answer.
     No(Why),
 }
@@ -82,6 +91,8 @@ pub struct Status {
     pub view: u64,
     /// The last block that it executed.
     pub height: u64,
+    /// The state after it: brokers at one block have one.
+    pub state_root: [u8; 32],
     /// That block's time; clients judge by it how old what they know is (E6).
     pub at: Utc,
     /// The number of the global policy in force (E6).
@@ -98,10 +109,15 @@ pub struct Status {
     pub commit_micros: u64,
     /// Seconds since the threshold key was made; `None` without a key.
     pub key_age: Option<u64>,
+    /// Whether the broker has a share of that key.
+    pub has_share: bool,
     /// Whether it still orders.
     pub running: bool,
     /// Misdeeds that it has evidence of.
     pub reports: Vec<Report>,
+    /// Clients that publish nothing until administrators restore them, and since which block (E4); the first
+    /// [`limits::SUSPENDED_SHOWN`] of them.
+    pub suspended: Vec<(Client, u64)>,
 }
 
 /// A misdeed of which there is evidence.
@@ -132,8 +148,9 @@ pub enum Misdeed {
 impl Answer {
     /// ```text
     /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ bytes16 value)
-    /// 6 ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
-    /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why                   place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
+    /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
+    /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes
+    /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
     /// ```
     /// Each list stands behind a `u32 count`.
     pub(super) fn encode(&self, w: &mut Writer) {
@@ -148,8 +165,8 @@ impl Answer {
                     w.bytes16(value);
                 });
             }
-            Answer::Resumed { notice, until, publications } => {
-                notice.encode(w.u8(6));
+            Answer::Resumed { lost, notice, until, publications } => {
+                notice.encode(w.u8(6).u64(*lost));
                 w.u64(*until);
                 write_all(w, publications, |entry, w| write_bytes(w, &entry.to_bytes()));
             }
@@ -159,6 +176,11 @@ impl Answer {
             }
             Answer::Status(status) => status.encode(w.u8(9)),
             Answer::Key(key) => key.encode(w.u8(10)),
+            Answer::History(history) => history.encode(w.u8(12)),
+            Answer::Checkpoint(checkpoint) => checkpoint.encode(w.u8(13)),
+            Answer::Part(bytes) => {
+                w.u8(14).raw(bytes);
+            }
             Answer::No(why) => {
                 w.u8(11).u8(*why as u8);
             }
@@ -174,48 +196,59 @@ impl Answer {
             5 if flag(r)? => Answer::Value(Some(r.bytes16(limits::VALUE_BYTES_MAX)?.to_vec())),
             5 => Answer::Value(None),
             6 => {
-                let (notice, until) = (Notice::decode(r)?, r.u64()?);
+                let (lost, notice, until) = (r.u64()?, Notice::decode(r)?, r.u64()?);
                 let publications = (0..count(r, 4)?).map(|_| entry(r)).collect::<Result<_, _>>()?;
-                Answer::Resumed { notice, until, publications }
+                Answer::Resumed { lost, notice, until, publications }
             }
             7 => Answer::Bodies((0..count(r, 12)?).map(|_| body(r)).collect::<Result<_, _>>()?),
             8 => Answer::Share(r.rest().to_vec()),
             9 => Answer::Status(Box::new(Status::decode(r)?)),
             10 => Answer::Key(SignedKey::decode(r)?),
             11 => Answer::No(Why::from_number(r.u8()?)?),
+            12 => Answer::History(Box::new(History::decode(r)?)),
+            13 => Answer::Checkpoint(Box::new(Checkpoint::decode(r)?)),
+            14 => Answer::Part(r.rest().to_vec()),
             _ => return Err(Malformed),
         })
     }
 }
 
 impl Status {
-    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 tip ‖ u32 clients ‖ u32 waiting ‖ u64 commit time
-    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) …`
+    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 tip ‖ u32 clients ‖ u32 waiting ‖ u64 commit time
+    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …`
     fn encode(&self, w: &mut Writer) {
-        w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.at.0.to_be_bytes());
+        w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
+        w.raw(&self.at.0.to_be_bytes());
         w.u64(self.policy).u32(self.epoch).u64(self.tip);
         w.u32(self.clients).u32(self.waiting).u64(self.commit_micros).u8(u8::from(self.key_age.is_some()));
         self.key_age.iter().for_each(|age| {
             w.u64(*age);
         });
-        w.u8(u8::from(self.running));
+        w.u8(u8::from(self.has_share)).u8(u8::from(self.running));
         write_all(w, &self.reports, |it, w| {
             w.u16(it.broker).u64(it.at).u8(it.misdeed as u8);
+        });
+        write_all(w, &self.suspended, |(client, since), w| {
+            w.raw(&client.0).u64(*since);
         });
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Status, Malformed> {
         let (broker, leader, view, height) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);
+        let state_root = r.array()?;
         let (at, policy, epoch, tip) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?, r.u64()?);
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };
-        let running = flag(r)?;
+        let (has_share, running) = (flag(r)?, flag(r)?);
         let reports = (0..count(r, 11)?).map(|_| Report::decode(r)).collect::<Result<_, _>>()?;
+        let suspended =
+            (0..count(r, 40)?).map(|_| Ok((Client(r.array()?), r.u64()?))).collect::<Result<_, Malformed>>()?;
         Ok(Status {
             broker,
             leader,
             view,
             height,
+            state_root,
             at,
             policy,
             epoch,
@@ -224,8 +257,10 @@ impl Status {
             waiting,
             commit_micros,
             key_age,
+            has_share,
             running,
             reports,
+            suspended,
         })
     }
 }

@@ -14,10 +14,12 @@
 //! client ─ ask(id, question) ─▶ broker ─ answer(id, answer) ─▶
 //! ```
 //! Of each block that concerns a client every broker names the digest of what the client gets, and one
-//! ([`speaker`]) sends it whole; the client believes what f + 1 brokers named. If the speaker is silent or lies,
-//! the client asks another one for the same update.
+//! ([`speaker`]) sends it whole, or every one if the block is small (`UPDATE_BY_ALL_BYTES`): then nobody waits for one
+//! certain broker. The client believes what f + 1 brokers named. If the speaker is silent or lies, the client asks
+//! another one for the same update.
 
 mod answer;
+mod history;
 mod question;
 mod update;
 mod updates;
@@ -26,6 +28,7 @@ use sealcast_crypto::tdh2;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 pub use answer::{Answer, Misdeed, Report, Status, Why};
+pub use history::{Checkpoint, History, Offer};
 pub use question::Question;
 pub use update::{Contents, Update};
 pub use updates::Updates;
@@ -167,6 +170,9 @@ pub enum Refusal {
     /// All of its numbers were used before; the answer to [`Question::Result`] says what became of them.
     #[error("the frame was executed before")]
     Executed = 9,
+    /// It accuses a publisher with evidence that does not convict (E4).
+    #[error("the evidence convicts nobody")]
+    Accusation = 10,
 }
 
 /// Which broker sends a client the contents of a block's update: each in turn, not the same for all clients.
@@ -200,7 +206,7 @@ impl Request {
 
     /// `1 ‖ u8 version ‖ cluster | 2 ‖ frame | 3 ‖ u64 id ‖ question`
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer::new();
+        let mut w = Writer::with_capacity(if let Request::Submit(frame) = self { 1 + frame.len() } else { 64 });
         match self {
             Request::Hello { cluster } => {
                 w.u8(1).u8(VERSION).raw(&cluster.0);
@@ -233,7 +239,10 @@ impl Request {
 impl Reply {
     /// `1 ‖ welcome | 2 ‖ u64 first ‖ u8 why | 3 ‖ update | 4 ‖ u64 sn ‖ attachment | 5 ‖ u64 id ‖ answer`
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer::new();
+        let mut w = Writer::with_capacity(match self {
+            Reply::Update(update) => update.bytes_about(),
+            _ => 256,
+        });
         match self {
             Reply::Welcome(welcome) => welcome.encode(w.u8(1)),
             Reply::Refused { first, why } => {
@@ -269,8 +278,10 @@ impl Reply {
 
 impl Refusal {
     fn from_number(number: u8) -> Result<Refusal, Malformed> {
-        use Refusal::{Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Quota, Signature, TooLarge};
-        let all = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Full, Quota, Ended, Executed];
+        use Refusal::{
+            Accusation, Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Quota, Signature, TooLarge,
+        };
+        let all = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Full, Quota, Ended, Executed, Accusation];
         all.into_iter().find(|why| *why as u8 == number).ok_or(Malformed)
     }
 }

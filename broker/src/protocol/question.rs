@@ -88,6 +88,20 @@ pub enum Question {
     Status,
     /// The threshold key.
     Key,
+    /// How far back the broker goes; asked by brokers alone.
+    History,
+    /// The broker's word on the state after a block; asked by brokers alone.
+    Checkpoint {
+        /// The block.
+        height: u64,
+    },
+    /// Bytes of a snapshot's rows; asked by brokers alone.
+    Part {
+        /// The snapshot's height.
+        height: u64,
+        /// Where they begin.
+        offset: u64,
+    },
 }
 
 impl Question {
@@ -95,6 +109,7 @@ impl Question {
     /// 1 ‖ u64 height | 2 ‖ u64 number | 3 ‖ u64 height ‖ u64 number | 4 ‖ header ‖ u64 ps
     /// 5 ‖ header ‖ u64 from ‖ u16 limit ‖ u64 floor | 6 ‖ header ‖ u64 floor | 7 ‖ bytes16 topic ‖ bytes16 key ‖ u64 floor
     /// 8 ‖ u64 subscription ‖ u64 place ‖ u64 sn ‖ u64 floor | 9 ‖ u16 count ‖ u64 sn … | 10 ‖ u64 sn ‖ u8 proved | 11 | 12
+    /// 13 | 14 ‖ u64 height | 15 ‖ u64 height ‖ u64 offset
     /// ```
     pub(super) fn encode(&self, w: &mut Writer) {
         match self {
@@ -117,6 +132,9 @@ impl Question {
             Question::Share { sn, proved } => w.u8(10).u64(*sn).u8(u8::from(*proved)),
             Question::Status => w.u8(11),
             Question::Key => w.u8(12),
+            Question::History => w.u8(13),
+            Question::Checkpoint { height } => w.u8(14).u64(*height),
+            Question::Part { height, offset } => w.u8(15).u64(*height).u64(*offset),
         };
     }
 
@@ -140,6 +158,9 @@ impl Question {
             10 => Question::Share { sn: r.u64()?, proved: flag(r)? },
             11 => Question::Status,
             12 => Question::Key,
+            13 => Question::History,
+            14 => Question::Checkpoint { height: r.u64()? },
+            15 => Question::Part { height: r.u64()?, offset: r.u64()? },
             _ => return Err(Malformed),
         })
     }

@@ -1,4 +1,4 @@
-use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::signature::{OriginKey, SIGNATURE_LEN};
 use sealcast_wire::Utc;
 
 use super::*;
@@ -60,6 +60,11 @@ fn replies() -> Vec<Reply> {
     };
     let report = Report { broker: 3, at: 1279, misdeed: Misdeed::Equivocated };
     let status = Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], ..Status::default() };
+    let status = Status { suspended: vec![(client(1), 9)], ..status };
+    let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
+    let roots = ([4; 32], [5; 32]);
+    let checkpoint =
+        Checkpoint { broker: 2, height: 64, state_root: roots.0, outbox_root: roots.1, signature: [6; SIGNATURE_LEN] };
     let answers = vec![
         Answer::Update(update.clone()),
         Answer::Result { height: 1, results: outbox.results[0].clone() },
@@ -70,11 +75,15 @@ fn replies() -> Vec<Reply> {
         ]),
         Answer::Value(Some(vec![1, 2])),
         Answer::Value(None),
-        Answer::Resumed { notice: outbox.notices[0].clone(), until: 4, publications: vec![entry] },
+        Answer::Resumed { lost: 2, notice: outbox.notices[0].clone(), until: 4, publications: vec![entry] },
         Answer::Bodies(vec![(1, vec![3])]),
         Answer::Share(vec![3; 33]),
         Answer::Status(Box::new(status)),
         Answer::Key(key),
+        Answer::History(Box::new(History { height: 9, oldest: 3, snapshot: Some(offer) })),
+        Answer::History(Box::default()),
+        Answer::Checkpoint(Box::new(checkpoint)),
+        Answer::Part(vec![7; 40]),
         Answer::No(Why::Behind),
     ];
     let mut all: Vec<Reply> = answers.into_iter().zip(0..).map(|(answer, id)| Reply::Answer { id, answer }).collect();
@@ -102,6 +111,9 @@ fn requests() -> Vec<Request> {
         Question::Share { sn: 1, proved: true },
         Question::Status,
         Question::Key,
+        Question::History,
+        Question::Checkpoint { height: 64 },
+        Question::Part { height: 64, offset: 1 << 20 },
     ];
     let mut all: Vec<Request> =
         questions.into_iter().zip(0..).map(|(question, id)| Request::Ask { id, question }).collect();
@@ -114,7 +126,8 @@ fn messages_are_read_as_they_were_written_and_no_shorter_or_longer() {
     for reply in replies() {
         let bytes = reply.to_bytes();
         assert_eq!(Reply::from_bytes(&bytes), Ok(reply.clone()));
-        let open_end = matches!(reply, Reply::Attach { .. } | Reply::Answer { answer: Answer::Share(_), .. });
+        let open_end =
+            matches!(reply, Reply::Attach { .. } | Reply::Answer { answer: Answer::Share(_) | Answer::Part(_), .. });
         for cut in 0..bytes.len() {
             assert!(open_end || Reply::from_bytes(&bytes[..cut]).is_err(), "{reply:?} cut at {cut}");
         }

@@ -57,16 +57,16 @@ impl Contents {
     /// `T("sealcast/v1/update"; cluster, client, u64 height, i64 at, leaves of results, of notices, of publications, of
     /// advertisements)`, leaves as in the outbox, one behind another.
     pub fn digest(&self, cluster: &Cluster, client: &Client, height: u64) -> [u8; 32] {
-        fn leaves<T>(things: &[T], leaf: impl Fn(&T) -> [u8; 32]) -> Vec<u8> {
-            things.iter().flat_map(leaf).collect()
+        fn leaves<T>(things: &[T], leaf: impl Fn(&T) -> [u8; 32]) -> Vec<[u8; 32]> {
+            things.iter().map(leaf).collect()
         }
         digest(
             (cluster, client, height, self.at),
             [
-                &leaves(&self.results, Results::leaf),
-                &leaves(&self.notices, Notice::leaf),
-                &leaves(&self.publications, Entry::leaf),
-                &leaves(&self.advertisements, Advertisement::leaf),
+                leaves(&self.results, Results::leaf).as_flattened(),
+                leaves(&self.notices, Notice::leaf).as_flattened(),
+                leaves(&self.publications, Entry::leaf).as_flattened(),
+                leaves(&self.advertisements, Advertisement::leaf).as_flattened(),
             ],
         )
     }
@@ -94,6 +94,15 @@ impl Contents {
 }
 
 impl Update {
+    /// How many bytes it takes, rather more than fewer: a long message is not to be moved as it grows.
+    pub(super) fn bytes_about(&self) -> usize {
+        let Some(it) = &self.contents else { return 64 };
+        let results: usize = it.results.iter().map(|results| 80 + 32 * results.outcomes.len()).sum();
+        let notices: usize = it.notices.iter().map(|notice| 64 + 9 * notice.runs.len()).sum();
+        let bodies: usize = it.bodies.iter().map(|(_, body)| 12 + body.len()).sum();
+        128 + results + notices + 256 * it.publications.len() + 96 * it.advertisements.len() + bodies
+    }
+
     /// `u64 height ‖ digest ‖ (0 | 1 ‖ contents)`
     pub(super) fn encode(&self, w: &mut Writer) {
         w.u64(self.height).raw(&self.digest).u8(u8::from(self.contents.is_some()));

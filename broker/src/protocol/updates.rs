@@ -47,16 +47,17 @@ impl<'a> Updates<'a> {
     pub fn digest(&self, cluster: &Cluster, client: &Client) -> Option<Update> {
         let (outbox, mine) = (self.outbox, self.clients.get(client)?);
         let publications = outbox.leaves(Part::Publication);
-        let of = |part, places: &[usize]| {
+        let of = |part, places: &[usize]| -> Vec<[u8; 32]> {
             let leaves = outbox.leaves(part);
-            places.iter().flat_map(|place| leaves[*place]).collect::<Vec<u8>>()
+            places.iter().map(|place| leaves[*place]).collect()
         };
+        let delivered: Vec<[u8; 32]> = self.delivered(mine).into_iter().map(|place| publications[place]).collect();
         let digest = super::update::digest(
             (cluster, client, outbox.height, outbox.at),
             [
-                &of(Part::Result, &mine.results),
-                &of(Part::Notice, &mine.notices),
-                &self.delivered(mine).into_iter().flat_map(|place| publications[place]).collect::<Vec<u8>>(),
+                of(Part::Result, &mine.results).as_flattened(),
+                of(Part::Notice, &mine.notices).as_flattened(),
+                delivered.as_flattened(),
                 if mine.advertisements { outbox.leaves(Part::Advertisement).as_flattened() } else { &[] },
             ],
         );

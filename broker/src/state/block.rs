@@ -15,7 +15,8 @@ use super::outcome::{Code, Outcome};
 use super::store::{Changes, Store, StoreError};
 use super::{State, results, table};
 use crate::operation::{
-    Act, Action, Admin, Checked, Client, Execute, Header, Interest, Operation, OperationId, Publication, Registration,
+    Accusation, Act, Action, Admin, Body, Checked, Client, Execute, Header, Interest, Operation, OperationId,
+    Publication, Registration,
 };
 
 /// The block, with what it has changed so far.
@@ -37,6 +38,8 @@ pub(super) struct Block<'a, S> {
     used: BTreeMap<Client, u64>,
     /// Of the publications, in their order.
     leaves: Vec<[u8; 32]>,
+    /// Whether it published anything sealed.
+    has_sealed: bool,
 }
 
 /// Where an operation comes from.
@@ -61,6 +64,7 @@ impl<'a, S: Store> Block<'a, S> {
             runs: Runs::default(),
             used: BTreeMap::new(),
             leaves: Vec::new(),
+            has_sealed: false,
         }
     }
 
@@ -114,6 +118,7 @@ impl<'a, S: Store> Block<'a, S> {
                     Operation::Unsubscribe(id) => self.unsubscribe((origin.client, *id)),
                     Operation::Publish(publication) => self.publish(origin, publication, &attributes)?,
                     Operation::Sync => Ok(self.outbox.height.to_be_bytes().to_vec()),
+                    Operation::Accuse(accusation) => self.accuse(accusation)?,
                     Operation::Register(_) | Operation::Administer(_) | Operation::Ceremony(_) => {
                         unreachable!("they stand above")
                     }
@@ -143,6 +148,11 @@ impl<'a, S: Store> Block<'a, S> {
         let mut record = self.record(&origin.client)?.take().unwrap_or_default();
         let fits = record.add(&credential, at);
         if fits {
+            // Whom the same credential vouches for is the same publisher, whatever its key (E4).
+            if let Some(since) = self.suspended(&credential.issuer, &credential.serial)? {
+                record.suspended.get_or_insert(since);
+                self.state.suspended.insert(origin.client, since);
+            }
             record.intent = asked.intent;
             let intents = &mut self.state.intents;
             if asked.intent {
@@ -207,6 +217,9 @@ impl<'a, S: Store> Block<'a, S> {
         publication: &Publication,
         attributes: &[Attribute],
     ) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+        if let Some(since) = self.record(&origin.client)?.as_ref().and_then(|it| it.suspended) {
+            return Ok(Err(Outcome::number(Code::Suspended, since)));
+        }
         let (policy, rules) = self.state.policy();
         if publication.policy != policy {
             return Ok(Err(Outcome::number(Code::StalePolicy, policy)));
@@ -254,6 +267,11 @@ impl<'a, S: Store> Block<'a, S> {
             places,
             access: publication.access.clone(),
         };
+        if matches!(publication.body, Body::Sealed(_)) {
+            let row = accusable(&entry.client, entry.number, &entry.id);
+            self.changes.insert(table::accusable(sn), Some(row));
+            self.has_sealed = true;
+        }
         let row = entry.to_bytes();
         self.leaves.push(Entry::leaf_of(&row));
         self.changes.insert(table::entry(sn), Some(row));
@@ -312,6 +330,7 @@ impl<'a, S: Store> Block<'a, S> {
             }
             Action::Epoch(_) => false,
             Action::RevokeClient(client) => self.revoke(client)?,
+            Action::Restore(client) => self.restore(client)?,
             Action::RevokeCredential { issuer, serial } => self.revoke_credential(issuer, serial)?,
         };
         // An act that changes nothing is used up too: the next one was signed with the next number.
@@ -341,20 +360,86 @@ impl<'a, S: Store> Block<'a, S> {
             return Ok(false);
         }
         self.changes.insert(row, Some(Vec::new()));
-        let prefix = table::holder(issuer, serial, None);
-        let mut holders: BTreeSet<Vec<u8>> = self.changes.keys().filter(|k| k.starts_with(&prefix)).cloned().collect();
-        for (key, value) in super::rows(&self.state.store, &prefix) {
-            value?;
-            holders.insert(key);
-        }
-        for key in holders {
-            let client = table::read(&key[prefix.len()..], |r| Ok(Client(r.array()?)))?;
+        for client in self.holders(issuer, serial)? {
             if let Some(record) = self.record(&client)? {
                 record.credentials.remove(&(issuer.to_owned(), serial.to_vec()));
             }
-            self.changes.insert(key, None);
+            self.changes.insert(table::holder(issuer, serial, Some(&client)), None);
         }
         Ok(true)
+    }
+
+    /// Evidence against a publisher (E4). That it convicts, brokers checked before it was ordered; here it is seen that
+    /// what it convicts of was published. Each publication costs its publisher one suspension at most.
+    fn accuse(&mut self, it: &Accusation) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+        let published = self.get(&table::accusable(it.sn))?;
+        if published != Some(accusable(&it.client, it.number, &it.accused())) {
+            return Ok(Err(Outcome::new(Code::Unfounded)));
+        }
+        let open = |record: &Record| record.suspended.is_none() && record.forgiven <= it.sn;
+        if !self.record(&it.client)?.as_ref().is_some_and(open) {
+            return Ok(Err(Outcome::new(Code::Futile)));
+        }
+        let since = self.outbox.height;
+        for client in self.same_holder(&it.client)? {
+            if let Some(record) = self.record(&client)? {
+                let since = *record.suspended.get_or_insert(since);
+                self.state.suspended.insert(client, since);
+            }
+        }
+        Ok(Ok(it.client.0.to_vec()))
+    }
+
+    /// Lifts a suspension, and forgives what was published before.
+    fn restore(&mut self, client: &Client) -> Result<bool, StoreError> {
+        if self.record(client)?.as_ref().is_none_or(|it| it.suspended.is_none()) {
+            return Ok(false);
+        }
+        let forgiven = self.state.head.next_sn;
+        for client in self.same_holder(client)? {
+            if let Some(record) = self.record(&client)? {
+                (record.suspended, record.forgiven) = (None, forgiven);
+                self.state.suspended.remove(&client);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The client and all others for whom one of its credentials vouches too.
+    fn same_holder(&mut self, client: &Client) -> Result<BTreeSet<Client>, StoreError> {
+        let mut all = BTreeSet::from([*client]);
+        let credentials: Vec<_> = self.record(client)?.iter().flat_map(|it| it.credentials.keys()).cloned().collect();
+        for (issuer, serial) in credentials {
+            all.extend(self.holders(&issuer, &serial)?);
+        }
+        Ok(all)
+    }
+
+    /// Since when a holder of this credential is suspended, if one is.
+    fn suspended(&mut self, issuer: &str, serial: &[u8]) -> Result<Option<u64>, StoreError> {
+        if self.state.suspended.is_empty() {
+            return Ok(None);
+        }
+        let holders = self.holders(issuer, serial)?;
+        Ok(holders.iter().filter_map(|it| self.state.suspended.get(it)).min().copied())
+    }
+
+    /// For whom a credential vouches.
+    fn holders(&self, issuer: &str, serial: &[u8]) -> Result<BTreeSet<Client>, StoreError> {
+        let prefix = table::holder(issuer, serial, None);
+        let mut rows: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for (key, value) in super::rows(&self.state.store, &prefix) {
+            value?;
+            rows.insert(key);
+        }
+        for (key, value) in self.changes.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)) {
+            if value.is_some() {
+                rows.insert(key.clone())
+            } else {
+                rows.remove(key)
+            };
+        }
+        rows.iter().map(|key| table::read(&key[prefix.len()..], |r| Ok(Client(r.array()?)))).collect()
     }
 
     /// Deliver or ⊥, for all whom the block's publications interest, by the state after the block (E2).
@@ -370,7 +455,8 @@ impl<'a, S: Store> Block<'a, S> {
             let held = self.attributes(&id.0)?;
             let entry = &self.outbox.publications[index];
             if judged != Some(index) {
-                (judged, headers) = (Some(index), entry.headers());
+                (judged, headers) =
+                    (Some(index), if self.state.has_rules(entry) { entry.headers() } else { Vec::new() });
             }
             let deliver = held.is_some_and(|held| self.state.releases(entry, &headers, &held));
             let notice = notices.entry(id).or_insert(Notice {
@@ -401,15 +487,18 @@ impl<'a, S: Store> Block<'a, S> {
             let row = self.state.interests.get(&id).map(Subscription::to_bytes);
             self.changes.insert(table::subscription(&id.0, id.1), row);
         }
+        if self.has_sealed {
+            let until = table::accusable(self.state.head.next_sn.saturating_sub(limits::ACCUSABLE));
+            let old = self.state.store.range(&table::accusable(0), &until, limits::ACCUSABLE_FORGOTTEN)?;
+            self.changes.extend(old.into_iter().map(|(key, _)| (key, None)));
+        }
         self.changes.extend(self.runs.topics().chain(self.runs.rows()).map(|(key, row)| (key, Some(row))));
         for (key, value) in self.changes.iter().filter(|(key, _)| table::is_element(key)) {
             let before = self.state.store.get(key)?;
             if before == *value {
                 continue;
             }
-            let set = &mut self.state.head.set;
-            before.iter().for_each(|v| set.remove(key, v));
-            value.iter().for_each(|v| set.insert(key, v));
+            self.state.head.change(key, before.as_deref(), value.as_deref());
         }
         let (height, at) = (self.outbox.height, self.outbox.at);
         for (client, number) in std::mem::take(&mut self.used) {
@@ -424,9 +513,13 @@ impl<'a, S: Store> Block<'a, S> {
         }
         self.state.head.height = height;
         self.state.head.at = at;
+        self.outbox.state_root = self.state.root();
+        // Also where nothing happened: brokers testify to the state at these heights.
+        if !self.outbox.results.is_empty() || height.is_multiple_of(limits::CHECKPOINT_BLOCKS) {
+            self.changes.insert(table::past(height), Some(self.outbox.past().to_bytes()));
+        }
         self.changes.insert(table::HEAD.to_vec(), Some(self.state.head.to_bytes()));
         self.state.store.apply(self.changes)?;
-        self.outbox.state_root = self.state.root();
         Ok(self.outbox)
     }
 
@@ -455,4 +548,9 @@ impl<'a, S: Store> Block<'a, S> {
             None => self.state.store.get(key),
         }
     }
+}
+
+/// What an accusation must name of a publication.
+fn accusable(client: &Client, number: u64, id: &OperationId) -> Vec<u8> {
+    [&client.0[..], &number.to_be_bytes(), &id.0].concat()
 }

@@ -16,6 +16,10 @@ pub struct Record {
     pub revoked: bool,
     /// Whether it wants advertisements without having a subscription.
     pub intent: bool,
+    /// Since which block evidence keeps it from publishing (E4).
+    pub suspended: Option<u64>,
+    /// What stands before this sn is forgiven.
+    pub forgiven: u64,
     /// Who vouched for it, by issuer and serial: until when, and for what.
     pub credentials: BTreeMap<(String, Vec<u8>), Vouched>,
 }
@@ -65,7 +69,12 @@ impl Record {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let count = |n: usize| u16::try_from(n).expect("attributes have a limit");
         let mut w = Writer::new();
-        w.u64(self.next).u8(u8::from(self.revoked)).u8(u8::from(self.intent)).u16(count(self.credentials.len()));
+        w.u64(self.next).u8(u8::from(self.revoked)).u8(u8::from(self.intent));
+        match self.suspended {
+            None => w.u8(0),
+            Some(since) => w.u8(1).u64(since),
+        };
+        w.u64(self.forgiven).u16(count(self.credentials.len()));
         for ((issuer, serial), vouched) in &self.credentials {
             w.bytes16(issuer.as_bytes()).bytes16(serial).raw(&vouched.not_after.0.to_be_bytes());
             w.u16(count(vouched.attributes.len()));
@@ -82,6 +91,8 @@ impl Record {
             String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
         };
         let mut record = Record { next: r.u64()?, revoked: r.u8()? == 1, intent: r.u8()? == 1, ..Record::default() };
+        record.suspended = if r.u8()? == 1 { Some(r.u64()?) } else { None };
+        record.forgiven = r.u64()?;
         for _ in 0..r.count16(14, limits::CLIENT_ATTRIBUTES_MAX)? {
             let name = (text(r)?, r.bytes16(limits::ATTRIBUTE_BYTES_MAX)?.to_vec());
             let not_after = Utc(i64::from_be_bytes(r.array()?));

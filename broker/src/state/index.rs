@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sealcast_wire::{Malformed, Reader, Writer};
 
-use super::store::{Changes, Row, Store, StoreError};
+use super::store::{Row, Store, StoreError};
 use super::table;
 use crate::operation::Header;
 
@@ -48,13 +48,6 @@ impl Runs {
     pub(super) fn topics(&self) -> impl Iterator<Item = Row> {
         self.0.iter().map(|(header, run)| (table::topic(header), run.end().to_be_bytes().to_vec()))
     }
-
-    /// Takes the rows, to be stored, and begins anew.
-    pub(super) fn take(&mut self) -> Changes {
-        let rows = self.rows().map(|(key, value)| (key, Some(value))).collect();
-        self.0.clear();
-        rows
-    }
 }
 
 impl Run {
@@ -79,7 +72,8 @@ impl Run {
     }
 }
 
-/// The publications at a topic's places from one on, at most `limit`: their sns.
+/// The publications at a topic's places from one on, at most `limit`: their sns. None if that place is not there,
+/// because nothing stands there yet or it is no longer kept.
 pub(super) fn find(store: &impl Store, header: &Header, from: u64, limit: usize) -> Result<Vec<u64>, StoreError> {
     let until = table::after(&table::index(header, u64::MAX));
     let (mut key, mut found) = (table::index(header, from), Vec::new());
@@ -87,6 +81,9 @@ pub(super) fn find(store: &impl Store, header: &Header, from: u64, limit: usize)
         // The row of the first block whose last place there is not below.
         let Some((last, row)) = store.range(&key, &until, 1)?.pop() else { break };
         let run = table::read(&row, Run::decode)?;
+        if run.first > from && found.is_empty() {
+            break;
+        }
         let skip = usize::try_from(from.saturating_sub(run.first)).unwrap_or(usize::MAX);
         found.extend(run.sns.iter().skip(skip).take(limit - found.len()));
         key = [&last[..], &[0]].concat();
@@ -108,11 +105,14 @@ mod tests {
             let mut runs = Runs::default();
             assert!(block.into_iter().all(|(header, ps, sn)| runs.push(header, ps, sn)));
             assert!(!runs.push(&a, 1, 99), "places have no gaps");
-            store.apply(runs.take()).unwrap();
+            store.apply(runs.rows().map(|(key, row)| (key, Some(row))).collect()).unwrap();
         }
         assert_eq!(find(&store, &a, 0, 9).unwrap(), [5, 6, 9, 14]);
         assert_eq!(find(&store, &a, 1, 2).unwrap(), [6, 9]);
         assert_eq!(find(&store, &b, 1, 9).unwrap(), [12]);
         assert_eq!(find(&store, &a, 4, 1).unwrap(), [0_u64; 0]);
+        store.apply([(table::index(&a, 1), None)].into()).unwrap();
+        assert_eq!(find(&store, &a, 0, 9).unwrap(), [0_u64; 0], "a place that is gone is no other's");
+        assert_eq!(find(&store, &a, 2, 9).unwrap(), [9, 14]);
     }
 }

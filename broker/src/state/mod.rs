@@ -11,18 +11,23 @@
 //! the newest state before a share leaves: [`State::may_read`] (E2).
 //!
 //! **State root.** `T("sealcast/v1/state"; cluster, u64 height, i64 time, u64 next sn, u64 next act, u64 policy,
-//! u32 epoch, history, set)`. `set` is the [`SetHash`] over all rows that may change; publications, which never do,
+//! u32 epoch, history, set, u64 rows, u64 bytes)`. `set` is the [`SetHash`] over all rows that may change, `rows` and
+//! `bytes` are how many they are and how long; publications, which never change,
 //! are in the `history`: `T("sealcast/v1/history"; history before, u64 height, root of the block's
-//! publications)`, over blocks that have any. So a block costs as much as it changes, and whoever holds a snapshot
-//! computes the root from it and compares ([`State::restore`]).
+//! publications)`, over blocks that have any. So a block costs as much as it changes, and whoever is handed a snapshot
+//! knows from its head alone whether it is the right one and how long it is ([`Restore`]).
+//!
+//! **What is no longer kept.** Each broker decides for itself how far back it keeps publications: [`Floor`].
 
 mod block;
 pub mod client;
 mod entry;
+mod floor;
 mod index;
 mod interests;
 mod outbox;
 mod outcome;
+mod past;
 mod read;
 mod results;
 mod snapshot;
@@ -45,10 +50,12 @@ use interests::{Interests, Subscription};
 
 pub use client::Record;
 pub use entry::Entry;
+pub use floor::Floor;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
 pub use outcome::{Code, ExecuteError, Outcome};
+pub use past::Past;
 pub use read::{Place, ReadError, Reading, Resumed};
-pub use snapshot::RestoreError;
+pub use snapshot::{Restore, RestoreError, SnapshotHead, elements};
 pub use store::{Changes, Memory, Row, Store, StoreError};
 
 /// A broker's state at one height.
@@ -58,10 +65,13 @@ pub struct State<S> {
     cluster: Cluster,
     store: S,
     head: Head,
+    floor: Floor,
     policies: BTreeMap<u64, Policy>,
     interests: Interests,
     /// Who wants advertisements without a subscription.
     intents: BTreeSet<Client>,
+    /// Whom evidence keeps from publishing, and since which block.
+    suspended: BTreeMap<Client, u64>,
 }
 
 /// What is stored beside the tables.
@@ -75,6 +85,9 @@ struct Head {
     epoch: u32,
     history: [u8; 32],
     set: SetHash,
+    /// Elements of the set, and bytes of their keys and values.
+    rows: u64,
+    bytes: u64,
 }
 
 impl<S: Store> State<S> {
@@ -91,11 +104,13 @@ impl<S: Store> State<S> {
         let mut state = State {
             genesis,
             cluster,
+            floor: Floor::of(&store)?,
             store,
             head,
             policies: BTreeMap::from([(0, Policy::default())]),
             interests: Interests::default(),
             intents: BTreeSet::new(),
+            suspended: BTreeMap::new(),
         };
         state.remember()?;
         Ok(state)
@@ -162,6 +177,11 @@ impl<S: Store> State<S> {
         row.map(|bytes| table::read(&bytes, Record::decode)).transpose()
     }
 
+    /// Whom evidence keeps from publishing, and since which block (E4).
+    pub fn suspended(&self) -> &BTreeMap<Client, u64> {
+        &self.suspended
+    }
+
     /// A client's standing subscriptions: number, interest, since which sn, and the place that is next.
     pub fn subscriptions(&self, client: &Client) -> impl Iterator<Item = (u64, &Interest, u64, u64)> {
         self.interests.of_client(client).map(|((_, id), it)| (*id, &it.interest, it.since, it.next))
@@ -169,18 +189,18 @@ impl<S: Store> State<S> {
 
     /// The hash that stands for all of it.
     pub fn root(&self) -> [u8; 32] {
-        let head = &self.head;
-        Transcript::new("sealcast/v1/state")
-            .add(&self.cluster.0)
-            .add(&head.height.to_be_bytes())
-            .add(&head.at.0.to_be_bytes())
-            .add(&head.next_sn.to_be_bytes())
-            .add(&head.next_act.to_be_bytes())
-            .add(&head.policy.to_be_bytes())
-            .add(&head.epoch.to_be_bytes())
-            .add(&head.history)
-            .add(&head.set.digest())
-            .finish()
+        self.head.root(&self.cluster)
+    }
+
+    /// Where its rows lie.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Whether any rule of the policies that judge a publication could ask for its headers.
+    fn has_rules(&self, entry: &Entry) -> bool {
+        let rules = |number: u64| !self.policies[&number].rules.is_empty();
+        rules(self.head.policy) || rules(entry.policy)
     }
 
     /// Whether the publication may be released to somebody with these attributes: its own rule, the
@@ -209,20 +229,38 @@ impl<S: Store> State<S> {
         }
         for (key, value) in rows(&self.store, &[table::CLIENT]) {
             let record = table::read(&value?, Record::decode)?;
+            let client = Client(table::read(&key[1..], |r| r.array())?);
             if record.intent && !record.revoked {
-                self.intents.insert(Client(table::read(&key[1..], |r| r.array())?));
+                self.intents.insert(client);
+            }
+            if let Some(since) = record.suspended {
+                self.suspended.insert(client, since);
             }
         }
         Ok(())
     }
 }
 
+/// How far the state in a store has come; 0 in an empty one.
+///
+/// # Errors
+/// The storage failed.
+pub fn height(store: &impl Store) -> Result<u64, StoreError> {
+    store.get(table::HEAD)?.map_or(Ok(0), |row| Ok(table::read(&row, Head::decode)?.height))
+}
+
 /// All rows whose keys begin so, page by page. After an error there is nothing more.
-fn rows<'a, S: Store>(
+fn rows<'a, S: Store>(store: &'a S, prefix: &[u8]) -> impl Iterator<Item = StoredRow> + use<'a, S> {
+    rows_from(store, prefix.to_vec(), prefix)
+}
+
+/// The same from a key on.
+fn rows_from<'a, S: Store>(
     store: &'a S,
+    mut from: Vec<u8>,
     prefix: &[u8],
-) -> impl Iterator<Item = (Vec<u8>, Result<Vec<u8>, StoreError>)> + 'a {
-    let (mut from, until) = (prefix.to_vec(), table::after(prefix));
+) -> impl Iterator<Item = StoredRow> + use<'a, S> {
+    let until = table::after(prefix);
     let mut page = Vec::new().into_iter();
     let mut done = false;
     std::iter::from_fn(move || {
@@ -249,6 +287,9 @@ fn rows<'a, S: Store>(
     })
 }
 
+/// A key, and the value or why it cannot be read.
+type StoredRow = (Vec<u8>, Result<Vec<u8>, StoreError>);
+
 impl Head {
     fn first() -> Head {
         Head {
@@ -260,6 +301,37 @@ impl Head {
             epoch: 0,
             history: [0; 32],
             set: SetHash::new(),
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    fn root(&self, cluster: &Cluster) -> [u8; 32] {
+        Transcript::new("sealcast/v1/state")
+            .add(&cluster.0)
+            .add(&self.height.to_be_bytes())
+            .add(&self.at.0.to_be_bytes())
+            .add(&self.next_sn.to_be_bytes())
+            .add(&self.next_act.to_be_bytes())
+            .add(&self.policy.to_be_bytes())
+            .add(&self.epoch.to_be_bytes())
+            .add(&self.history)
+            .add(&self.set.digest())
+            .add(&self.rows.to_be_bytes())
+            .add(&self.bytes.to_be_bytes())
+            .finish()
+    }
+
+    /// A row of the set has another value; `None` is none.
+    fn change(&mut self, key: &[u8], before: Option<&[u8]>, now: Option<&[u8]>) {
+        let length = |value: &[u8]| (key.len() + value.len()) as u64;
+        if let Some(value) = before {
+            self.set.remove(key, value);
+            (self.rows, self.bytes) = (self.rows - 1, self.bytes - length(value));
+        }
+        if let Some(value) = now {
+            self.set.insert(key, value);
+            (self.rows, self.bytes) = (self.rows + 1, self.bytes + length(value));
         }
     }
 
@@ -267,6 +339,7 @@ impl Head {
         let mut w = Writer::new();
         w.u64(self.height).raw(&self.at.0.to_be_bytes()).u64(self.next_sn).u64(self.next_act);
         w.u64(self.policy).u32(self.epoch).raw(&self.history).raw(&self.set.to_bytes());
+        w.u64(self.rows).u64(self.bytes);
         w.finish()
     }
 
@@ -274,7 +347,8 @@ impl Head {
         let (height, at, next_sn, next_act) = (r.u64()?, Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u64()?);
         let (policy, epoch, history) = (r.u64()?, r.u32()?, r.array()?);
         let set = SetHash::from_bytes(r.take(SET_HASH_LEN)?).ok_or(Malformed)?;
-        Ok(Head { height, at, next_sn, next_act, policy, epoch, history, set })
+        let (rows, bytes) = (r.u64()?, r.u64()?);
+        Ok(Head { height, at, next_sn, next_act, policy, epoch, history, set, rows, bytes })
     }
 
     /// Appends a block's publications to the history.

@@ -15,6 +15,7 @@ use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::entry::Entry;
 use super::outcome::Outcome;
+use super::past::Past;
 use crate::genesis::Cluster;
 use crate::operation::{Client, OperationId};
 
@@ -186,7 +187,13 @@ impl Outbox {
         tree(self.leaves(Part::Publication)).map_or([0; 32], |t| t.root())
     }
 
-    fn roots(&self) -> [[u8; 32]; 4] {
+    /// What is remembered of it.
+    pub(super) fn past(&self) -> Past {
+        let first_sn = self.publications.first().map_or(0, |entry| entry.sn);
+        Past { height: self.height, state_root: self.state_root, roots: self.roots(), first_sn }
+    }
+
+    pub(super) fn roots(&self) -> [[u8; 32]; 4] {
         self.trees().0.each_ref().map(|tree| tree.as_ref().map_or([0; 32], Tree::root))
     }
 
@@ -231,6 +238,11 @@ impl Proof {
 }
 
 impl Results {
+    /// The number after the last one that the frame's operations used up. What came twice or too early used none.
+    pub fn next(&self) -> Option<u64> {
+        super::results::used(self).last().map(|number| number + 1)
+    }
+
     /// `client ‖ u64 first ‖ frame's digest ‖ u16 count ‖ (u16 code ‖ bytes16 detail) …`
     pub(crate) fn encode(&self, w: &mut Writer) {
         w.raw(&self.client.0).u64(self.first).raw(&self.frame);
@@ -344,17 +356,11 @@ pub fn executed(cluster: &Cluster, height: u64, state_root: &[u8; 32], outbox_ro
     transcript.add(state_root).add(outbox_root).finish()
 }
 
-/// The root of entries that share a block, as it went into that block's outbox.
-pub(super) fn publications_root(entries: &[Entry]) -> [u8; 32] {
-    let leaves: Vec<[u8; 32]> = entries.iter().map(Entry::leaf).collect();
-    tree(&leaves).map_or([0; 32], |t| t.root())
-}
-
-fn root(height: u64, roots: &[[u8; 32]; 4]) -> [u8; 32] {
+pub(super) fn root(height: u64, roots: &[[u8; 32]; 4]) -> [u8; 32] {
     let transcript = Transcript::new("sealcast/v1/outbox").add(&height.to_be_bytes());
     roots.iter().fold(transcript, |t, root| t.add(root)).finish()
 }
 
-fn tree(leaves: &[[u8; 32]]) -> Option<Tree> {
+pub(super) fn tree(leaves: &[[u8; 32]]) -> Option<Tree> {
     (!leaves.is_empty()).then(|| Tree::new(leaves))
 }

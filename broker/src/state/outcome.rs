@@ -49,8 +49,13 @@ pub enum Code {
     Signatures = 14,
     /// Administrators' acts are numbered; `u64` the number that is next.
     AdminNumber = 15,
-    /// An act that would change nothing, or turn something back.
+    /// An act or an accusation that would change nothing, or turn something back.
     Futile = 16,
+    /// Evidence convicted the publisher (E4): until administrators lift it, it publishes nothing; `u64` the block since
+    /// when.
+    Suspended = 17,
+    /// What is accused does not stand there (E4).
+    Unfounded = 18,
 }
 
 impl Outcome {
@@ -86,7 +91,7 @@ impl Code {
 }
 
 /// All codes.
-const CODES: [Code; 17] = [
+const CODES: [Code; 19] = [
     Code::Done,
     Code::Duplicate,
     Code::Gap,
@@ -104,6 +109,8 @@ const CODES: [Code; 17] = [
     Code::Signatures,
     Code::AdminNumber,
     Code::Futile,
+    Code::Suspended,
+    Code::Unfounded,
 ];
 
 /// Why a block was not executed.

@@ -36,6 +36,8 @@ pub struct Resumed {
     pub until: u64,
     /// What the notice delivers, by sn.
     pub publications: Vec<Entry>,
+    /// So many places from the first one that was asked for are no longer kept; the notice begins behind them.
+    pub lost: u64,
 }
 
 /// Why there is no answer.
@@ -50,6 +52,9 @@ pub enum ReadError {
     /// Nobody vouches for the client, or it was ended, or the policy keeps it from the topic's values.
     #[error("the client may not read")]
     Denied,
+    /// It was there once and is no longer kept.
+    #[error("it is no longer kept")]
+    Pruned,
     /// The client has no such subscription.
     #[error("no such subscription")]
     NoSubscription,
@@ -63,10 +68,16 @@ impl<S: Store> State<S> {
     /// this client may read it (E9).
     ///
     /// # Errors
-    /// `Denied` or `Store`.
+    /// `Denied`, `Pruned` or `Store`.
     pub fn read(&self, client: &Client, header: &Header, ps: u64) -> Result<Option<Reading>, ReadError> {
         let attributes = self.reader(client)?;
-        let Some(sn) = index::find(&self.store, header, ps, 1)?.pop() else { return Ok(None) };
+        let Some(sn) = index::find(&self.store, header, ps, 1)?.pop() else {
+            return if ps < self.next_ps(header)? { Err(ReadError::Pruned) } else { Ok(None) };
+        };
+        // Rows go some time after the floor is raised.
+        if sn < self.floor.sn {
+            return Err(ReadError::Pruned);
+        }
         let entry = self.entry(sn)?;
         Ok(Some(self.judge(entry, &attributes)))
     }
@@ -87,6 +98,13 @@ impl<S: Store> State<S> {
         self.reached(floor)?;
         let attributes = self.reader(client)?;
         let sns = index::find(&self.store, header, from, limit.min(limits::READ_PLACES_MAX))?;
+        let is_pruned = match sns.first() {
+            Some(sn) => *sn < self.floor.sn,
+            None => from < self.next_ps(header)?,
+        };
+        if is_pruned {
+            return Err(ReadError::Pruned);
+        }
         let (mut places, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
         for (sn, ps) in sns.into_iter().zip(from..) {
             let row = self.row(sn)?;
@@ -107,10 +125,9 @@ impl<S: Store> State<S> {
     /// [`ReadError`].
     pub fn read_latest(&self, client: &Client, header: &Header, floor: u64) -> Result<Option<Place>, ReadError> {
         self.reached(floor)?;
-        let Some(next) = self.store.get(&table::topic(header))? else {
+        let Some(ps) = self.next_ps(header)?.checked_sub(1) else {
             return self.reader(client).map(|_| None);
         };
-        let ps = table::number(&next)? - 1;
         Ok(self.read(client, header, ps)?.map(|reading| Place { ps, reading }))
     }
 
@@ -166,9 +183,11 @@ impl<S: Store> State<S> {
         self.reached(floor)?;
         let attributes = self.reader(client)?;
         let standing = self.interests.get(&(*client, subscription)).ok_or(ReadError::NoSubscription)?;
-        let from = table::entry(sn.max(standing.since));
+        let from = table::entry(sn.max(standing.since).max(self.floor.sn));
+        let lost =
+            if sn < self.floor.sn { self.place_at_floor(&(*client, subscription))?.saturating_sub(place) } else { 0 };
         let rows = self.store.range(&from, &table::after(&[table::ENTRY]), limits::RESUME_ENTRIES_MAX)?;
-        let mut notice = Notice { client: *client, subscription, first: place, runs: Vec::new() };
+        let mut notice = Notice { client: *client, subscription, first: place + lost, runs: Vec::new() };
         let mut until = self.head.next_sn;
         if rows.len() == limits::RESUME_ENTRIES_MAX {
             until = table::read(&rows[rows.len() - 1].0[1..], |r| r.u64())? + 1;
@@ -194,7 +213,7 @@ impl<S: Store> State<S> {
                 }
             }
         }
-        Ok(Resumed { notice, until, publications })
+        Ok(Resumed { notice, until, publications, lost })
     }
 
     /// The publication with this sn, for the broker itself.
@@ -211,6 +230,11 @@ impl<S: Store> State<S> {
     /// The storage failed.
     pub fn published(&self, sn: u64) -> Result<Option<Entry>, StoreError> {
         self.store.get(&table::entry(sn))?.map(|row| table::read(&row, Entry::decode)).transpose()
+    }
+
+    /// The place that a topic's next publication gets.
+    fn next_ps(&self, header: &Header) -> Result<u64, StoreError> {
+        self.store.get(&table::topic(header))?.map_or(Ok(0), |row| table::number(&row))
     }
 
     fn row(&self, sn: u64) -> Result<Vec<u8>, StoreError> {

@@ -1,12 +1,13 @@
-//! Snapshots: a state's rows, from which a new broker computes the root and compares it with what f+1
-//! brokers signed. What cannot be so checked (the index, the set's hash) is computed and not taken over.
+//! Snapshots: what a new broker needs to execute the next block. The head names the state's root, which f + 1 brokers
+//! signed, before a single row is there; the rows must come to what the head says, or nothing is believed.
 
-use super::entry::Entry;
-use super::index::Runs;
-use super::outbox::publications_root;
+use sealcast_crypto::set_hash::SetHash;
+use sealcast_wire::{Utc, limits};
+
+use super::floor::Floor;
 use super::store::{Changes, Row, Store, StoreError};
 use super::{Head, State, table};
-use crate::genesis::Genesis;
+use crate::genesis::{Cluster, Genesis};
 
 /// Why a snapshot is not taken over. The store may hold part of it and is to be thrown away.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +15,7 @@ pub enum RestoreError {
     /// It is not the state with that root.
     #[error("the snapshot is not the state that it should be")]
     Root,
-    /// Rows are missing, doubled, out of order, or of no table.
+    /// Rows are missing, doubled, out of order, too many, or of no table.
     #[error("the snapshot has rows that are none")]
     Rows,
     /// The storage failed.
@@ -22,69 +23,148 @@ pub enum RestoreError {
     Store(#[from] StoreError),
 }
 
-impl<S: Store> State<S> {
-    /// The state's rows, ascending, as [`State::restore`] takes them; a page of a snapshot is as many of
-    /// them as one likes. They are those of this height until the next block is executed.
-    ///
-    /// # Errors
-    /// Each row may fail to be read.
-    pub fn snapshot(&self) -> impl Iterator<Item = Result<Row, StoreError>> + '_ {
-        super::rows(&self.store, &[]).filter(|(key, _)| table::is_kept(key)).map(|(key, value)| Ok((key, value?)))
+/// The head of a snapshot. Its encoding is that of the state's row `M`:
+/// `u64 height ‖ i64 time ‖ u64 next sn ‖ u64 next act ‖ u64 policy ‖ u32 epoch ‖ history ‖ set ‖ u64 rows ‖ u64 bytes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotHead(Head);
+
+/// A snapshot on its way into an empty store.
+pub struct Restore<S> {
+    store: S,
+    wanted: Head,
+    set: SetHash,
+    rows: u64,
+    bytes: u64,
+    last: Vec<u8>,
+    changes: Changes,
+}
+
+impl SnapshotHead {
+    /// The head with these bytes, if it is one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<SnapshotHead> {
+        table::read(bytes, Head::decode).ok().map(SnapshotHead)
     }
 
-    /// The state with these rows, if its root is `root`, written to an empty store.
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.0.to_bytes()
+    }
+
+    /// The root of the state that it is of.
+    pub fn root(&self, cluster: &Cluster) -> [u8; 32] {
+        self.0.root(cluster)
+    }
+
+    /// After which block.
+    pub fn height(&self) -> u64 {
+        self.0.height
+    }
+
+    /// That block's time.
+    pub fn at(&self) -> Utc {
+        self.0.at
+    }
+
+    /// How many rows follow.
+    pub fn rows(&self) -> u64 {
+        self.0.rows
+    }
+
+    /// Bytes of their keys and values.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// The floor of a broker that begins with it.
+    pub fn floor(&self) -> Floor {
+        Floor { height: self.0.height, sn: self.0.next_sn }
+    }
+}
+
+impl<S: Store> Restore<S> {
+    /// Begins with the head, if it is that of the state with this root. The store must be empty.
+    ///
+    /// # Errors
+    /// `Root`.
+    pub fn begin(cluster: &Cluster, head: SnapshotHead, root: &[u8; 32], store: S) -> Result<Restore<S>, RestoreError> {
+        if head.root(cluster) != *root {
+            return Err(RestoreError::Root);
+        }
+        let (set, changes) = (SetHash::new(), Changes::new());
+        Ok(Restore { store, wanted: head.0, set, rows: 0, bytes: 0, last: Vec::new(), changes })
+    }
+
+    /// Takes the next row, ascending by key.
+    ///
+    /// # Errors
+    /// `Rows` or `Store`.
+    pub fn row(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), RestoreError> {
+        self.rows += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+        if key <= self.last
+            || !table::is_element(&key)
+            || self.rows > self.wanted.rows
+            || self.bytes > self.wanted.bytes
+        {
+            return Err(RestoreError::Rows);
+        }
+        self.set.insert(&key, &value);
+        self.last.clone_from(&key);
+        let place = Floor::place(self.wanted.height, &(key.clone(), value.clone())).map_err(|_| RestoreError::Rows)?;
+        self.changes.extend(place.map(|(key, value)| (key, Some(value))));
+        self.changes.insert(key, Some(value));
+        if self.changes.len() >= limits::STORE_PAGE_ROWS {
+            self.store.apply(std::mem::take(&mut self.changes))?;
+        }
+        Ok(())
+    }
+
+    /// All rows were there: writes the head, without which the store is none.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn finish(mut self) -> Result<S, RestoreError> {
+        if (self.rows, self.bytes) != (self.wanted.rows, self.wanted.bytes) {
+            return Err(RestoreError::Rows);
+        }
+        if self.set != self.wanted.set {
+            return Err(RestoreError::Root);
+        }
+        let (key, row) = SnapshotHead(self.wanted.clone()).floor().row();
+        self.changes.insert(key, Some(row));
+        self.changes.insert(table::HEAD.to_vec(), Some(self.wanted.to_bytes()));
+        self.store.apply(self.changes)?;
+        Ok(self.store)
+    }
+}
+
+impl<S: Store> State<S> {
+    /// The head of a snapshot of this state; its rows are the store's [`elements`] until the next block is executed.
+    pub fn snapshot_head(&self) -> SnapshotHead {
+        SnapshotHead(self.head.clone())
+    }
+
+    /// The state with this head and these rows, if its root is `root`, written to an empty store.
     ///
     /// # Errors
     /// [`RestoreError`].
     pub fn restore(
         genesis: Genesis,
-        mut store: S,
+        store: S,
+        head: SnapshotHead,
         rows: impl IntoIterator<Item = Row>,
         root: &[u8; 32],
     ) -> Result<State<S>, RestoreError> {
-        let mut taken = Head::first();
-        let (mut head, mut last) = (None, Vec::new());
-        let mut block: Vec<Entry> = Vec::new();
-        let mut runs = Runs::default();
-        for (key, value) in rows {
-            if key <= last {
-                return Err(RestoreError::Rows);
-            }
-            let mut changes = Changes::new();
-            if table::is_element(&key) {
-                taken.set.insert(&key, &value);
-            } else if key == table::HEAD {
-                head = Some(table::read(&value, Head::decode).map_err(|_| RestoreError::Rows)?);
-            } else if key.first() == Some(&table::ENTRY) {
-                let entry = Entry::from_bytes(&value).map_err(|_| RestoreError::Rows)?;
-                if table::entry(entry.sn) != key {
-                    return Err(RestoreError::Rows);
-                }
-                if block.last().is_some_and(|before| before.height != entry.height) {
-                    taken.append(block[0].height, &publications_root(&block));
-                    block.clear();
-                    changes = runs.take();
-                }
-                if !entry.places.iter().all(|(header, ps)| runs.push(header, *ps, entry.sn)) {
-                    return Err(RestoreError::Rows);
-                }
-                block.push(entry);
-            } else {
-                return Err(RestoreError::Rows);
-            }
-            changes.insert(key.clone(), Some(value));
-            store.apply(changes)?;
-            last = key;
-        }
-        if let Some(first) = block.first() {
-            taken.append(first.height, &publications_root(&block));
-        }
-        let head = head.unwrap_or_else(Head::first);
-        taken = Head { set: taken.set, history: taken.history, ..head };
-        let mut changes = runs.take();
-        changes.insert(table::HEAD.to_vec(), Some(taken.to_bytes()));
-        store.apply(changes)?;
-        let state = State::open(genesis, store).map_err(|_| RestoreError::Rows)?;
-        if state.root() == *root { Ok(state) } else { Err(RestoreError::Root) }
+        let mut restore = Restore::begin(&genesis.cluster(), head, root, store)?;
+        rows.into_iter().try_for_each(|(key, value)| restore.row(key, value))?;
+        State::open(genesis, restore.finish()?).map_err(|_| RestoreError::Rows)
     }
+}
+
+/// The rows of a store that a snapshot has, ascending.
+///
+/// # Errors
+/// Each row may fail to be read.
+pub fn elements<S: Store>(store: &S) -> impl Iterator<Item = Result<Row, StoreError>> + '_ {
+    table::ELEMENTS.iter().flat_map(|table| super::rows(store, &[*table])).map(|(key, value)| Ok((key, value?)))
 }

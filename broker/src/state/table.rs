@@ -10,14 +10,22 @@
 //! | `R` ‖ bytes16 issuer ‖ bytes16 serial | – : a revoked credential | as element |
 //! | `S` ‖ client ‖ u64 id | u64 first sn ‖ u64 next place ‖ interest: a subscription | as element |
 //! | `T` ‖ bytes16 topic ‖ value | u64 next ps | as element |
+//! | `A` ‖ u64 sn | client ‖ u64 number ‖ id: a sealed publication that may be accused, of the last [`limits::ACCUSABLE`] publications | as element |
 //! | `E` ‖ u64 sn | [`super::Entry`]: a publication | by the history |
 //! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 first ps ‖ u64 sn …: the S-PS index (Chios Fig. 2), a row for each block up to its last place there | follows from `E` |
 //! | `N` ‖ client ‖ u64 number | u64 height: the block that executed the client's operations up to this one | no |
 //! | `Q` ‖ u64 height | results of the block's frames | no |
 //! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the key ceremony | no |
+//! | `O` ‖ u64 height | [`super::Past`]: what brokers sign of a block | no |
+//! | `F` | u64 height ‖ u64 sn: [`super::Floor`] | no |
+//! | `G` ‖ u64 height ‖ client ‖ u64 id | u64 place: what a subscription had next at the floor of this height | no |
 //!
-//! Rows that are not in the root are for questions that f + 1 brokers answer; a snapshot leaves them out.
+//! Rows that are not in the root are for questions that f + 1 brokers answer; what a block does must follow from the others
+//! alone, since brokers prune at different times. A snapshot is the head and the set's
+//! elements; publications are pruned below the floor, and whoever begins with a snapshot has none.
 
+#[cfg(doc)]
+use sealcast_wire::limits;
 use sealcast_wire::{Malformed, Reader, Writer};
 
 use super::store::StoreError;
@@ -31,17 +39,15 @@ pub(super) const POLICY: u8 = b'P';
 pub(super) const SUBSCRIPTION: u8 = b'S';
 pub(super) const RESULTS: u8 = b'Q';
 pub(super) const WORD: u8 = b'W';
+pub(super) const PAST: u8 = b'O';
+pub(super) const FLOOR: &[u8] = b"F";
+pub(super) const PLACE: u8 = b'G';
 
 /// Tables whose rows are elements of the set that the state's root hashes.
-const ELEMENTS: &[u8] = b"CDKPRST";
+pub(super) const ELEMENTS: &[u8] = b"ACDKPRST";
 
 pub(super) fn is_element(key: &[u8]) -> bool {
     key.first().is_some_and(|table| ELEMENTS.contains(table))
-}
-
-/// Whether a snapshot holds the row.
-pub(super) fn is_kept(key: &[u8]) -> bool {
-    is_element(key) || key == HEAD || key.first() == Some(&ENTRY)
 }
 
 pub(super) fn client(client: &Client) -> Vec<u8> {
@@ -74,6 +80,11 @@ pub(super) fn entry(sn: u64) -> Vec<u8> {
     numbered(ENTRY, sn)
 }
 
+/// What may be accused of a sealed publication.
+pub(super) fn accusable(sn: u64) -> Vec<u8> {
+    numbered(b'A', sn)
+}
+
 /// All results of a block.
 pub(super) fn results(height: u64) -> Vec<u8> {
     numbered(RESULTS, height)
@@ -86,6 +97,21 @@ pub(super) fn executed(client: &Client, number: u64) -> Vec<u8> {
 
 pub(super) fn word(height: u64, place: u32) -> Vec<u8> {
     [&[WORD], &height.to_be_bytes()[..], &place.to_be_bytes()].concat()
+}
+
+/// What is signed of a block.
+pub(super) fn past(height: u64) -> Vec<u8> {
+    numbered(PAST, height)
+}
+
+/// The places of all subscriptions at the floor of a height.
+pub(super) fn places(height: u64) -> Vec<u8> {
+    numbered(PLACE, height)
+}
+
+/// The place of one of them; `id` is its row's key without the table.
+pub(super) fn place(height: u64, id: &[u8]) -> Vec<u8> {
+    [&places(height), id].concat()
 }
 
 pub(super) fn subscription(client: &Client, id: u64) -> Vec<u8> {

@@ -1,3 +1,5 @@
+mod suspension;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -5,20 +7,23 @@ use sealcast_wire::{Utc, Writer};
 
 use super::*;
 use crate::fixture::{DAY, NOW, World, client, header, publication, publish, subscribe};
-use crate::operation::{Action, Execute, Header, Operation, OperationId, Publication};
+use crate::operation::{
+    Action, Claim, Execute, Header, Operation, OperationId, Proof as OfIssuer, Publication, Registration,
+};
 
 /// A state, and blocks that are a minute apart.
 struct Broker {
     world: World,
     state: State<Memory>,
     numbers: BTreeMap<u8, u64>,
+    blocks: Vec<(u64, Utc, Vec<Checked>)>,
 }
 
 impl Broker {
     fn new() -> Broker {
         let world = World::new();
         let state = State::open(world.genesis.clone(), Memory::default()).expect("memory does not fail");
-        Broker { world, state, numbers: BTreeMap::new() }
+        Broker { world, state, numbers: BTreeMap::new(), blocks: vec![] }
     }
 
     /// With clients 1 (desk fx), 2 (desk rates) and 3 (desk fx) registered.
@@ -44,7 +49,8 @@ impl Broker {
     fn block(&mut self, frames: Vec<(u8, Vec<Operation>)>) -> Outbox {
         let frames = self.checked(frames);
         let height = self.state.height() + 1;
-        self.state.execute(height, Utc(NOW.0 + 60 * height as i64), &frames).expect("memory does not fail")
+        self.blocks.push((height, at(height), frames.clone()));
+        self.state.execute(height, at(height), &frames).expect("memory does not fail")
     }
 
     fn codes(&mut self, seed: u8, operations: Vec<Operation>) -> Vec<Code> {
@@ -402,19 +408,24 @@ fn a_changed_snapshot_is_not_taken_over() {
     let put = Publication { execute: Execute::Put { key: vec![1], value: vec![2] }, ..publication(&["a"], b"x") };
     let act = run.world.admin(1, Action::Policy("read c if a:b = c".parse().unwrap()));
     run.block(vec![(1, vec![publish(put), act])]);
-    let rows: Vec<Row> = run.state.snapshot().collect::<Result<_, _>>().unwrap();
-    let root = run.state.root();
-    let restore = |rows: Vec<Row>| State::restore(run.world.genesis.clone(), Memory::default(), rows, &root);
+    let rows: Vec<Row> = elements(&run.state.store).collect::<Result<_, _>>().unwrap();
+    let (root, head) = (run.state.root(), run.state.snapshot_head());
+    let from =
+        |head: SnapshotHead, rows| State::restore(run.world.genesis.clone(), Memory::default(), head, rows, &root);
+    let restore = |rows: Vec<Row>| from(head.clone(), rows);
     assert!(restore(rows.clone()).is_ok());
+    let bytes = head.to_bytes();
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        let Some(changed) = SnapshotHead::from_bytes(&changed) else { continue };
+        assert_eq!(from(changed, rows.clone()).unwrap_err(), RestoreError::Root, "the head's byte {at}");
+    }
     for i in 0..rows.len() {
         let mut without = rows.clone();
         let (key, value) = without.remove(i);
         assert!(restore(without).is_err(), "without row {key:?}");
         for at in 0..value.len() {
-            // The set's hash in the head is computed, not taken over.
-            if key == table::HEAD && at >= value.len() - SET_HASH_LEN - 32 {
-                break;
-            }
             let mut changed = rows.clone();
             changed[i].1[at] ^= 1;
             assert!(restore(changed).is_err(), "row {key:?}, byte {at}");
@@ -425,6 +436,89 @@ fn a_changed_snapshot_is_not_taken_over() {
     assert_eq!(restore(more).unwrap_err(), RestoreError::Rows);
     let twice: Vec<Row> = rows.iter().flat_map(|r| [r.clone(), r.clone()]).collect();
     assert_eq!(restore(twice).unwrap_err(), RestoreError::Rows);
+}
+
+#[test]
+fn rule_e9_a_pruned_place_is_not_kept_and_no_other_takes_its_number() {
+    let mut run = Broker::with_clients();
+    run.block(vec![(1, vec![subscribe("a"), subscribe("b")])]);
+    for n in 0..6 {
+        run.block(vec![(2, vec![publish(publication(&["a"], &[n])), publish(publication(&["a", "b"], &[n]))])]);
+    }
+    let (cut, whole) = (run.state.snapshot_head(), run.state.clone());
+    let rows: Vec<Row> = elements(&run.state.store).map(|row| row.unwrap()).collect();
+    let (before, after) = (run.numbers[&1], run.state.root());
+    run.block(vec![(2, vec![publish(publication(&["a"], b"kept")), publish(publication(&["b"], b"kept"))])]);
+    run.block(vec![(1, vec![subscribe("#")]), (2, vec![publish(publication(&["b"], b"last"))])]);
+    let (root, at_once) = (run.state.root(), run.state.clone());
+
+    // The places of the snapshot are stored, the floor is raised, rows go in steps.
+    let places: Vec<Row> = rows.iter().filter_map(|row| Floor::place(cut.height(), row).unwrap()).collect();
+    assert_eq!(places.len(), 2);
+    run.state.store.apply(places.into_iter().map(|(key, value)| (key, Some(value))).collect()).unwrap();
+    run.state.raise_floor(cut.floor()).unwrap();
+    let raised = run.state.clone();
+    while cut.floor().prune(&mut run.state.store).unwrap() {}
+    assert!(!cut.floor().prune(&mut run.state.store).unwrap());
+    assert_eq!(run.state.root(), root, "no other broker sees a difference");
+    let count = |state: &State<Memory>, table: u8| super::rows(&state.store, &[table]).count();
+    assert_eq!(count(&run.state, table::ENTRY), 3);
+    assert_eq!((count(&at_once, table::INDEX), count(&run.state, table::INDEX)), (6 + 6 + 3, 3));
+
+    // A broker that begins with the snapshot answers the same.
+    let genesis = run.world.genesis.clone();
+    let mut joined = State::restore(genesis.clone(), Memory::default(), cut.clone(), rows, &after).unwrap();
+    for (height, at, frames) in run.blocks.iter().filter(|it| it.0 > cut.height()) {
+        joined.execute(*height, *at, frames).unwrap();
+    }
+    let reopened = State::open(genesis, run.state.store.clone()).unwrap();
+    for state in [&raised, &run.state, &joined, &reopened] {
+        let (a, b, me) = (header("a"), header("b"), client(1));
+        for ps in 0..12 {
+            assert_eq!(state.read(&me, &a, ps), Err(ReadError::Pruned), "{ps}");
+            assert_eq!(state.read_range(&me, &a, ps, 9, 0), Err(ReadError::Pruned));
+        }
+        for ps in [12, 13] {
+            assert_eq!(state.read(&me, &a, ps), at_once.read(&me, &a, ps));
+        }
+        assert_eq!(state.read_range(&me, &b, 6, 9, 0), at_once.read_range(&me, &b, 6, 9, 0));
+        assert_eq!(state.read_latest(&me, &b, 0), at_once.read_latest(&me, &b, 0));
+        // Twelve places of the first subscription and six of the second are lost, what follows is numbered as ever.
+        for (id, lost) in [(before - 2, 12), (before - 1, 6)] {
+            let all = at_once.resume(&me, id, 0, 0, 0).unwrap();
+            let resumed = state.resume(&me, id, 0, 0, 0).unwrap();
+            assert_eq!((resumed.lost, resumed.notice.first, resumed.until), (lost, lost, all.until));
+            assert_eq!(resumed.notice.places() + lost, all.notice.places());
+            assert_eq!(resumed.publications[..], all.publications[lost as usize..]);
+            let taken = state.resume(&me, id, 4, whole.next_sn() - 5, 0).unwrap();
+            assert_eq!((taken.lost, taken.notice.first), (lost - 4, lost));
+        }
+        let younger = state.resume(&me, before, 0, 0, 0).unwrap();
+        assert_eq!((younger.lost, younger), (0, at_once.resume(&me, before, 0, 0, 0).unwrap()));
+    }
+}
+
+#[test]
+fn rule_e1_what_was_signed_of_a_block_is_kept_with_its_publications() {
+    let mut run = Broker::with_clients();
+    run.block(vec![(1, vec![subscribe("a")])]);
+    let outbox = run.block(vec![
+        (2, vec![publish(publication(&["a"], b"x")), publish(publication(&["b"], b"y"))]),
+        (1, vec![Operation::Sync]),
+    ]);
+    run.block(vec![(2, vec![publish(publication(&["a"], b"z"))])]);
+    let state = State::open(run.world.genesis.clone(), run.state.store.clone()).unwrap();
+    let past = state.past(outbox.height).unwrap().expect("it held something");
+    assert_eq!(past.executed(&state.cluster), outbox.executed(&state.cluster));
+    let (number, second) = (outbox.publications[1].number, outbox.publications[1].clone());
+    let (index, entry, leaves) = state.past_publication(&past, &client(2), number).unwrap().expect("it is there");
+    assert_eq!((index, &entry), (1, &second));
+    assert_eq!(past.prove(Part::Publication, index, &leaves), outbox.prove(Part::Publication, 1));
+    assert_eq!(past.prove(Part::Publication, 0, &leaves[1..]), None, "not that list");
+    assert!(state.past_publication(&past, &client(1), number).unwrap().is_none());
+    let (index, results, leaves) = state.past_result(&past, &client(1), 2).unwrap().expect("it is there");
+    assert_eq!((index, &results), (1, &outbox.results[1]));
+    assert_eq!(past.prove(Part::Result, index, &leaves), outbox.prove(Part::Result, 1));
 }
 
 /// What a script of these tests may do, by a client of 1 to 4.
@@ -504,15 +598,12 @@ proptest! {
         let (mut one, mut restarted, mut joined) = (run.state.clone(), run.state.clone(), None);
         for (i, frames) in blocks.iter().enumerate() {
             if i == cut {
-                let rows: Vec<Row> = one.snapshot().collect::<Result<_, _>>().unwrap();
-                let genesis = run.world.genesis.clone();
-                let restored = State::restore(genesis, Memory::default(), rows, &one.root()).expect("its own snapshot");
-                // Index and all: what a snapshot leaves out alone is missing.
-                let lasting = |state: &State<Memory>| {
-                    let kept = |(key, _): &Row| !matches!(key[0], b'N' | b'Q' | b'W');
-                    super::rows(&state.store, &[]).map(|(k, v)| (k, v.unwrap())).filter(kept).collect::<Vec<_>>()
-                };
-                prop_assert!(lasting(&restored) == lasting(&one));
+                let rows: Vec<Row> = elements(&one.store).collect::<Result<_, _>>().unwrap();
+                let (genesis, head) = (run.world.genesis.clone(), one.snapshot_head());
+                let restored = State::restore(genesis, Memory::default(), head, rows.clone(), &one.root());
+                let restored = restored.expect("its own snapshot");
+                prop_assert!(elements(&restored.store).map(|it| it.unwrap()).eq(rows));
+                prop_assert_eq!(restored.floor(), Floor { height: one.height(), sn: one.next_sn() });
                 joined = Some(restored);
             }
             let height = one.height() + 1;
@@ -537,11 +628,14 @@ proptest! {
             run.state.execute(height, at(height), &frames).unwrap();
         }
         let mut fresh = SetHash::new();
-        for row in run.state.snapshot() {
+        let (mut rows, mut bytes) = (0, 0);
+        for row in elements(&run.state.store) {
             let (key, value) = row.unwrap();
-            if table::is_element(&key) { fresh.insert(&key, &value); }
+            fresh.insert(&key, &value);
+            (rows, bytes) = (rows + 1, bytes + (key.len() + value.len()) as u64);
         }
         prop_assert_eq!(fresh.digest(), run.state.head.set.digest());
+        prop_assert_eq!((rows, bytes), (run.state.head.rows, run.state.head.bytes));
     }
 
     /// No Creation, No Duplication, Total Order 2 and gap-free numbers of Sec. III-A, as far as they are the state's.

@@ -62,6 +62,13 @@ impl Lane {
         if state.end { None } else { Some(state.queue.drain(..count).collect()) }
     }
 
+    /// Up to `most` of what came, which may be nothing.
+    pub(super) fn try_next(&self, most: usize) -> Vec<Arrived> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = if state.open { state.queue.len().min(most) } else { 0 };
+        state.queue.drain(..count).collect()
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.news.notify_all();

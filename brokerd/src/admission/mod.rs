@@ -13,17 +13,18 @@
 
 mod lane;
 mod room;
+mod stepped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Sealed};
+use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed};
 use sealcast_broker::protocol::{Refusal, Reply};
 use sealcast_order::{
     Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
@@ -31,9 +32,12 @@ use sealcast_order::{
 use sealcast_wire::limits;
 
 use crate::drops::{Drops, Reason};
+use crate::executor::Executor;
 use crate::outlet::Outlet;
 use lane::{Arrived, Lane};
 use room::{NoRoom, Room};
+
+pub use stepped::Stepped;
 
 /// What admission asks of whoever executes.
 pub trait Execution: Send + Sync + 'static {
@@ -45,6 +49,20 @@ pub trait Execution: Send + Sync + 'static {
 
     /// Which ciphertexts are well-formed for their labels.
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
+}
+
+impl Execution for Executor {
+    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>) {
+        Executor::execute(self, block, frames, done);
+    }
+
+    fn next_number(&self, client: &Client) -> Option<u64> {
+        Executor::next_number(self, client)
+    }
+
+    fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        Executor::ciphertexts_valid(self, sealed)
+    }
 }
 
 /// What admission is told at its start.
@@ -77,7 +95,7 @@ pub struct Admission {
 struct Shared {
     cluster: Cluster,
     block: BlockSize,
-    batch: usize,
+    batch: AtomicUsize,
     execution: Arc<dyn Execution>,
     outlet: Arc<dyn Outlet>,
     misbehaved: Box<dyn Fn(&Evidence) + Send + Sync>,
@@ -106,21 +124,7 @@ impl Admission {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(setup: Setup) -> io::Result<Admission> {
-        let shared = Arc::new(Shared {
-            cluster: setup.cluster,
-            block: setup.block,
-            batch: setup.batch.clamp(1, limits::CHECK_BATCH_FRAMES),
-            execution: setup.execution,
-            outlet: setup.outlet,
-            misbehaved: setup.misbehaved,
-            drops: setup.drops,
-            room: Mutex::default(),
-            lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
-            order: Mutex::new(None),
-            false_forwards: Mutex::default(),
-            commits: Mutex::default(),
-            failed: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(setup));
         let mut threads = Vec::new();
         for lane in 0..shared.lanes.len() {
             let shared = shared.clone();
@@ -136,6 +140,11 @@ impl Admission {
     pub fn attach(&self, order: Arc<dyn Order>) {
         *lock(&self.shared.order) = Some(order);
         self.shared.lanes.iter().for_each(Lane::open);
+    }
+
+    /// From now on so many frames are checked in one batch, at most.
+    pub fn set_batch(&self, frames: usize) {
+        self.shared.batch.store(batch(frames), Ordering::Relaxed);
     }
 
     /// A client's frame. What is wrong with it later is sent to it as [`Reply::Refused`].
@@ -271,6 +280,24 @@ enum Turned {
 }
 
 impl Shared {
+    fn new(setup: Setup) -> Shared {
+        Shared {
+            cluster: setup.cluster,
+            block: setup.block,
+            batch: AtomicUsize::new(batch(setup.batch)),
+            execution: setup.execution,
+            outlet: setup.outlet,
+            misbehaved: setup.misbehaved,
+            drops: setup.drops,
+            room: Mutex::default(),
+            lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
+            order: Mutex::new(None),
+            false_forwards: Mutex::default(),
+            commits: Mutex::default(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
     /// Room for a frame, and a place in its client's lane.
     fn reserve(&self, frame: Frame, head: Head, origin: Origin) -> Result<(), Turned> {
         let next = self.execution.next_number(&head.client);
@@ -293,44 +320,54 @@ impl Shared {
 
     /// Serves a lane until its end.
     fn serve(&self, lane: usize) {
-        while let Some(batch) = self.lanes[lane].next(self.batch) {
-            let verdicts = self.judge(&batch);
-            let mut good = Vec::with_capacity(batch.len());
-            let mut room = lock(&self.room);
-            for (arrived, verdict) in batch.into_iter().zip(verdicts) {
-                let hash = arrived.frame.hash();
-                match verdict {
-                    Some(Err(why)) => {
-                        room.settle(&hash, None);
-                        self.refuse(&arrived, why);
-                    }
-                    Some(Ok(checked)) => {
-                        room.settle(&hash, Some(checked));
-                        good.push(arrived.frame);
-                    }
-                    None => good.push(arrived.frame),
-                }
-            }
-            drop(room);
-            let Some(order) = lock(&self.order).clone() else { return };
-            for frame in good {
-                let hash = frame.hash();
-                if order.submit(frame).is_err() {
-                    // It was delivered meanwhile, or the order has ended; who sent it hears of that.
-                    lock(&self.room).give_up(&hash);
-                }
+        while let Some(batch) = self.lanes[lane].next(self.batch.load(Ordering::Relaxed)) {
+            if !self.attend(batch) {
+                return;
             }
         }
+    }
+
+    /// Checks frames and hands the good ones to the order; `false` if there is none any more.
+    fn attend(&self, batch: Vec<Arrived>) -> bool {
+        let verdicts = self.judge(&batch);
+        let mut good = Vec::with_capacity(batch.len());
+        let mut room = lock(&self.room);
+        for (arrived, verdict) in batch.into_iter().zip(verdicts) {
+            let hash = arrived.frame.hash();
+            match verdict {
+                Some(Err(why)) => {
+                    room.settle(&hash, None);
+                    self.refuse(&arrived, why);
+                }
+                Some(Ok(checked)) => {
+                    room.settle(&hash, Some(checked));
+                    good.push(arrived.frame);
+                }
+                None => good.push(arrived.frame),
+            }
+        }
+        drop(room);
+        let Some(order) = lock(&self.order).clone() else { return false };
+        for frame in good {
+            let hash = frame.hash();
+            if order.submit(frame).is_err() {
+                // It was delivered meanwhile, or the order has ended; who sent it hears of that.
+                lock(&self.room).give_up(&hash);
+            }
+        }
+        true
     }
 
     /// A verdict on each frame, `None` for those that a block brought and that were found good with it.
     fn judge(&self, batch: &[Arrived]) -> Vec<Option<Result<Checked, FrameError>>> {
         let mut verdicts: Vec<Option<Result<Checked, FrameError>>> = Vec::with_capacity(batch.len());
-        let (mut frames, mut places) = (Vec::new(), Vec::new());
+        let (mut frames, mut places, mut keys) = (Vec::new(), Vec::new(), Keys::default());
         for (place, arrived) in batch.iter().enumerate() {
             let known = lock(&self.room).is_checked(&arrived.frame.hash());
-            match operation::Frame::from_bytes(arrived.frame.bytes()) {
-                _ if known => {}
+            if known {
+                continue;
+            }
+            match operation::Frame::read(arrived.frame.bytes(), &mut keys) {
                 Ok(frame) => {
                     frames.push(frame);
                     places.push(place);
@@ -354,6 +391,7 @@ impl Shared {
             FrameError::Malformed => (Reason::FrameMalformed, Refusal::Malformed),
             FrameError::Signature => (Reason::FrameSignature, Refusal::Signature),
             FrameError::Ciphertext => (Reason::FrameCiphertext, Refusal::Ciphertext),
+            FrameError::Accusation => (Reason::FrameAccusation, Refusal::Accusation),
         };
         self.drops.count(reason);
         match arrived.origin {
@@ -363,7 +401,7 @@ impl Shared {
                 self.outlet.send(&client, Reply::Refused { first, why: refusal });
             }
             // Honest brokers may differ in what they know of keys, in nothing else.
-            Origin::Broker(_) if why == FrameError::Ciphertext => {}
+            Origin::Broker(_) if matches!(why, FrameError::Ciphertext | FrameError::Accusation) => {}
             Origin::Broker(broker) => self.false_forward(broker),
         }
     }
@@ -382,7 +420,8 @@ impl Shared {
             let room = lock(&self.room);
             block.frames.iter().filter(|frame| !room.is_checked(&frame.hash())).collect()
         };
-        let parsed: Result<Vec<_>, _> = unknown.iter().map(|f| operation::Frame::from_bytes(f.bytes())).collect();
+        let mut keys = Keys::default();
+        let parsed: Result<Vec<_>, _> = unknown.iter().map(|f| operation::Frame::read(f.bytes(), &mut keys)).collect();
         let Ok(parsed) = parsed else { return false };
         let checked = operation::check(&self.cluster, parsed, |sealed| self.execution.ciphertexts_valid(sealed));
         let all_good = checked.iter().all(Result::is_ok);
@@ -397,22 +436,27 @@ impl Shared {
 
     /// Hands final blocks to whoever executes, until there are no more.
     fn take_all(self: &Arc<Shared>, delivered: &mpsc::Receiver<(Delivered, Ack)>) {
-        for (Delivered { block, .. }, ack) in delivered {
-            let Some(frames) = self.frames(&block) else {
-                crate::log::error(&format!(
-                    "block {} is final with a false frame: more than f brokers lie",
-                    block.height
-                ));
-                self.failed.store(true, Ordering::Release);
+        for (block, ack) in delivered {
+            if !self.take(block, ack) {
                 return;
-            };
-            let (shared, height) = (self.clone(), block.height);
-            let done = Box::new(move || {
-                shared.executed(height);
-                ack.done();
-            });
-            self.execution.execute(block, frames, done);
+            }
         }
+    }
+
+    /// Hands a final block to whoever executes; `false` if it holds what no honest broker would have voted for.
+    fn take(self: &Arc<Shared>, Delivered { block, .. }: Delivered, ack: Ack) -> bool {
+        let Some(frames) = self.frames(&block) else {
+            crate::log::error(&format!("block {} is final with a false frame: more than f brokers lie", block.height));
+            self.failed.store(true, Ordering::Release);
+            return false;
+        };
+        let (shared, height) = (self.clone(), block.height);
+        let done = Box::new(move || {
+            shared.executed(height);
+            ack.done();
+        });
+        self.execution.execute(block, frames, done);
+        true
     }
 
     /// The frames of a final block, checked; `None` if a signature is false. Ciphertexts were judged by those who made
@@ -420,8 +464,9 @@ impl Shared {
     fn frames(&self, block: &Block) -> Option<Vec<Checked>> {
         let mut known = lock(&self.room).deliver(block);
         let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();
+        let mut keys = Keys::default();
         let parsed: Result<Vec<_>, _> =
-            missing.iter().map(|i| operation::Frame::from_bytes(block.frames[*i].bytes())).collect();
+            missing.iter().map(|i| operation::Frame::read(block.frames[*i].bytes(), &mut keys)).collect();
         let checked = operation::check(&self.cluster, parsed.ok()?, |sealed| vec![true; sealed.len()]);
         for (place, checked) in missing.into_iter().zip(checked) {
             known[place] = checked.ok();
@@ -452,6 +497,10 @@ impl Commits {
             self.micros.push_back(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
         }
     }
+}
+
+fn batch(frames: usize) -> usize {
+    frames.clamp(1, limits::CHECK_BATCH_FRAMES)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_broker::protocol::{Answer, Contents, Question, Standing, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Entry, Place, ReadError, StoreError};
+use sealcast_broker::state::{Entry, Part, Place, ReadError, StoreError};
 use sealcast_wire::limits;
 
 use super::Shared;
@@ -46,6 +46,7 @@ impl Shared {
             ReadError::Behind { .. } => Why::Behind,
             ReadError::Denied => Why::Denied,
             ReadError::NoSubscription => Why::Nothing,
+            ReadError::Pruned => Why::Pruned,
             ReadError::Store(_) => Why::Storage,
         };
         let found = |places: Vec<Place>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
@@ -71,12 +72,15 @@ impl Shared {
             }
             Question::Resume { subscription, place, sn, floor } => {
                 let it = self.state().resume(client, subscription, place, sn, floor).map_err(read)?;
-                Ok(Answer::Resumed { notice: it.notice, until: it.until, publications: it.publications })
+                Ok(Answer::Resumed { lost: it.lost, notice: it.notice, until: it.until, publications: it.publications })
             }
             Question::Bodies { sns } => self.bodies(client, &sns),
             Question::Share { sn, proved } => self.release.answer(self, client, sn, proved).map(Answer::Share),
             Question::Status => Ok(Answer::Status(Box::new(self.status()))),
             Question::Key => self.release.signed_key().map(Answer::Key).ok_or(Why::Nothing),
+            Question::History => self.history(client),
+            Question::Checkpoint { height } => self.checkpoint(client, height),
+            Question::Part { height, offset } => self.part(client, height, offset),
         }
     }
 
@@ -90,11 +94,40 @@ impl Shared {
 
     /// This broker's word on what became of an operation (E1). The block is signed when the first one asks.
     fn testify(&self, client: &Client, height: u64, number: u64) -> Result<Answer, Why> {
-        let kept = self.kept(height)?;
+        let kept = match self.kept(height) {
+            Err(Why::Pruned) => return self.testify_of_old(client, height, number),
+            kept => kept?,
+        };
         let outbox = &kept.outbox;
         let (fact, proof) = Fact::of(outbox, client, number).ok_or(Why::Nothing)?;
         let signature = *kept.signature.get_or_init(|| self.key.sign(&outbox.executed(&self.cluster)));
         let state_root = outbox.state_root;
+        Ok(Answer::Receipt(Box::new(Testimony { broker: self.index, height, state_root, fact, proof, signature })))
+    }
+
+    /// The same of a block of long ago, for as long as its publications are kept.
+    fn testify_of_old(&self, client: &Client, height: u64, number: u64) -> Result<Answer, Why> {
+        let state = self.state();
+        let past = match state.past(height).map_err(storage)? {
+            Some(past) => past,
+            None if height <= state.floor().height => return Err(Why::Pruned),
+            None => return Err(Why::Nothing),
+        };
+        let (fact, proof) = match state.past_publication(&past, client, number).map_err(storage)? {
+            Some((index, entry, leaves)) => {
+                (Fact::Published(Box::new(entry)), past.prove(Part::Publication, index, &leaves))
+            }
+            None => match state.past_result(&past, client, number).map_err(storage)? {
+                Some((index, results, leaves)) => (Fact::Executed(results), past.prove(Part::Result, index, &leaves)),
+                // What became of other operations is forgotten sooner.
+                None if state.height() - height >= limits::RESULTS_KEPT_BLOCKS => return Err(Why::Pruned),
+                None => return Err(Why::Nothing),
+            },
+        };
+        drop(state);
+        let proof = proof.ok_or(Why::Storage)?;
+        let signature = self.key.sign(&past.executed(&self.cluster));
+        let state_root = past.state_root;
         Ok(Answer::Receipt(Box::new(Testimony { broker: self.index, height, state_root, fact, proof, signature })))
     }
 
@@ -136,6 +169,7 @@ impl Shared {
             (_, Err(ReadError::Store(_))) => Err(Why::Storage),
             (Some(entry), Ok(true)) => Ok(entry),
             (Some(_), _) => Err(Why::Denied),
+            (None, _) if sn < state.floor().sn => Err(Why::Pruned),
             (None, _) => Err(Why::Nothing),
         }
     }
@@ -149,18 +183,22 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let (height, at, policy, epoch) = {
+        let (height, state_root, at, policy, epoch, suspended) = {
             let state = self.state();
-            (state.height(), state.time(), state.policy().0, state.epoch())
+            let suspended = state.suspended().iter().take(limits::SUSPENDED_SHOWN).map(|(client, at)| (*client, *at));
+            (state.height(), state.root(), state.time(), state.policy().0, state.epoch(), suspended.collect())
         };
         let mut status = Status {
             broker: self.index,
             height,
+            state_root,
             at,
             policy,
             epoch,
             tip: height,
+            suspended,
             key_age: self.release.key_age(),
+            has_share: self.release.has_share(),
             running: self.failure.get().is_none(),
             ..Status::default()
         };

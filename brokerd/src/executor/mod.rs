@@ -13,12 +13,16 @@
 //! |---|---|
 //! | `run` | the thread |
 //! | `sync` | the thread that makes blocks durable |
+//! | `numbers` | clients' next numbers, as admission asks for them |
 //! | `recent` | outboxes and frames of the last blocks |
 //! | `answers` | answers to clients |
+//! | `stepped` | all of it without threads, for simulations |
 
 mod answers;
+mod numbers;
 mod recent;
 mod run;
+mod stepped;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -31,7 +35,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Checked, Client, Sealed};
 use sealcast_broker::protocol::{Answer, Question, Welcome};
-use sealcast_broker::state::{State, StoreError};
+use sealcast_broker::state::{Floor, State, StoreError};
+use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
 use sealcast_wire::limits;
@@ -39,9 +44,12 @@ use sealcast_wire::limits;
 use crate::outlet::{Blocks, Outlet};
 use crate::release::{Holding, Release};
 use crate::store::Lsm;
+use crate::sync::{self as history, Keep, Retention, Snapshots};
+use numbers::Numbers;
 use recent::Recent;
 
 pub(crate) use recent::Kept;
+pub use stepped::Stepped;
 
 /// What an executor needs at its start.
 pub struct Setup {
@@ -61,6 +69,10 @@ pub struct Setup {
     pub share_on: ShareOn,
     /// Threads that compute shares, at least one.
     pub threads: usize,
+    /// How far back it keeps publications.
+    pub keep: Keep,
+    /// Where its snapshots lie.
+    pub snapshots: PathBuf,
 }
 
 /// When a broker computes its share of a sealed publication.
@@ -99,16 +111,21 @@ pub(crate) struct Shared {
     pub(crate) cluster: Cluster,
     pub(crate) index: u16,
     pub(crate) brokers: usize,
+    /// With which they sign, by number.
+    pub(crate) broker_keys: Vec<ed25519::Key>,
     pub(crate) key: Arc<OriginKey>,
     pub(crate) outlet: Arc<dyn Outlet>,
     pub(crate) blocks: Arc<dyn Blocks>,
     state: RwLock<State<Lsm>>,
     recent: Mutex<Recent>,
+    /// Which number is next of clients that were asked for.
+    numbers: Mutex<Numbers>,
     /// Executed.
-    height: AtomicU64,
+    pub(crate) height: AtomicU64,
     /// Executed and durable.
     durable: AtomicU64,
     pub(crate) release: Release,
+    pub(crate) retention: Retention,
     failure: OnceLock<String>,
 }
 
@@ -129,29 +146,11 @@ impl Executor {
     /// # Errors
     /// [`StartError`].
     pub fn start(setup: Setup) -> Result<Executor, StartError> {
-        let Setup { genesis, index, key, folder, outlet, blocks, share_on, threads } = setup;
-        if genesis.brokers.iter().nth(usize::from(index)) != Some(&key.public_bytes()) {
-            return Err(StartError::Key(index));
-        }
-        let (cluster, brokers) = (genesis.cluster(), genesis.brokers.len());
-        let store = Lsm::open(&folder)?;
-        let state = State::open(genesis, store.clone())?;
-        let height = state.height();
-        let shared = Arc::new_cyclic(|shared| Shared {
-            cluster,
-            index,
-            brokers,
-            key,
-            outlet,
-            blocks,
-            state: RwLock::new(state),
-            recent: Mutex::new(Recent::default()),
-            height: AtomicU64::new(height),
-            durable: AtomicU64::new(height),
-            release: Release::new(shared.clone(), share_on),
-            failure: OnceLock::new(),
-        });
+        let store = Lsm::open(&setup.folder)?;
+        let threads = setup.threads;
+        let shared = Shared::open(setup, store.clone())?;
         shared.release.start(threads)?;
+        shared.retention.start()?;
         let (queue, jobs) = sync_channel(limits::BLOCKS_WAITING);
         let synced = sync::start(shared.clone(), store)?;
         run::start(shared.clone(), jobs, synced)?;
@@ -186,9 +185,15 @@ impl Executor {
         self.shared.answer(client, question)
     }
 
-    /// This broker's share of the threshold key, and the key: sealed publications are accepted and released from now on.
+    /// The threshold key, and this broker's share of it if it has one: sealed publications are accepted and released from
+    /// now on; without a share accepted alone.
     pub fn set_key(&self, holding: impl Into<Holding>) {
         self.shared.release.set_key(holding.into());
+    }
+
+    /// When shares are computed from now on.
+    pub fn set_share_on(&self, share_on: ShareOn) {
+        self.shared.release.set_share_on(share_on);
     }
 
     /// Which ciphertexts are well-formed for their labels; none without a key.
@@ -196,9 +201,17 @@ impl Executor {
         self.shared.release.ciphertexts_valid(sealed)
     }
 
-    /// The number that the client's next operation has; `None` if it never registered.
+    /// The number that the client's next operation has; `None` if it never registered. Of a client that was asked for
+    /// before it neither reads the store nor waits for a block that is being executed.
     pub fn next_number(&self, client: &Client) -> Option<u64> {
-        self.shared.state().client(client).ok().flatten().map(|record| record.next)
+        let known = self.shared.numbers().get(client);
+        known.or_else(|| {
+            let state = self.shared.state();
+            let next = state.client(client).ok().flatten()?.next;
+            // While the state is held no block can bring a newer number.
+            self.shared.numbers().put(*client, next);
+            Some(next)
+        })
     }
 
     /// Whether somebody vouches for the client now, and administrators did not end it.
@@ -207,12 +220,22 @@ impl Executor {
         state.client(client).ok().flatten().is_some_and(|record| record.attributes(state.time()).is_some())
     }
 
+    /// How many clients evidence keeps from publishing (E4).
+    pub fn suspended(&self) -> usize {
+        self.shared.state().suspended().len()
+    }
+
     /// The words of the key ceremony so far: height, broker, word.
     ///
     /// # Errors
     /// The storage failed.
     pub fn ceremony_words(&self) -> Result<Vec<(u64, u16, Vec<u8>)>, StoreError> {
         self.shared.state().words()
+    }
+
+    /// How far back publications are kept.
+    pub fn floor(&self) -> Floor {
+        self.shared.state().floor()
     }
 
     /// Why it executes no more, if it does not: the storage failed.
@@ -227,17 +250,58 @@ impl Executor {
             let _ = end.recv();
         }
         self.shared.release.stop();
+        self.shared.retention.stop();
     }
 }
 
 impl Shared {
+    /// The state that lies in this store, with all that stands around it but threads.
+    fn open(setup: Setup, store: Lsm) -> Result<Arc<Shared>, StartError> {
+        let Setup { genesis, index, key, outlet, blocks, share_on, folder: _, threads: _, keep, snapshots } = setup;
+        if genesis.brokers.iter().nth(usize::from(index)) != Some(&key.public_bytes()) {
+            return Err(StartError::Key(index));
+        }
+        let (cluster, brokers) = (genesis.cluster(), genesis.brokers.len());
+        let keys = (0..).zip(&genesis.brokers).map(|(n, key)| ed25519::Key::new(key).map_err(|_| StartError::Key(n)));
+        let broker_keys = keys.collect::<Result<_, _>>()?;
+        let state = State::open(genesis, store.clone())?;
+        let height = state.height();
+        let retention = history::Setup { keep, snapshots: Snapshots::at(snapshots), store };
+        Ok(Arc::new_cyclic(|shared| Shared {
+            cluster,
+            index,
+            brokers,
+            broker_keys,
+            key,
+            outlet,
+            blocks,
+            state: RwLock::new(state),
+            recent: Mutex::new(Recent::default()),
+            numbers: Mutex::default(),
+            height: AtomicU64::new(height),
+            durable: AtomicU64::new(height),
+            release: Release::new(shared.clone(), share_on),
+            retention: Retention::new(retention, shared.clone()),
+            failure: OnceLock::new(),
+        }))
+    }
+
     /// The newest executed state. Whoever holds it keeps the next block from being executed.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State<Lsm>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nothing below this floor is answered any more.
+    pub(crate) fn raise_floor(&self, floor: Floor) -> Result<(), StoreError> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_floor(floor)
+    }
+
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing more is executed.

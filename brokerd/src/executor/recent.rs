@@ -70,6 +70,11 @@ impl Kept {
         Kept { outbox, block: Mutex::new(Some(block)), bytes, signature: OnceLock::new() }
     }
 
+    /// Bytes of the block's frames.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn things(&self) -> usize {
         self.outbox.publications.len() + self.outbox.results.len() + self.outbox.notices.len()
     }

@@ -12,7 +12,7 @@ use sealcast_wire::{Utc, limits};
 
 use super::recent::Kept;
 use super::sync::Executed;
-use super::{Job, Shared};
+use super::{Done, Job, Shared};
 
 /// Starts it; what it executed goes to `synced`.
 pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>, synced: Sender<Executed>) -> io::Result<()> {
@@ -23,15 +23,10 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>, synced: Sender<Exe
 fn run(shared: &Arc<Shared>, jobs: &Receiver<Job>, synced: &Sender<Executed>) {
     while let Ok(job) = jobs.recv() {
         let executed = match job {
-            Job::Block(block, frames, done) => {
-                let height = block.height;
-                if height > shared.height.load(Ordering::Acquire)
-                    && let Err(why) = shared.execute(block, &frames)
-                {
-                    return shared.fail(why);
-                }
-                Executed::Block(height, done)
-            }
+            Job::Block(block, frames, done) => match shared.take(block, &frames, done) {
+                Ok(executed) => executed,
+                Err(why) => return shared.fail(why),
+            },
             Job::Stop(ended) => {
                 let _ = synced.send(Executed::Stop(ended));
                 return;
@@ -44,6 +39,20 @@ fn run(shared: &Arc<Shared>, jobs: &Receiver<Job>, synced: &Sender<Executed>) {
 }
 
 impl Shared {
+    /// Executes a block, unless it was executed before.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        block: Arc<Block>,
+        frames: &[Checked],
+        done: Done,
+    ) -> Result<Executed, String> {
+        let height = block.height;
+        if height > self.height.load(Ordering::Acquire) {
+            self.execute(block, frames)?;
+        }
+        Ok(Executed::Block(height, done))
+    }
+
     /// Executes the next block and sends what it yields.
     fn execute(self: &Arc<Self>, block: Arc<Block>, frames: &[Checked]) -> Result<(), String> {
         assert_eq!(block.frames.len(), frames.len(), "the frames are the block's");
@@ -53,10 +62,12 @@ impl Shared {
         let outbox = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let outbox = state.execute(height, at, frames).map_err(|error| error.to_string())?;
+            self.numbers().executed(&outbox.results);
             if height.is_multiple_of(FORGET_EVERY) {
                 let below = height.saturating_sub(limits::RESULTS_KEPT_BLOCKS);
                 state.forget_results(below).map_err(|error| error.to_string())?;
             }
+            self.retention.executed(height, at.0, || state.snapshot_head());
             outbox
         };
         let kept = Arc::new(Kept::new(outbox, block));
@@ -74,7 +85,8 @@ impl Shared {
         let updates = Updates::of(outbox);
         for client in updates.clients().filter(|client| self.outlet.is_here(client)) {
             let Some(mut update) = updates.digest(&self.cluster, client) else { continue };
-            if speaker(client, outbox.height, self.brokers) == usize::from(self.index) {
+            let speaks = speaker(client, outbox.height, self.brokers) == usize::from(self.index);
+            if speaks || kept.bytes() <= limits::UPDATE_BY_ALL_BYTES {
                 update.contents = updates.contents(client).map(|contents| kept.with_bodies(contents, &*self.blocks));
             }
             self.outlet.send(client, Reply::Update(update));

@@ -4,6 +4,7 @@ use sealcast_broker::operation::{Action, Operation, OperationId};
 use sealcast_broker::protocol::{Answer, Contents, Question, Why, speaker};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code, Reading, Run};
+use sealcast_wire::limits;
 
 use crate::fixture::{Broker, World, client, publish, subscribe};
 
@@ -12,10 +13,11 @@ fn header() -> sealcast_broker::operation::Header {
 }
 
 #[test]
-fn all_brokers_name_one_digest_and_the_speaker_brings_contents_and_bodies() {
+fn all_brokers_name_one_digest_and_the_speaker_of_a_large_block_alone_brings_contents_and_bodies() {
     let mut world = World::with_clients();
     for n in 0..8 {
-        world.order(vec![(3, vec![publish(&[n; 100]), publish(&[n, n])]), (1, vec![Operation::Sync])]);
+        let long = vec![n; if n % 2 == 0 { limits::UPDATE_BY_ALL_BYTES } else { 100 }];
+        world.order(vec![(3, vec![publish(&long), publish(&[n, n])]), (1, vec![Operation::Sync])]);
     }
     let mut brokers: Vec<Broker> = (0..4).map(|index| Broker::start(&world, index, &[1, 2])).collect();
     brokers.iter_mut().for_each(|it| it.execute(&world, 1));
@@ -26,7 +28,8 @@ fn all_brokers_name_one_digest_and_the_speaker_brings_contents_and_bodies() {
             assert!(at_height.iter().all(|it| it.digest == at_height[0].digest), "E1");
             let speaks = speaker(&client(seed), height, 4);
             let spoken: Vec<usize> = (0..4).filter(|place| at_height[*place].contents.is_some()).collect();
-            assert_eq!(spoken, [speaks]);
+            let is_small = world.ordered[height as usize - 1].0.bytes() <= limits::UPDATE_BY_ALL_BYTES;
+            assert_eq!(spoken, if is_small { vec![0, 1, 2, 3] } else { vec![speaks] });
             let contents = at_height[speaks].contents.as_ref().unwrap();
             assert_eq!(contents.digest(&world.cluster, &client(seed), height), at_height[0].digest);
             check_bodies(contents, if seed == 1 && height > 1 { 2 } else { 0 });
@@ -164,6 +167,38 @@ fn rule_e1_receipts_of_f_plus_1_brokers_hold_without_them() {
         assert!(receipt.add(&testimonies[1]));
         receipt.verify(&world.genesis).expect("two of four");
     }
+}
+
+#[test]
+fn rule_e1_receipts_of_old_blocks_can_be_had_as_long_as_publications_are_kept() {
+    let mut world = World::with_clients();
+    let number = world.number(3);
+    let height = world.order(vec![(3, vec![publish(b"a"), Operation::Sync]), (1, vec![Operation::Sync])]);
+    world.order(vec![(3, vec![publish(b"b")])]);
+    // Two brokers that were ended since, and have no block in memory.
+    let old: Vec<Broker> = (0..2)
+        .map(|index| {
+            let mut broker = Broker::start(&world, index, &[]);
+            broker.execute(&world, 1);
+            Broker::start_in(broker.end(), &world, index, &[])
+        })
+        .collect();
+    let mut young = Broker::start(&world, 2, &[]);
+    young.execute(&world, 1);
+    for number in [number, number + 1] {
+        let question = Question::Receipt { height, number };
+        let ask = |it: &Broker| match it.executor.answer(&client(3), question.clone()) {
+            Answer::Receipt(testimony) => *testimony,
+            other => panic!("{other:?}"),
+        };
+        let mut receipt = Receipt::new(world.cluster, &ask(&old[0]));
+        assert!(receipt.add(&ask(&old[1])));
+        receipt.verify(&world.genesis).expect("two of four");
+        assert!(receipt.add(&ask(&young)), "who has it in memory says the same");
+    }
+    let none = |height, number| old[0].executor.answer(&client(3), Question::Receipt { height, number });
+    assert_eq!(none(height, number + 2), Answer::No(Why::Nothing));
+    assert_eq!(none(height + 5, number), Answer::No(Why::Behind));
 }
 
 #[test]

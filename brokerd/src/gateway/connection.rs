@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use super::outgoing::Outgoing;
 use super::{Service, Shared};
 use crate::drops::Reason;
-use crate::tls;
+use sealcast_tls as tls;
 
 /// Serves one connection to its end; why it ended, unless the client closed it.
 pub(super) async fn serve(
@@ -75,10 +75,11 @@ async fn talk(
     let welcome = tokio::task::spawn_blocking(move || asked.welcome(&about)).await;
     let Ok(welcome) = welcome else { return Some(Reason::Ending) };
     channel.open(Reply::Welcome(welcome).to_bytes().into());
-    let listener = Listener { shared: shared.clone(), client, channel: channel.clone(), service };
+    let listener = Listener { shared: shared.clone(), client, channel: channel.clone(), service: service.clone() };
+    let says = |message| service.says(&client, message);
     let ended = tokio::select! {
         ended = listener.listen(input) => ended,
-        ended = write(channel, &mut output) => ended,
+        ended = write(channel, says, &mut output) => ended,
         reason = channel.over() => Err(reason),
     };
     // The client learns at once that nothing more comes; whoever is gone already does not.
@@ -88,9 +89,15 @@ async fn talk(
 }
 
 /// Writes what waits, as long as the client takes it.
-async fn write(channel: &Outgoing, output: &mut (impl AsyncWrite + Unpin)) -> Result<(), Reason> {
+async fn write(
+    channel: &Outgoing,
+    says: impl Fn(Bytes) -> Bytes,
+    output: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), Reason> {
     loop {
-        for message in channel.next().await? {
+        for queued in channel.next().await? {
+            let waited = queued.len();
+            let message = says(queued);
             let length = u32::try_from(message.len()).expect("a reply has a limit");
             let written = async {
                 output.write_all(&length.to_be_bytes()).await?;
@@ -100,7 +107,7 @@ async fn write(channel: &Outgoing, output: &mut (impl AsyncWrite + Unpin)) -> Re
                 io::Result::Ok(())
             };
             written.await.map_err(|_| Reason::Broken)?;
-            channel.left(message.len());
+            channel.left(waited);
         }
         match timeout(limits::GATEWAY_WRITE, output.flush()).await {
             Ok(Ok(())) => {}

@@ -29,8 +29,8 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::drops::{Drops, Reason};
-use crate::tls;
 use outgoing::Outgoing;
+use sealcast_tls as tls;
 
 /// What stands behind the gateway. Calls come from its threads.
 pub trait Service: Send + Sync + 'static {
@@ -45,6 +45,11 @@ pub trait Service: Send + Sync + 'static {
 
     /// Answers a question; may read the disk.
     fn answer(&self, client: &Client, question: Question) -> Answer;
+
+    /// Has the last word on what leaves for a client, an encoded [`Reply`]: honest brokers change nothing.
+    fn says(&self, _client: &Client, message: Bytes) -> Bytes {
+        message
+    }
 }
 
 /// The gateway of one broker.

@@ -3,7 +3,7 @@
 use sealcast_broker::operation::Sealed;
 use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Entry;
-use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 
 use super::Kind;
@@ -18,14 +18,24 @@ pub enum Holding {
     P256(Box<Shares<P256>>),
 }
 
-impl From<(PublicKey<Ristretto255>, KeyShare<Ristretto255>)> for Holding {
-    fn from((key, share): (PublicKey<Ristretto255>, KeyShare<Ristretto255>)) -> Holding {
+/// The key with this broker's share.
+impl<G: Group> From<(PublicKey<G>, KeyShare<G>)> for Holding
+where
+    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+{
+    fn from((key, share): (PublicKey<G>, KeyShare<G>)) -> Holding {
+        (key, Some(share)).into()
+    }
+}
+
+impl From<(PublicKey<Ristretto255>, Option<KeyShare<Ristretto255>>)> for Holding {
+    fn from((key, share): (PublicKey<Ristretto255>, Option<KeyShare<Ristretto255>>)) -> Holding {
         Holding::Ristretto255(Box::new(Shares::new(key, share)))
     }
 }
 
-impl From<(PublicKey<P256>, KeyShare<P256>)> for Holding {
-    fn from((key, share): (PublicKey<P256>, KeyShare<P256>)) -> Holding {
+impl From<(PublicKey<P256>, Option<KeyShare<P256>>)> for Holding {
+    fn from((key, share): (PublicKey<P256>, Option<KeyShare<P256>>)) -> Holding {
         Holding::P256(Box::new(Shares::new(key, share)))
     }
 }
@@ -39,11 +49,19 @@ impl Holding {
         }
     }
 
-    /// Which ciphertexts are well-formed for their labels.
-    pub(super) fn check(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+    /// Whether this broker has a share of it.
+    pub(super) fn has_share(&self) -> bool {
         match self {
-            Holding::Ristretto255(it) => it.check(sealed),
-            Holding::P256(it) => it.check(sealed),
+            Holding::Ristretto255(it) => it.has_share(),
+            Holding::P256(it) => it.has_share(),
+        }
+    }
+
+    /// Which ciphertexts are well-formed for their labels, and of accused ones, which are proved to open to nothing.
+    pub(super) fn check(&self, shared: &Shared, sealed: &[Sealed<'_>]) -> Vec<bool> {
+        match self {
+            Holding::Ristretto255(it) => it.check(shared, sealed),
+            Holding::P256(it) => it.check(shared, sealed),
         }
     }
 

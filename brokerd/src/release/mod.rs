@@ -18,7 +18,8 @@ mod shares;
 mod tests;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use sealcast_broker::operation::{Body, Checked, Client, Operation, Sealed};
@@ -34,11 +35,17 @@ pub use holding::Holding;
 /// What releases shares. Without a key it accepts no ciphertext and releases nothing.
 pub(crate) struct Release {
     shared: Weak<Shared>,
-    share_on: ShareOn,
+    /// Whether shares are computed on writing.
+    on_write: AtomicBool,
     installed: RwLock<Option<Arc<Installed>>>,
     pool: Arc<Pool>,
     proofs: Mutex<Rate>,
+    /// Tells the time, for simulations; the system's own otherwise.
+    clock: OnceLock<Clock>,
 }
+
+/// What tells the time.
+pub(crate) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// The key in force.
 struct Installed {
@@ -58,7 +65,28 @@ enum Kind {
 impl Release {
     pub(crate) fn new(shared: Weak<Shared>, share_on: ShareOn) -> Release {
         let proofs = Mutex::new(Rate::default());
-        Release { shared, share_on, installed: RwLock::new(None), pool: Arc::default(), proofs }
+        let clock = OnceLock::new();
+        let on_write = AtomicBool::new(share_on == ShareOn::Write);
+        Release { shared, on_write, installed: RwLock::new(None), pool: Arc::default(), proofs, clock }
+    }
+
+    /// Lets this tell the time.
+    pub(crate) fn set_clock(&self, clock: Clock) {
+        let _ = self.clock.set(clock);
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.get().map_or_else(Instant::now, |clock| clock())
+    }
+
+    /// Computes and sends what waits, on the caller's thread; whether there was anything.
+    pub(crate) fn step(&self, shared: &Shared) -> bool {
+        let mut any = false;
+        while let Some(job) = self.pool.try_next() {
+            self.work(shared, &job);
+            any = true;
+        }
+        any
     }
 
     /// Starts the threads that compute shares.
@@ -69,6 +97,10 @@ impl Release {
     /// Ends them.
     pub(crate) fn stop(&self) {
         self.pool.stop();
+    }
+
+    pub(crate) fn set_share_on(&self, share_on: ShareOn) {
+        self.on_write.store(share_on == ShareOn::Write, Ordering::Relaxed);
     }
 
     pub(crate) fn set_key(&self, holding: Holding) {
@@ -90,21 +122,32 @@ impl Release {
         self.installed().map(|it| it.since.elapsed().as_secs())
     }
 
+    /// Whether this broker has a share of it.
+    pub(crate) fn has_share(&self) -> bool {
+        self.installed().is_some_and(|it| it.holding.has_share())
+    }
+
     pub(crate) fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
-        match self.installed() {
-            Some(it) => it.holding.check(sealed),
-            None => vec![false; sealed.len()],
+        match (self.installed(), self.shared.upgrade()) {
+            (Some(it), Some(shared)) => it.holding.check(&shared, sealed),
+            _ => vec![false; sealed.len()],
         }
     }
 
     /// Lets the threads send shares of an executed block's publications to whom they interest and who is here. Waits
     /// while too many shares are to be computed.
     pub(crate) fn executed(&self, kept: &Arc<Kept>, frames: &[Checked]) {
-        if self.installed().is_none() {
+        // Without a share nothing is computed; ⊥ is answered to who asks.
+        if !self.has_share() {
             return;
         }
         let Some(shared) = self.shared.upgrade() else { return };
         let publications = &kept.outbox.publications;
+        let sealed = |place: usize| is_sealed(&frames[publications[place].frame as usize], publications[place].number);
+        let sealed: Vec<usize> = (0..publications.len()).filter(|place| sealed(*place)).collect();
+        if sealed.is_empty() {
+            return;
+        }
         let mut readers: Vec<Vec<Client>> = vec![Vec::new(); publications.len()];
         for notice in kept.outbox.notices.iter().filter(|it| shared.outlet.is_here(&it.client)) {
             for sn in notice.runs.iter().filter_map(Run::delivered) {
@@ -115,10 +158,9 @@ impl Release {
                 }
             }
         }
-        for (place, readers) in readers.into_iter().enumerate() {
-            let wanted = !readers.is_empty() || self.share_on == ShareOn::Write;
-            let entry = &publications[place];
-            if wanted && is_sealed(&frames[entry.frame as usize], entry.number) {
+        for place in sealed {
+            let readers = std::mem::take(&mut readers[place]);
+            if !readers.is_empty() || self.on_write.load(Ordering::Relaxed) {
                 self.pool.push(Job { kept: kept.clone(), place, readers });
             }
         }
@@ -128,14 +170,14 @@ impl Release {
     pub(crate) fn answer(&self, shared: &Shared, client: &Client, sn: u64, proved: bool) -> Result<Vec<u8>, Why> {
         let installed = self.installed().ok_or(Why::Nothing)?;
         let entry = shared.state().published(sn).map_err(|_| Why::Storage)?.ok_or(Why::Nothing)?;
-        if proved && !self.proofs.lock().unwrap_or_else(PoisonError::into_inner).allows(client, Instant::now()) {
+        if proved && !self.proofs.lock().unwrap_or_else(PoisonError::into_inner).allows(client, self.now()) {
             return Err(Why::Busy);
         }
         let kind = if proved { Kind::Proved } else { Kind::Share };
-        let prepared = installed.holding.prepare(shared, &entry, kind)?;
+        let prepared = installed.holding.prepare(shared, &entry, kind);
         // Judged when all is computed: what was revoked meanwhile does not leave.
         match shared.readable(client, sn) {
-            Ok(_) => Ok(prepared),
+            Ok(_) => prepared,
             Err(Why::Denied) => installed.holding.prepare(shared, &entry, Kind::Denied),
             Err(why) => Err(why),
         }
@@ -171,10 +213,8 @@ impl Drop for Release {
 }
 
 fn is_sealed(frame: &Checked, number: u64) -> bool {
-    let frame = frame.frame();
-    let place = usize::try_from(number - frame.first()).expect("a frame's operations have a limit");
-    match frame.operations().nth(place) {
-        Some((_, _, Operation::Publish(publication))) => matches!(publication.body, Body::Sealed(_)),
+    match frame.frame().operation(number) {
+        Some(Operation::Publish(publication)) => matches!(publication.body, Body::Sealed(_)),
         _ => false,
     }
 }

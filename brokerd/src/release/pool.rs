@@ -86,6 +86,11 @@ impl Pool {
         }
     }
 
+    /// The next job, if one waits.
+    pub(super) fn try_next(&self) -> Option<Job> {
+        self.queue().jobs.pop_front()
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,6 +9,7 @@ use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Entry;
 use sealcast_crypto::group::Group;
 use sealcast_crypto::tdh2::{Checked, Ciphertext, KeyShare, Label, Labelled, PublicKey};
+use sealcast_keys::threshold::evidence;
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
 use sealcast_wire::limits;
 
@@ -16,10 +17,11 @@ use super::Kind;
 use super::cache::Cache;
 use crate::executor::Shared;
 
-/// The key, one share of it, and what was computed with them.
+/// The key, one share of it if this broker has one, and what was computed with them. The key alone suffices to check
+/// ciphertexts.
 pub struct Shares<G: Group> {
-    key: PublicKey<G>,
-    share: KeyShare<G>,
+    key: Arc<PublicKey<G>>,
+    share: Option<KeyShare<G>>,
     /// Ciphertexts whose proof holds, by publication.
     checked: Mutex<Cache<Name, Arc<Checked<G>>>>,
     /// Attachments with shares and with proofs, by sn.
@@ -31,9 +33,9 @@ pub struct Shares<G: Group> {
 type Name = (Client, u64, OperationId);
 
 impl<G: Group> Shares<G> {
-    pub(super) fn new(key: PublicKey<G>, share: KeyShare<G>) -> Shares<G> {
+    pub(super) fn new(key: PublicKey<G>, share: Option<KeyShare<G>>) -> Shares<G> {
         Shares {
-            key,
+            key: Arc::new(key),
             share,
             checked: Mutex::new(Cache::new(limits::CIPHERTEXTS_CHECKED_BYTES)),
             shares: Mutex::new(Cache::new(limits::SHARES_HELD_BYTES)),
@@ -46,17 +48,27 @@ impl<G: Group> Shares<G> {
         (epoch, self.key.encode())
     }
 
-    pub(super) fn check(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
+    pub(super) fn check(&self, shared: &Shared, sealed: &[Sealed<'_>]) -> Vec<bool> {
         let name = |it: &Sealed<'_>| (it.client, it.number, it.id);
         let mut valid: Vec<bool> = {
             let checked = held(&self.checked);
-            sealed.iter().map(|it| checked.get(&name(it)).is_some()).collect()
+            sealed.iter().map(|it| it.against.is_none() && checked.get(&name(it)).is_some()).collect()
         };
         let (mut places, mut batch) = (Vec::new(), Vec::new());
-        for (place, it) in sealed.iter().enumerate().filter(|(place, _)| !valid[*place]) {
-            if let Some(labelled) = self.bind(it.ciphertext, &it.label) {
-                places.push(place);
-                batch.push(labelled);
+        let unknown: Vec<usize> = (0..sealed.len()).filter(|place| !valid[*place]).collect();
+        for place in unknown {
+            let it = &sealed[place];
+            match (self.bind(it.ciphertext, &it.label), it.against) {
+                (Some(labelled), None) => {
+                    places.push(place);
+                    batch.push(labelled);
+                }
+                (Some(labelled), Some(shares)) => {
+                    let (cluster, brokers) = (&shared.cluster.0, &shared.broker_keys);
+                    valid[place] =
+                        evidence::opens_to_nothing(&self.key, cluster, brokers, labelled, shares, &mut rng());
+                }
+                (None, _) => {}
             }
         }
         if batch.is_empty() {
@@ -76,7 +88,7 @@ impl<G: Group> Shares<G> {
     /// An attachment to a publication, in bytes.
     ///
     /// # Errors
-    /// The publication is not sealed, not under this key, or no longer kept.
+    /// The publication is not sealed, not under this key, or no longer kept; or this broker has no share.
     pub(super) fn prepare(&self, shared: &Shared, entry: &Entry, kind: Kind) -> Result<Vec<u8>, Why> {
         let cache = match kind {
             Kind::Share => Some(&self.shares),
@@ -88,9 +100,9 @@ impl<G: Group> Shares<G> {
         }
         let it = self.checked(shared, entry)?;
         let what = match kind {
-            Kind::Share => What::Share(self.share.share(&it).map_err(|_| Why::Nothing)?),
+            Kind::Share => What::Share(self.share()?.share(&it).map_err(|_| Why::Nothing)?),
             Kind::Proved => {
-                let proved = self.share.prove(&it, &mut rng()).map_err(|_| Why::Nothing)?;
+                let proved = self.share()?.prove(&it, &mut rng()).map_err(|_| Why::Nothing)?;
                 let signature = shared.key.sign(&statement(&shared.cluster.0, it.id(), &proved.encode()));
                 What::Proved(SignedShare { proved, signature })
             }
@@ -102,6 +114,14 @@ impl<G: Group> Shares<G> {
             Some(cache) => Ok(held(cache).insert(entry.sn, bytes.clone(), bytes.len() + CACHED_BYTES).clone()),
             None => Ok(bytes),
         }
+    }
+
+    pub(super) fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
+    fn share(&self) -> Result<&KeyShare<G>, Why> {
+        self.share.as_ref().ok_or(Why::Nothing)
     }
 
     /// A publication's ciphertext, which admission has checked or which is checked now.

@@ -2,14 +2,16 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use sealcast_broker::operation::{Action, Body, Client, Operation, Publication, Sealed};
+use sealcast_broker::operation::{
+    Accusation, Action, Body, Client, Frame, FrameError, Operation, Publication, Sealed, check,
+};
 use sealcast_broker::protocol::{Answer, Question, SignedKey, Why};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use super::{Holding, Job};
-use crate::fixture::{Broker, World, brokers, client, publication};
+use crate::fixture::{Broker, World, brokers, client, key as key_of, publication};
 use crate::shares::{Suite, deal};
 
 /// Four brokers that have executed everything, with shares of which three open.
@@ -22,7 +24,7 @@ struct Cluster<G: Group> {
 
 impl<G: Suite> Cluster<G>
 where
-    Holding: From<(PublicKey<G>, KeyShare<G>)>,
+    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     /// With clients 1 to 3 of [`World::with_clients`]; 1 and 2 have channels.
     fn new() -> Cluster<G> {
@@ -32,7 +34,7 @@ where
         for (broker, share) in brokers.iter_mut().zip(shares) {
             broker.execute(&world, 1);
             let key = PublicKey::decode(&key.encode()).expect("its own bytes");
-            broker.executor.set_key((key, share));
+            broker.executor.set_key((key, Some(share)));
         }
         Cluster { world, brokers, combiner: Combiner::new(Arc::new(key)), sealed: Vec::new() }
     }
@@ -88,7 +90,7 @@ where
 
 fn whom_the_policy_allows_opens_it_and_nobody_else<G: Suite>()
 where
-    Holding: From<(PublicKey<G>, KeyShare<G>)>,
+    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let mut cluster = Cluster::<G>::new();
     for (place, payload) in [&b"bid 1.0830"[..], b"ask 1.0832"].into_iter().enumerate() {
@@ -157,6 +159,58 @@ fn rule_e4_a_proof_is_made_once_signed_and_given_to_all() {
 }
 
 #[test]
+fn rule_e4_t_signed_shares_of_a_false_ciphertext_suspend_its_publisher() {
+    suspends::<Ristretto255>();
+    suspends::<P256>();
+}
+
+fn suspends<G: Suite>()
+where
+    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+{
+    let mut cluster = Cluster::<G>::new();
+    let open = publication(Body::Plain(vec![]));
+    let number = cluster.world.number(3);
+    let label = open.label(&client(3), number);
+    let key = cluster.combiner.key();
+    let ciphertext = key.encrypt_falsely(&label, 40, &mut ChaCha20Rng::seed_from_u64(8));
+    let bytes = ciphertext.encode();
+    cluster.sealed.push(key.bind(ciphertext, &label));
+    let published = Publication { body: Body::Sealed(bytes.clone()), ..open.clone() };
+    let height = cluster.world.order(vec![(3, vec![Operation::Publish(Box::new(published))])]);
+    cluster.brokers.iter_mut().for_each(|it| it.execute(&cluster.world, height));
+    let sn = cluster.brokers[0].executor.shared.kept(height).expect("it was executed").outbox.publications[0].sn;
+    let proof = |broker: usize| match cluster.ask(broker, 1, sn, true) {
+        Ok(What::Proved(signed)) => [&signed.proved.encode()[..], &signed.signature].concat(),
+        other => panic!("{other:?}"),
+    };
+    let proofs: Vec<Vec<u8>> = (0..4).map(proof).collect();
+    let accuse = |proofs: &[&Vec<u8>]| {
+        let count = u16::try_from(proofs.len()).expect("four").to_be_bytes().to_vec();
+        let shares = [&[&count], proofs].concat().into_iter().flatten().copied().collect();
+        let (client, envelope, ciphertext) = (client(3), open.envelope(), bytes.clone());
+        Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, shares }))
+    };
+    let verdict = |broker: usize, operation: &Operation| {
+        let frame = Frame::sign(&cluster.world.cluster, &key_of(1), cluster.world.number(1), vec![operation.clone()]);
+        let executor = &cluster.brokers[broker].executor;
+        let judged = check(&cluster.world.cluster, vec![frame], |sealed| executor.ciphertexts_valid(sealed));
+        judged.into_iter().next().expect("one frame").map(drop)
+    };
+    let good = accuse(&[&proofs[0], &proofs[1], &proofs[3]]);
+    assert!((0..4).all(|broker| verdict(broker, &good) == Ok(())));
+    for few in [vec![&proofs[0], &proofs[1]], vec![&proofs[0], &proofs[1], &proofs[1]], proofs.iter().collect()] {
+        assert!((0..4).all(|broker| verdict(broker, &accuse(&few)) == Err(FrameError::Accusation)));
+    }
+    let height = cluster.world.order(vec![(1, vec![good])]);
+    for broker in &mut cluster.brokers {
+        broker.execute(&cluster.world, height);
+        let Answer::Status(status) = broker.executor.answer(&client(2), Question::Status) else { panic!("a status") };
+        assert_eq!(status.suspended, [(client(3), height)]);
+    }
+}
+
+#[test]
 fn ciphertexts_are_good_for_their_own_label_and_under_a_key() {
     let mut cluster = Cluster::<Ristretto255>::new();
     let operation = cluster.seal(b"x");
@@ -171,6 +225,7 @@ fn ciphertexts_are_good_for_their_own_label_and_under_a_key() {
         label: publication.label(&client, number),
         epoch: 0,
         ciphertext,
+        against: None,
     };
     let cut = Sealed { ciphertext: &ciphertext[1..], ..under(client(3), number + 9) };
     let all = [under(client(3), number), under(client(1), number), under(client(3), number + 1), cut];
@@ -184,6 +239,31 @@ fn ciphertexts_are_good_for_their_own_label_and_under_a_key() {
 }
 
 #[test]
+fn a_broker_without_a_share_checks_by_the_key_and_helps_nobody_to_read() {
+    let mut cluster = Cluster::<Ristretto255>::new();
+    let lost = &cluster.brokers[3];
+    let key = PublicKey::<Ristretto255>::decode(&cluster.combiner.key().encode()).expect("its own bytes");
+    lost.executor.set_key((key, None));
+    let operation = cluster.seal(b"x");
+    let frame = Frame::sign(&cluster.world.cluster, &key_of(3), cluster.world.number(3), vec![operation.clone()]);
+    let verdict = |frame: Frame| {
+        let executor = &cluster.brokers[3].executor;
+        let judged = check(&cluster.world.cluster, vec![frame], |sealed| executor.ciphertexts_valid(sealed));
+        judged.into_iter().next().expect("one frame").map(drop)
+    };
+    assert_eq!(verdict(frame), Ok(()), "it votes for what is well-formed");
+    let moved = Frame::sign(&cluster.world.cluster, &key_of(1), 7, vec![operation]);
+    assert_eq!(verdict(moved), Err(FrameError::Ciphertext), "and for nothing else");
+    let sn = cluster.publish(b"y");
+    assert_eq!(cluster.ask(3, 1, sn, false), Err(Why::Nothing));
+    assert_eq!(cluster.ask(3, 1, sn, true), Err(Why::Nothing));
+    assert_eq!(cluster.ask(3, 2, sn, false), Ok(What::Denied), "it says whom it finds to have no right");
+    assert!(matches!(cluster.ask(0, 1, sn, false), Ok(What::Share(_))), "others do");
+    let Answer::Status(status) = cluster.brokers[3].executor.answer(&client(1), Question::Status) else { panic!() };
+    assert!(status.key_age.is_some() && !status.has_share);
+}
+
+#[test]
 fn after_a_restart_shares_are_of_ciphertexts_checked_anew() {
     let mut cluster = Cluster::<Ristretto255>::new();
     let sn = cluster.publish(b"old");
@@ -192,7 +272,7 @@ fn after_a_restart_shares_are_of_ciphertexts_checked_anew() {
     let broker = Broker::start_in(folder, &cluster.world, 0, &[]);
     let (key, mut shares) =
         deal::<Ristretto255>(&cluster.world.cluster, 3, 4, &mut ChaCha20Rng::seed_from_u64(4)).expect("a key");
-    broker.executor.set_key((key, shares.remove(0)));
+    broker.executor.set_key((key, Some(shares.remove(0))));
     cluster.brokers.insert(0, broker);
     assert_eq!(cluster.ask(0, 1, sn, false), Err(Why::Pruned), "nobody has the block");
     let archive = &cluster.brokers[0].archive;

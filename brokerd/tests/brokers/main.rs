@@ -2,18 +2,25 @@
 
 mod client;
 mod cluster;
+mod history;
+mod hostile;
+mod outside;
 mod process;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use sealcast_broker::operation::{Client, Frame, Operation};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng as _;
+use sealcast_broker::operation::{Accusation, Body, Client, Frame, Operation, Publication};
 use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Why};
-use sealcast_broker::state::Code;
+use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::config::Config;
 use sealcast_brokerd::drops::Reason;
 use sealcast_brokerd::serve::{Broker, Failure};
+use sealcast_crypto::group::Ristretto255;
+use sealcast_crypto::tdh2::PublicKey;
 
 use client::Reader;
 use cluster::{Home, key, publish, subscribe, until};
@@ -145,6 +152,65 @@ fn brokers_without_a_key_make_one_and_keep_it() {
     let mut client = Reader::open(&home, &brokers, 1);
     let again = client.ask_all(&Question::Key);
     assert!(again.iter().all(|answer| matches!(answer, Answer::Key(key) if key.key == agreed.key)), "{again:?}");
+}
+
+#[test]
+fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_loses_the_channel() {
+    let home = Home::new("suspended", 4);
+    let brokers = home.start_all();
+    until("all have the key", || brokers.iter().all(|broker| broker.status().key_age.is_some()));
+    let mut reader = Reader::open(&home, &brokers, 2);
+    reader.order(1, vec![home.claim(2)]);
+    let Answer::Key(key) = &reader.ask_all(&Question::Key)[0] else { panic!("a key") };
+    let key = PublicKey::<Ristretto255>::decode(&key.key).expect("the brokers' key");
+
+    // Client 1 publishes what every broker finds well-formed and nobody opens.
+    let mut publisher = Reader::open(&home, &brokers, 1);
+    publisher.order(0, vec![home.claim(1)]);
+    let Operation::Publish(plain) = publish("a", b"") else { panic!("a publication") };
+    let (client, number) = (Client(cluster::key(1).public_bytes()), publisher.next);
+    let ciphertext =
+        key.encrypt_falsely(&plain.label(&client, number), 32, &mut ChaCha20Rng::seed_from_u64(1)).encode();
+    let sealed = Publication { body: Body::Sealed(ciphertext.clone()), ..*plain.clone() };
+    publisher.order(0, vec![Operation::Publish(Box::new(sealed))]);
+    let latest = Question::Latest { header: cluster::header("a"), floor: 0 };
+    let mut sn = None;
+    until("it can be read", || {
+        let Answer::Places(places) = &reader.ask_all(&latest)[0] else { return false };
+        let Reading::Publication(entry) = &places[0].reading else { return false };
+        sn = Some(entry.sn);
+        sn.is_some()
+    });
+    let sn = sn.expect("it was just read");
+
+    // Three brokers prove their shares; two of them convict nobody.
+    let mut proofs: Vec<Vec<u8>> = Vec::new();
+    until("three brokers prove", || {
+        let answers = reader.ask_all(&Question::Share { sn, proved: true });
+        let proved = |answer: Answer| match answer {
+            // 1 byte of kind and 32 of the ciphertext's name stand before share, proof and signature.
+            Answer::Share(bytes) => bytes.get(33..).map(<[u8]>::to_vec),
+            _ => None,
+        };
+        proofs = answers.into_iter().filter_map(proved).take(3).collect();
+        proofs.len() == 3
+    });
+    let accuse = |proofs: &[Vec<u8>]| {
+        let shares = [&(proofs.len() as u16).to_be_bytes()[..], &proofs.concat()].concat();
+        let (envelope, ciphertext) = (plain.envelope(), ciphertext.clone());
+        Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, shares }))
+    };
+    let few = Frame::sign(&home.cluster, &cluster::key(2), reader.next, vec![accuse(&proofs[..2])]);
+    reader.channels[3].submit(&few).expect("it is sent");
+    reader.refused(3, Refusal::Accusation);
+    assert!(brokers.iter().all(|broker| broker.status().suspended.is_empty()));
+    let mut reader = Reader::open(&home, &brokers, 2);
+    assert_eq!(reader.order_for(1, vec![accuse(&proofs)]), [Code::Done]);
+    assert_eq!(publisher.order_for(0, vec![publish("a", b"plain"), Operation::Sync]), [Code::Suspended, Code::Done]);
+    until("all brokers know it", || {
+        brokers.iter().all(|broker| broker.status().suspended.iter().any(|it| it.0 == client))
+    });
+    assert_eq!(reader.order_for(1, vec![accuse(&proofs), publish("a", b"others")]), [Code::Futile, Code::Done]);
 }
 
 #[test]

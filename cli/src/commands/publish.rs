@@ -9,7 +9,7 @@ use sealcast::Session;
 use sealcast::brokers::{Outgoing, Published};
 use sealcast::code::Code;
 use sealcast::control::{Client, GroupInfo};
-use sealcast::url::Scheme;
+use sealcast::url::{Scheme, Way};
 use sealcast_broker::access::Access;
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::{Execute, Header};
@@ -89,12 +89,17 @@ impl Pub {
         // Before anything is opened: what cannot be read shall not make us join.
         let one = if self.lines { None } else { Some(self.one()?) };
         let target = Target::of(env)?;
-        if let Some(cluster) = Cluster::of_url(&target.url)? {
+        if let Some(cluster) = Cluster::of_publications(&target.url)? {
             return self.through_brokers(env, &cluster, one);
         }
         if self.allow.is_some() || self.value.is_some() || self.receipt.is_some() {
-            let failure =
-                Failure::new(Code::BadPair, "--allow, --value and --receipt are for brokers, and the URL names none");
+            let what = match target.url.way {
+                Way::Quorum(_) => "with keys=contributory brokers see no message: members alone can read all",
+                Way::Multicast(_) | Way::Memory { .. } => {
+                    "--allow, --value and --receipt are for brokers, and the URL names none"
+                }
+            };
+            let failure = Failure::new(Code::BadPair, what);
             return Err(failure.hint("--url quorum:cluster.toml; sealcast brokers up -n 4 starts some"));
         }
         let mut road = self.road(env, &target)?;
@@ -116,7 +121,7 @@ impl Pub {
             }
         }
         if let Road::Own(session) = road {
-            finish(env, session, sent);
+            finish(env, session, sent)?;
         }
         Ok(())
     }
@@ -310,11 +315,14 @@ fn own(env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
 }
 
 /// Leaves, and says what the command did to the group by coming and going.
-fn finish(env: &Env<'_>, session: Session, sent: u64) {
+fn finish(env: &Env<'_>, session: Session, sent: u64) -> Result<(), Failure> {
     let info = session.info();
     let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
-    session.close();
+    session.clone().close();
+    if let Some(refusal) = session.refusal() {
+        return Err(refusal.into());
+    }
     let what = if sent == 1 { "1 message".to_owned() } else { format!("{sent} messages") };
     match view.filter(|_| !info.group.is_empty()) {
         None => env.output.detail(format!("sent {what}")),
@@ -331,6 +339,7 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) {
             }
         }
     }
+    Ok(())
 }
 
 /// «sub & pub» starts two programs at once: this long the first may take to be there.

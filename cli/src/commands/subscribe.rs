@@ -69,7 +69,7 @@ impl Sub {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let patterns = self.parsed()?;
         let target = Target::of(env)?;
-        if let Some(cluster) = Cluster::of_url(&target.url)? {
+        if let Some(cluster) = Cluster::of_publications(&target.url)? {
             return self.through_brokers(env, &cluster, patterns);
         }
         if !self.regex {
@@ -123,6 +123,9 @@ impl Sub {
                 None => {}
                 Some(Item::Empty { count, .. }) => {
                     env.output.detail(format!("{count} publications that you may not read"))
+                }
+                Some(Item::Lost { count, .. }) => {
+                    env.output.warn(format!("{count} publications are no longer kept by the brokers"))
                 }
                 Some(Item::Publication { entry, bodies, .. }) => {
                     let client = hex(&entry.client.0);
@@ -189,12 +192,14 @@ impl Sub {
 
     fn show(&self, env: &Env<'_>, index: u64, message: &Message) -> Result<(), Failure> {
         let origin = message.origin();
+        let client = origin.to_string();
         let received = Received {
             index,
             topic: message.topic(),
             sender: match &origin {
                 Origin::Signed(member) => Sender::Signed(&member.name),
                 Origin::Claimed(member) => Sender::Claimed(&member.name),
+                Origin::Client(_) => Sender::Signed(&client),
                 Origin::Anonymous => Sender::Anonymous,
             },
             epoch: message.epoch().map_or(0, |e| e.counter),

@@ -242,5 +242,16 @@ pub fn free_port() -> u16 {
     socket.local_addr().expect("it is bound").port()
 }
 
+/// The brokers' programs lie beside the one under test. They are another package's: testing the workspace makes all,
+/// testing this package alone makes them where they are missing.
+pub fn brokers_programs() {
+    let beside = |name: &str| PathBuf::from(env!("CARGO_BIN_EXE_sealcast")).with_file_name(name).is_file();
+    let all = || beside("sealcast-broker") && beside("lying-broker");
+    if !all() {
+        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-brokerd"]).status();
+        assert!(built.is_ok_and(|it| it.success()) && all(), "sealcast-broker is built beside sealcast");
+    }
+}
+
 /// How long a test waits before it calls something missing; generous, since machines are busy.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

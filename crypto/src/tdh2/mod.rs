@@ -52,6 +52,8 @@ mod ciphertext;
 mod combine;
 mod key;
 mod label;
+#[cfg(any(test, feature = "misbehaving"))]
+mod misbehaving;
 mod oracle;
 mod share;
 

@@ -12,10 +12,12 @@ use super::{Outbox, open_datagram};
 use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
 
 /// The machine of `mem:`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BestEffort {
     /// Whether data is taken that nobody sealed (`keys=plain`).
     plain: bool,
+    /// Bytes of a datagram.
+    bytes_max: usize,
     tokens: u64,
     number: u64,
     pub(super) outbox: Outbox,
@@ -23,7 +25,26 @@ pub struct BestEffort {
     pub(super) drops: Drops,
 }
 
+impl Default for BestEffort {
+    fn default() -> BestEffort {
+        BestEffort::up_to(MEMORY_DATAGRAM_BYTES_MAX)
+    }
+}
+
 impl BestEffort {
+    /// The same with datagrams of other ways.
+    pub(crate) fn up_to(bytes_max: usize) -> BestEffort {
+        BestEffort {
+            plain: false,
+            bytes_max,
+            tokens: 0,
+            number: 0,
+            outbox: Outbox::new(),
+            outputs: VecDeque::new(),
+            drops: Drops::default(),
+        }
+    }
+
     /// A way that takes sealed data only.
     pub fn new() -> BestEffort {
         BestEffort::default()
@@ -45,22 +66,22 @@ impl BestEffort {
     }
 
     /// The whole datagram of a message, sealed as it asks for.
-    pub(super) fn datagram(
+    pub(crate) fn datagram(
         &mut self,
         protect: Option<&dyn Protect>,
         message: &Outgoing<'_>,
     ) -> Result<Vec<u8>, SendError> {
         match message.what {
-            What::Keys { bytes, sealed: false } => bounded(open_datagram(&Frame::Keys(bytes))),
+            What::Keys { bytes, sealed: false } => self.bounded(open_datagram(&Frame::Keys(bytes))),
             What::Keys { bytes, sealed: true } => {
                 let protect = protect.ok_or(SendError::Exhausted(sealcast_wire::Exhausted))?;
-                seal(protect, sealcast_wire::Domain::GROUP, 0, &Frame::Keys(bytes))
+                self.seal(protect, sealcast_wire::Domain::GROUP, 0, &Frame::Keys(bytes))
             }
             What::Sealed { topic, header, body } => {
                 if topic.len() > TOPIC_BYTES_MAX || header.len() > usize::from(u16::MAX) {
                     return Err(SendError::TooLong);
                 }
-                bounded(open_datagram(&Frame::Sealed { topic, header, body }))
+                self.bounded(open_datagram(&Frame::Sealed { topic, header, body }))
             }
             What::Data { topic, domain, signed, sent_micros, body } => {
                 if topic.len() > TOPIC_BYTES_MAX {
@@ -75,9 +96,9 @@ impl BestEffort {
                             protect.vouch(&Frame::Data(data).bytes(), &mut proof);
                         }
                         data.proof = &proof;
-                        seal(protect, domain, if signed { FLAG_SIGNED } else { 0 }, &Frame::Data(data))
+                        self.seal(protect, domain, if signed { FLAG_SIGNED } else { 0 }, &Frame::Data(data))
                     }
-                    None if self.plain => bounded(open_datagram(&Frame::Data(data))),
+                    None if self.plain => self.bounded(open_datagram(&Frame::Data(data))),
                     None => Err(SendError::Exhausted(sealcast_wire::Exhausted)),
                 }
             }
@@ -96,8 +117,8 @@ impl BestEffort {
             Frame::Keys(bytes) => self.outputs.push_back(Output::Keys { source, bytes: bytes.to_vec() }),
             Frame::Data(data) => {
                 let signed = match source {
-                    Source::Outside(_) if !self.plain => return Err(Dropped::Auth),
-                    Source::Outside(_) => false,
+                    Source::Outside(_) | Source::Client { .. } if !self.plain => return Err(Dropped::Auth),
+                    Source::Outside(_) | Source::Client { .. } => false,
                     Source::Inside { slot, .. } if flags & FLAG_SIGNED != 0 => {
                         let statement = Frame::Data(Data { proof: &[], ..data }).bytes();
                         let vouched = protect.is_some_and(|p| p.vouched(slot, &statement, data.proof));
@@ -122,6 +143,44 @@ impl BestEffort {
             _ => return Err(Dropped::Foreign),
         }
         Ok(())
+    }
+
+    /// Reads an opened frame whose datagram has this place in an order.
+    pub(crate) fn take_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &[u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        let frame = Frame::parse(frame).map_err(|_| Dropped::Malformed)?;
+        self.take(source, flags, frame, Some(protect))?;
+        match self.outputs.pop_back() {
+            Some(Output::Deliver(delivered)) => Ok(Output::Deliver(Delivered { index, ..delivered })),
+            Some(output) => Ok(output),
+            None => Err(Dropped::Malformed),
+        }
+    }
+
+    fn seal(
+        &self,
+        protect: &dyn Protect,
+        domain: sealcast_wire::Domain,
+        flags: u16,
+        frame: &Frame<'_>,
+    ) -> Result<Vec<u8>, SendError> {
+        let (before, after) = protect.overhead();
+        let mut datagram = vec![0; before];
+        datagram.extend_from_slice(&frame.bytes());
+        datagram.resize(datagram.len() + after, 0);
+        let mut datagram = self.bounded(datagram)?;
+        protect.seal(domain, flags, &mut datagram)?;
+        Ok(datagram)
+    }
+
+    fn bounded(&self, datagram: Vec<u8>) -> Result<Vec<u8>, SendError> {
+        if datagram.len() > self.bytes_max { Err(SendError::TooLong) } else { Ok(datagram) }
     }
 
     /// Appends the next datagram to the batch, if it goes where the batch goes.
@@ -178,23 +237,4 @@ impl Delivery for BestEffort {
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         self.fill(batch).or_else(|| self.outputs.pop_front())
     }
-}
-
-fn seal(
-    protect: &dyn Protect,
-    domain: sealcast_wire::Domain,
-    flags: u16,
-    frame: &Frame<'_>,
-) -> Result<Vec<u8>, SendError> {
-    let (before, after) = protect.overhead();
-    let mut datagram = vec![0; before];
-    datagram.extend_from_slice(&frame.bytes());
-    datagram.resize(datagram.len() + after, 0);
-    let mut datagram = bounded(datagram)?;
-    protect.seal(domain, flags, &mut datagram)?;
-    Ok(datagram)
-}
-
-fn bounded(datagram: Vec<u8>) -> Result<Vec<u8>, SendError> {
-    if datagram.len() > MEMORY_DATAGRAM_BYTES_MAX { Err(SendError::TooLong) } else { Ok(datagram) }
 }

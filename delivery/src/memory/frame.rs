@@ -4,11 +4,11 @@ use sealcast_wire::limits::{OFFER_BYTES_MAX, TOPIC_BYTES_MAX};
 use sealcast_wire::{CertHash, EpochId, Fetch, FetchId, Fetched, Malformed, Reader, Transition, Writer};
 
 /// Names an ordered message by its content: sent again, it is the same message.
-pub(super) type EntryId = [u8; 16];
+pub(crate) type EntryId = [u8; 16];
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
+pub(crate) enum Frame<'a> {
     /// A key scheme's message.
     Keys(&'a [u8]),
     /// Application data; always inside a seal, except where nothing is sealed at all.
@@ -41,7 +41,7 @@ pub(super) enum Frame<'a> {
 
 /// Application data as a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Data<'a> {
+pub(crate) struct Data<'a> {
     pub(super) number: u64,
     pub(super) sent_micros: Option<u64>,
     /// The sender's proof over topic, number and body; empty if it gave none.
@@ -51,7 +51,7 @@ pub(super) struct Data<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
         let mut r = Reader::new(bytes);
         let frame = match r.u8()? {
             0 => Frame::Keys(r.rest()),
@@ -87,7 +87,7 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
         match self {
             Frame::Keys(bytes) => w.u8(0).raw(bytes),

@@ -5,7 +5,7 @@
 //! simulator can lose and delay them), gives each message its place, and compares-and-sets epochs.
 
 mod best_effort;
-mod frame;
+pub(crate) mod frame;
 mod ordered;
 mod orderer;
 
@@ -16,17 +16,17 @@ pub use orderer::Orderer;
 use sealcast_wire::frame::{KIND_OPEN, MAGIC, OPEN_HEADER_LEN};
 use sealcast_wire::{Address, Malformed};
 
-use frame::Frame;
+pub(crate) use frame::Frame;
 
 /// An open datagram that holds a frame.
-fn open_datagram(frame: &Frame<'_>) -> Vec<u8> {
+pub(crate) fn open_datagram(frame: &Frame<'_>) -> Vec<u8> {
     let mut datagram = vec![MAGIC, KIND_OPEN];
     datagram.extend_from_slice(&frame.bytes());
     datagram
 }
 
 /// The content of an open datagram.
-fn open_content(datagram: &[u8]) -> Result<&[u8], Malformed> {
+pub(crate) fn open_content(datagram: &[u8]) -> Result<&[u8], Malformed> {
     match datagram.split_at_checked(OPEN_HEADER_LEN) {
         Some(([MAGIC, KIND_OPEN], content)) => Ok(content),
         _ => Err(Malformed),

@@ -39,6 +39,8 @@ pub struct Ordered {
     offered: BTreeMap<Fetch, Offered>,
     again_at: Monotonic,
     started: bool,
+    /// Everything takes a place, and its receiver opens it there; by this number no two clients' messages are the same.
+    placing: Option<u64>,
 }
 
 /// Where in the order a client begins.
@@ -90,6 +92,12 @@ impl Ordered {
         Ordered::over(BestEffort::plain_from(first), orderer, start)
     }
 
+    /// A client that sends everything through the order, key schemes' messages too, and leaves opening to the receiver
+    /// ([`Delivery::places`]), as clients of brokers do. `first` is drawn at random.
+    pub fn placing(orderer: Address, start: Start, first: u64) -> Ordered {
+        Ordered { placing: Some(first), ..Ordered::over(BestEffort::new(), orderer, start) }
+    }
+
     fn over(best_effort: BestEffort, orderer: Address, start: Start) -> Ordered {
         Ordered {
             orderer,
@@ -106,6 +114,7 @@ impl Ordered {
             offered: BTreeMap::new(),
             again_at: Monotonic(0),
             started: false,
+            placing: None,
         }
     }
 
@@ -119,7 +128,11 @@ impl Ordered {
             return Err(SendError::Full);
         }
         let cargo = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
-        let id: EntryId = sha256(&cargo)[..16].try_into().expect("a hash has 32 bytes");
+        // Said again, a key scheme's message is another one: somebody new may need it.
+        let mut named = self.placing.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
+        named.extend_from_slice(&cargo);
+        self.placing = self.placing.map(|it| it.wrapping_add(1));
+        let id: EntryId = sha256(&named)[..16].try_into().expect("a hash has 32 bytes");
         let datagram = open_datagram(&Frame::Submit { id, expect: message.expect, cargo: &cargo });
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
@@ -220,6 +233,11 @@ impl Ordered {
         while let Some(next) = self.next
             && let Some((id, mut cargo)) = self.ahead.remove(&next)
         {
+            if self.placing.is_some() {
+                self.next = Some(next + 1);
+                self.place(next, id, cargo);
+                continue;
+            }
             if let Some(ours) = self.pending.remove(&id) {
                 self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Accepted));
                 if matches!(open_content(&cargo).and_then(Frame::parse), Ok(Frame::Keys(_))) {
@@ -238,6 +256,21 @@ impl Ordered {
             if let Err(why) = self.deliver(next, &mut cargo, protect) {
                 self.best_effort.drops.count(why);
             }
+        }
+    }
+
+    /// Hands on what has its place, sealed as it came.
+    fn place(&mut self, index: u64, id: EntryId, cargo: Vec<u8>) {
+        let ours = self.pending.remove(&id).map(|p| p.token);
+        let from = Source::Outside(self.orderer);
+        let outputs = &mut self.best_effort.outputs;
+        if cargo.get(1) == Some(&KIND_SEALED) {
+            return outputs.push_back(Output::Record { index, from, ours, datagram: cargo });
+        }
+        match (open_content(&cargo).and_then(Frame::parse), ours) {
+            (_, Some(token)) => outputs.push_back(Output::Outcome(token, Outcome::Accepted)),
+            (Ok(Frame::Keys(bytes)), None) => outputs.push_back(Output::Keys { source: from, bytes: bytes.to_vec() }),
+            _ => self.best_effort.drops.count(Dropped::Foreign),
         }
     }
 
@@ -311,6 +344,7 @@ impl Delivery for Ordered {
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
         match message.guarantee {
+            Guarantee::BestEffort if self.placing.is_some() => self.submit(now, protect, message),
             Guarantee::BestEffort => self.best_effort.send(now, protect, message),
             Guarantee::Fifo | Guarantee::Ordered => self.submit(now, protect, message),
             Guarantee::Safe => Err(SendError::NotGiven(message.guarantee)),
@@ -324,6 +358,21 @@ impl Delivery for Ordered {
         if let Err(why) = taken {
             self.best_effort.drops.count(why);
         }
+    }
+
+    fn places(&self) -> bool {
+        self.placing.is_some()
+    }
+
+    fn open_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        self.best_effort.take_at(index, source, flags, frame, protect)
     }
 
     fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {

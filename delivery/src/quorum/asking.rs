@@ -8,6 +8,7 @@ use sealcast_broker::protocol::{Answer, Question, Request, Why};
 use sealcast_wire::{Dropped, Monotonic, Now, limits};
 
 use super::Quorum;
+use super::delivering::Page;
 use super::event::{Misdeed, Outcome, Output};
 use crate::Token;
 
@@ -107,8 +108,12 @@ impl Ask {
         self.answers.values().find(alike)
     }
 
-    /// Who answered otherwise than f + 1 did. To be behind, busy or without it is no lie.
+    /// Who answered otherwise than f + 1 did. To be behind, busy or without it is no lie, and neither is to be ahead of f + 1
+    /// who are.
     pub(super) fn differing(&self, agreed: &Answer) -> Vec<u16> {
+        if matches!(agreed, Answer::No(_)) {
+            return Vec::new();
+        }
         let differs = |it: &Answer| it != agreed && !matches!(it, Answer::No(_));
         self.answers.iter().filter(|(_, it)| differs(it)).map(|(broker, _)| *broker).collect()
     }
@@ -241,9 +246,12 @@ impl Quorum {
             }
             Purpose::Resume(subscription) => {
                 let answers = ask.answers.values().filter_map(|it| match it {
-                    Answer::Resumed { notice, until, publications } => {
-                        Some((notice.clone(), *until, publications.clone()))
-                    }
+                    Answer::Resumed { lost, notice, until, publications } => Some(Page {
+                        lost: *lost,
+                        notice: notice.clone(),
+                        until: *until,
+                        publications: publications.clone(),
+                    }),
                     _ => None,
                 });
                 let (question, answers): (Question, Vec<_>) = (ask.question.clone(), answers.collect());
@@ -271,6 +279,11 @@ impl Quorum {
                 }
             }
             Purpose::Status(token) if all => self.report_status(token, id),
+            Purpose::Bodies if ask.agreed(faulty) == Some(&Answer::No(Why::Pruned)) => {
+                self.asking.close(id);
+                self.bodies_pruned();
+                self.advance(now);
+            }
             Purpose::Receipt(_) | Purpose::Bodies => self.widen(id, all),
             Purpose::Age | Purpose::Key | Purpose::Shares(_) if all => {
                 self.asking.close(id);

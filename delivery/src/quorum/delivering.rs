@@ -3,7 +3,7 @@
 //! Blocks are dealt with by height, and only while no subscription lags; those that lag are caught up together, by sn. So
 //! what the application gets is in the brokers' order over all of its subscriptions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast_broker::operation::{Operation, OperationId, Publication};
@@ -13,6 +13,7 @@ use sealcast_wire::{Monotonic, Now, limits};
 
 use super::Quorum;
 use super::asking::Purpose;
+use super::channel::reached;
 use super::event::{Delivered, Misdeed, Output};
 use super::line::{Found, Item, places, shared};
 use super::updates::Known;
@@ -164,11 +165,12 @@ impl Quorum {
         if lags {
             return Step::On;
         }
-        let here: BTreeSet<u64> = contents.bodies.iter().map(|(sn, _)| *sn).collect();
+        let mut here: Vec<u64> = contents.bodies.iter().map(|(sn, _)| *sn).collect();
+        here.sort_unstable();
         let mut has_all = true;
         let entries = contents.publications.iter().map(|it| (it.sn, &it.id));
         for (sn, id) in entries.chain(contents.advertisements.iter().map(|it| (it.sn, &it.id))) {
-            has_all &= here.contains(&sn) || self.bodies.has(sn, id);
+            has_all &= here.binary_search(&sn).is_ok() || self.bodies.has(sn, id);
         }
         if !has_all {
             return Step::Wait;
@@ -188,10 +190,10 @@ impl Quorum {
 
     /// Hands on a block of which all is here.
     fn hand_on(&mut self, now: Now, contents: Contents) {
-        let mut bodies: BTreeMap<u64, Vec<u8>> = contents.bodies.into_iter().collect();
-        let mut entries: BTreeMap<u64, Entry> = contents.publications.into_iter().map(|it| (it.sn, it)).collect();
-        // What several subscriptions get: by sn, and at the same sn by subscription.
-        let mut readers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut bodies = Ascending::of(contents.bodies);
+        let mut entries = Ascending::of(contents.publications.into_iter().map(|it| (it.sn, it)).collect());
+        // What subscriptions get: by sn, and at the same sn by subscription.
+        let mut readers: Vec<(u64, u64)> = Vec::new();
         for notice in &contents.notices {
             let Some(line) = self.lines.get_mut(&notice.subscription).filter(|it| it.is_read) else { continue };
             let mut place = notice.first;
@@ -199,7 +201,7 @@ impl Quorum {
                 match run {
                     Run::Deliver { sn } => {
                         if place >= line.place {
-                            readers.entry(*sn).or_default().push(notice.subscription);
+                            readers.push((*sn, notice.subscription));
                         }
                         place += 1;
                     }
@@ -213,19 +215,22 @@ impl Quorum {
             let left = behind(notice.runs, line.place - notice.first);
             runs.insert(notice.subscription, left.into_iter());
         }
-        for (sn, subscriptions) in readers {
-            let (Some(entry), body) = (entries.remove(&sn), bodies.remove(&sn)) else { continue };
+        readers.sort_unstable();
+        for readers in readers.chunk_by(|a, b| a.0 == b.0) {
+            let sn = readers[0].0;
+            let (Some(entry), body) = (entries.take(sn), bodies.take(sn)) else { continue };
             let body = body.or_else(|| self.bodies.take(sn, &entry.id));
             let Some(publication) = body.and_then(|it| publication(&it)) else { continue };
             let mut given = Some((entry, publication));
-            for (i, subscription) in subscriptions.iter().enumerate() {
-                let is_last = i + 1 == subscriptions.len();
+            for (i, (_, subscription)) in readers.iter().enumerate() {
+                let is_last = i + 1 == readers.len();
                 let (entry, publication) =
                     if is_last { given.take() } else { given.clone() }.expect("it is given away last");
                 self.skip_until(*subscription, &mut runs);
                 self.give(*subscription, entry, publication);
             }
         }
+        let mut bodies = bodies.rest();
         let subscriptions: Vec<u64> = runs.keys().copied().collect();
         subscriptions.into_iter().for_each(|it| self.skip_until(it, &mut runs));
         for advertisement in contents.advertisements {
@@ -279,6 +284,14 @@ impl Quorum {
                     self.changed(now);
                     return Step::On;
                 }
+                Some(Item::Lost(count)) => {
+                    let (subscription, place, count) = (*id, line.place, *count);
+                    line.ready.pop_front();
+                    line.skip(count);
+                    self.outputs.push_back(Output::Lost { subscription, place, count });
+                    self.changed(now);
+                    return Step::On;
+                }
                 Some(Item::Publication(entry)) => {
                     next = Some(next.map_or((entry.sn, *id), |it| it.min((entry.sn, *id))));
                 }
@@ -319,30 +332,38 @@ impl Quorum {
     }
 
     /// Takes in what f + 1 brokers found of a subscription. `true` if the question is done with.
-    pub(super) fn resumed(&mut self, id: u64, question: &Question, answers: Vec<(Notice, u64, Vec<Entry>)>) -> bool {
+    pub(super) fn resumed(&mut self, id: u64, question: &Question, answers: Vec<Page>) -> bool {
         let (Some(line), Question::Resume { place: first, .. }) = (self.lines.get_mut(&id), question) else {
             return true;
         };
+        let fits = |it: &Page| it.notice.subscription == id && it.notice.first == first.saturating_add(it.lost);
+        let answers: Vec<Page> = answers.into_iter().filter(fits).collect();
+        // What f + 1 no longer keep is lost, unless as many still have it.
+        let still = answers.iter().filter(|it| it.lost == 0).count();
+        let lost = if still > self.faulty { None } else { reached(answers.iter().map(|it| it.lost), self.faulty) };
+        let start = first + lost.unwrap_or(0);
         let mut lists = Vec::new();
-        let mut ends: BTreeMap<(usize, u64), usize> = BTreeMap::new();
-        for (notice, until, publications) in answers {
-            if notice.subscription != id || notice.first != *first {
-                continue;
-            }
+        let mut ends: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        for Page { notice, until, publications, .. } in answers {
             let entries: BTreeMap<u64, &Entry> = publications.iter().map(|it| (it.sn, it)).collect();
             let found = places(&notice.runs, limits::RESUME_ENTRIES_MAX).into_iter().map_while(|sn| match sn {
                 Some(sn) => entries.get(&sn).map(|entry| Found::Publication(Box::new((*entry).clone()))),
                 None => Some(Found::Empty),
             });
             let list: Vec<Found> = found.collect();
-            *ends.entry((list.len(), until)).or_default() += 1;
-            lists.push(list);
+            *ends.entry((notice.first + list.len() as u64, until)).or_default() += 1;
+            // All lists are to begin at one place.
+            let within = |places: u64| usize::try_from(places).unwrap_or(usize::MAX).min(limits::RESUME_ENTRIES_MAX);
+            let missing = within(notice.first.saturating_sub(start));
+            let passed = within(start.saturating_sub(notice.first));
+            lists.push(std::iter::repeat_n(Found::Lost, missing).chain(list.into_iter().skip(passed)).collect());
         }
         let agreed = shared(&lists, self.faulty);
-        let (end, known) = (first + agreed.len() as u64, line.fetched());
-        line.fetch(*first, agreed.into_iter());
+        let (end, known) = (start + agreed.len() as u64, line.fetched());
+        line.lose(start);
+        line.fetch(start, agreed.into_iter());
         // All of a page was ⊥: the next one begins behind it.
-        let whole = ends.into_iter().find(|((count, _), n)| *n > self.faulty && first + *count as u64 == end);
+        let whole = ends.into_iter().find(|((place, _), n)| *n > self.faulty && *place == end);
         let before = line.anchor;
         if let Some(((_, until), _)) = whole
             && (end, until) > line.anchor
@@ -350,6 +371,13 @@ impl Quorum {
             line.anchor = (end, until);
         }
         end > known || line.anchor != before
+    }
+
+    /// f + 1 brokers no longer keep the bodies that are wanted: what stands where is asked for again, and is lost then.
+    pub(super) fn bodies_pruned(&mut self) {
+        self.bodies.wanted.clear();
+        self.lines.values_mut().for_each(|line| line.ready.clear());
+        self.reads_pruned();
     }
 
     /// Takes in bodies that a broker sent, as many as fitted. `true` if there were such that are wanted.
@@ -422,12 +450,53 @@ impl Quorum {
     }
 }
 
+/// What one broker found of a subscription.
+pub(super) struct Page {
+    pub(super) lost: u64,
+    pub(super) notice: Notice,
+    pub(super) until: u64,
+    pub(super) publications: Vec<Entry>,
+}
+
+/// Things by sn that are asked for in ascending order.
+struct Ascending<T> {
+    things: std::iter::Peekable<std::vec::IntoIter<(u64, T)>>,
+    /// What nobody asked for.
+    passed: Vec<(u64, T)>,
+}
+
+impl<T> Ascending<T> {
+    fn of(mut things: Vec<(u64, T)>) -> Ascending<T> {
+        things.sort_by_key(|(sn, _)| *sn);
+        Ascending { things: things.into_iter().peekable(), passed: Vec::new() }
+    }
+
+    /// The last one with this sn, which is not below any that was asked for before.
+    fn take(&mut self, sn: u64) -> Option<T> {
+        while let Some(thing) = self.things.next_if(|(at, _)| *at < sn) {
+            self.passed.push(thing);
+        }
+        let mut found = None;
+        while let Some((_, thing)) = self.things.next_if(|(at, _)| *at == sn) {
+            found = Some(thing);
+        }
+        found
+    }
+
+    /// What was not taken.
+    fn rest(self) -> BTreeMap<u64, T> {
+        self.passed.into_iter().chain(self.things).collect()
+    }
+}
+
 /// Drops bodies that are not what the contents name; `false` if there were such.
 fn keep_good_bodies(contents: &mut Contents) -> bool {
     let ids = contents.publications.iter().map(|it| (it.sn, it.id));
-    let ids: BTreeMap<u64, OperationId> = ids.chain(contents.advertisements.iter().map(|it| (it.sn, it.id))).collect();
+    let mut ids: Vec<(u64, OperationId)> = ids.chain(contents.advertisements.iter().map(|it| (it.sn, it.id))).collect();
+    ids.sort_unstable();
+    let id_of = |sn: &u64| ids.binary_search_by_key(sn, |(sn, _)| *sn).ok().map(|place| ids[place].1);
     let before = contents.bodies.len();
-    contents.bodies.retain(|(sn, body)| ids.get(sn).is_some_and(|id| OperationId::of(body) == *id));
+    contents.bodies.retain(|(sn, body)| id_of(sn).is_some_and(|id| OperationId::of(body) == id));
     contents.bodies.len() == before
 }
 

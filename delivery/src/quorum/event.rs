@@ -34,6 +34,15 @@ pub enum Output {
         /// How many.
         count: u64,
     },
+    /// Publications at these places of a subscription are no longer kept: it goes on with the oldest that is.
+    Lost {
+        /// The subscription.
+        subscription: u64,
+        /// The first place.
+        place: u64,
+        /// How many.
+        count: u64,
+    },
     /// Somebody advertises.
     Advertised {
         /// Its place.
@@ -185,6 +194,8 @@ pub struct Place {
 pub enum Notice {
     /// f + 1 brokers say that nobody vouches for the client, and it has no registration to give.
     Unregistered,
+    /// The brokers do not take the client's registration: revoked, expired, or of another issuer.
+    NotRegistered(state::Outcome),
     /// f + 1 brokers are behind what the client saw before: this is not its cluster as it was (E11).
     RolledBack {
         /// The highest block that the client saw.

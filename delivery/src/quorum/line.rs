@@ -36,6 +36,8 @@ pub(super) enum Item {
     Publication(Box<Entry>),
     /// So many may not be read.
     Empty(u64),
+    /// So many are no longer kept.
+    Lost(u64),
 }
 
 impl Line {
@@ -61,6 +63,16 @@ impl Line {
         }
     }
 
+    /// f + 1 brokers say that this place is the first at or behind this sn: nobody need look for it before.
+    pub(super) fn stands_at(&mut self, pair: (u64, u64)) {
+        if pair.0 <= self.place && pair > self.anchor {
+            self.anchor = pair;
+        }
+        if pair.0 <= self.taken.0 && pair > self.taken.1 {
+            self.taken.1 = pair;
+        }
+    }
+
     /// Its reader has taken what stands below `place`, the last of it the publication with this sn, if it was one.
     pub(super) fn take(&mut self, place: u64, sn: Option<u64>) {
         if place > self.taken.0 && place <= self.place {
@@ -77,9 +89,16 @@ impl Line {
     pub(super) fn fetched(&self) -> u64 {
         let places = |item: &Item| match item {
             Item::Publication(_) => 1,
-            Item::Empty(count) => *count,
+            Item::Empty(count) | Item::Lost(count) => *count,
         };
         self.place + self.ready.iter().map(places).sum::<u64>()
+    }
+
+    /// Brokers no longer keep what stands below this place.
+    pub(super) fn lose(&mut self, below: u64) {
+        if let Some(count) = below.checked_sub(self.fetched()).filter(|count| *count > 0) {
+            self.ready.push_back(Item::Lost(count));
+        }
     }
 
     /// Takes in what brokers found from `first` on, as far as f + 1 of them say alike.
@@ -93,6 +112,8 @@ impl Line {
                 (_, Found::Publication(entry)) => self.ready.push_back(Item::Publication(entry)),
                 (Some(Item::Empty(count)), Found::Empty) => *count += 1,
                 (_, Found::Empty) => self.ready.push_back(Item::Empty(1)),
+                (Some(Item::Lost(count)), Found::Lost) => *count += 1,
+                (_, Found::Lost) => self.ready.push_back(Item::Lost(1)),
             }
         }
         // What is found exists.
@@ -105,6 +126,7 @@ impl Line {
 pub(super) enum Found {
     Publication(Box<Entry>),
     Empty,
+    Lost,
 }
 
 /// The sn at each place of these runs, `None` for ⊥; at most `max` places.
@@ -137,5 +159,23 @@ pub(super) fn shared<T: Eq + Clone>(lists: &[Vec<T>], faulty: usize) -> Vec<T> {
         // Who said something else is not listened to further on.
         live.retain(|list| list.get(at) == Some(&winner));
         shared.push(winner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_nothing_goes_on_from_where_the_brokers_are() {
+        let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
+        line.stands_at((0, 900));
+        assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "nothing was published for it below 900");
+        line.stands_at((3, 1000));
+        assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "three places are to be fetched");
+        (0..3).for_each(|n| line.deliver(950 + n));
+        line.take(1, Some(950));
+        line.stands_at((3, 1000));
+        assert_eq!((line.anchor, line.taken), ((3, 1000), (1, (1, 951))), "two places are not yet taken");
     }
 }

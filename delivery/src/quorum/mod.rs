@@ -21,6 +21,7 @@
 //! | `line` | a subscription's cursor, and catching up after a gap |
 //! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
 //! | `record` | what a restarted program goes on from (G6) |
+//! | `way` | the trait [`crate::Delivery`] over all of this |
 
 mod asking;
 mod channel;
@@ -36,8 +37,9 @@ mod standing;
 #[cfg(test)]
 mod tests;
 mod updates;
+mod way;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use sealcast_broker::genesis::{Cluster, Genesis};
@@ -45,6 +47,8 @@ use sealcast_broker::operation::{Client, Interest, Operation, Publication, Regis
 use sealcast_broker::protocol::{Question, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, limits};
+
+pub use way::{Cargo, Way};
 
 pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Read, Standing};
 
@@ -88,6 +92,8 @@ pub struct Quorum {
     updates: Updates,
     /// Subscriptions, by id.
     lines: BTreeMap<u64, Line>,
+    /// Subscriptions that were told to end: they are not gone on with, though brokers may still name them.
+    ended: BTreeSet<u64>,
     /// What is wanted and not yet subscribed to: before it is known where the order is.
     wanted: Vec<(Token, Interest)>,
     bodies: Bodies,
@@ -122,6 +128,7 @@ impl Quorum {
             home: u16::from(client.0[1]) % u16::try_from(brokers.max(1)).expect("brokers have a limit"),
             updates: Updates::default(),
             lines: BTreeMap::new(),
+            ended: BTreeSet::new(),
             wanted: Vec::new(),
             bodies: Bodies::default(),
             asking: Asking::default(),
@@ -253,18 +260,24 @@ impl Quorum {
     /// # Errors
     /// As [`Quorum::publish`].
     pub fn unsubscribe(&mut self, now: Now, subscription: u64) -> Result<Token, SendError> {
-        self.submit(now, Operation::Unsubscribe(subscription))
+        let token = self.submit(now, Operation::Unsubscribe(subscription))?;
+        if self.ended.len() >= 4 * limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
+            self.ended.pop_first();
+        }
+        self.ended.insert(subscription);
+        Ok(token)
     }
 
-    /// Asks all brokers for their shares of a sealed publication, with proofs; they come as [`Output::Attach`].
+    /// Asks all brokers for their shares of a sealed publication, which come as [`Output::Attach`]; with proofs, of which
+    /// brokers give few to one client (E4), if a share was false.
     ///
     /// # Errors
     /// `Full`.
-    pub fn shares(&mut self, now: Now, sn: u64) -> Result<(), SendError> {
+    pub fn shares(&mut self, now: Now, sn: u64, proved: bool) -> Result<(), SendError> {
         if !self.asking.has_room() {
             return Err(SendError::Full);
         }
-        self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved: true }, self.channels.len());
+        self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved }, self.channels.len());
         Ok(())
     }
 
@@ -302,16 +315,30 @@ impl Quorum {
         }
     }
 
+    /// Subscriptions of a run before this one are of no use: what is subscribed to begins now.
+    pub fn forget_subscriptions(&mut self) {
+        self.lines.clear();
+    }
+
+    /// Whether it is known of all operations what became of them.
+    pub fn is_settled(&self) -> bool {
+        self.sending.is_empty()
+    }
+
     /// Whether every broker has welcomed us.
     pub fn is_complete(&self) -> bool {
         self.channels.iter().all(Channel::is_up)
     }
 
+    /// The same, of what operations alone wait for: cheap enough to be asked after each.
+    pub fn timeout_of_operations(&self) -> Option<Monotonic> {
+        self.sending.timeout().filter(|_| self.channels.iter().any(Channel::is_up))
+    }
+
     /// When [`Quorum::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
-        let sending = self.sending.timeout().filter(|_| self.channels.iter().any(Channel::is_up));
         let own = [self.known.timeout(), self.asking.timeout(), self.late_update(), self.store_at];
-        own.into_iter().flatten().chain(sending).min()
+        own.into_iter().flatten().chain(self.timeout_of_operations()).min()
     }
 
     /// Time has come.

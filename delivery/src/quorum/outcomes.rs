@@ -6,7 +6,7 @@ use sealcast_broker::state::{self, Code, Results};
 use sealcast_wire::Now;
 
 use super::asking::Purpose;
-use super::event::{Outcome, Output};
+use super::event::{Notice, Outcome, Output};
 use super::line::Line;
 use super::sending::{Op, Settled, What};
 use super::standing::INTERNAL;
@@ -121,6 +121,7 @@ impl Quorum {
                     self.registered();
                 } else {
                     self.known.is_registering = false;
+                    self.outputs.push_back(Output::Notice(Notice::NotRegistered(outcome.clone())));
                 }
                 self.report(op.token, Outcome::Executed { height, number, outcome });
             }

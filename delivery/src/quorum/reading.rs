@@ -175,6 +175,13 @@ impl Quorum {
         self.ask_for_bodies(now);
     }
 
+    /// Bodies that reads wait for are no longer kept.
+    pub(super) fn reads_pruned(&mut self) {
+        let waits = |(token, it): (&Token, &Reading)| matches!(it, Reading::Places(_)).then_some(*token);
+        let tokens: Vec<Token> = self.reads.iter().filter_map(waits).collect();
+        tokens.into_iter().for_each(|token| self.fail_read(token, Why::Pruned));
+    }
+
     pub(super) fn fail_read(&mut self, token: Token, why: Why) {
         if self.reads.remove(&token).is_some() {
             self.outputs.push_back(Output::Read(token, Err(why)));

@@ -24,6 +24,8 @@ pub(super) struct Receipts {
 struct Wanted {
     height: u64,
     number: u64,
+    /// So many brokers sign.
+    needed: usize,
     /// Different ones, if somebody lies.
     receipts: Vec<Receipt>,
 }
@@ -34,12 +36,25 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn receipt(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
+        self.testimonies(now, height, number, self.faulty + 1)
+    }
+
+    /// The same of 2f + 1 brokers: when it comes, so many have executed the operation, and of any t = 2f + 1 of them whose
+    /// shares a reader may gather one at least is honest and knows of it (E2).
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn bound(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
+        self.testimonies(now, height, number, 2 * self.faulty + 1)
+    }
+
+    fn testimonies(&mut self, now: Now, height: u64, number: u64, needed: usize) -> Result<Token, SendError> {
         if !self.asking.has_room() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
         let token = Token(self.tokens);
-        self.receipts.open.insert(token, Wanted { height, number, receipts: Vec::new() });
+        self.receipts.open.insert(token, Wanted { height, number, needed, receipts: Vec::new() });
         self.ask(now, Purpose::Receipt(token), Question::Receipt { height, number }, self.channels.len());
         Ok(token)
     }
@@ -66,7 +81,8 @@ impl Quorum {
             Some(()) => {}
             None => wanted.receipts.push(Receipt::new(self.cluster, &testimony)),
         }
-        let complete = wanted.receipts.iter().find(|it| it.verify(&self.config.genesis).is_ok()).cloned();
+        let signed = |it: &&Receipt| it.signatures.len() >= wanted.needed && it.verify(&self.config.genesis).is_ok();
+        let complete = wanted.receipts.iter().find(signed).cloned();
         self.compare(testimony);
         let Some(receipt) = complete else { return false };
         self.receipts.open.remove(&token);

@@ -120,6 +120,11 @@ impl Op {
 }
 
 impl Sending {
+    /// Whether nothing waits or is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
     /// Whether another operation of so many bytes has room.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.operations.len() < limits::CLIENT_OPERATIONS_MAX
@@ -162,13 +167,12 @@ impl Sending {
         home: u16,
         is_registered: bool,
     ) -> Vec<Arc<[u8]>> {
-        let Some(first) = self.first else { return Vec::new() };
+        let Some(first) = self.first.filter(|_| self.framed < self.operations.len()) else { return Vec::new() };
         let mut requests = Vec::new();
         let registers = |op: &Op| op.what == What::Register && !op.done;
-        let end = match self.operations.iter().position(registers).filter(|_| !is_registered) {
-            Some(at) => at + 1,
-            None => self.operations.len(),
-        };
+        // Called for each publication: nothing may be looked for in all of them.
+        let first_to_register = if is_registered { None } else { self.operations.iter().position(registers) };
+        let end = first_to_register.map_or(self.operations.len(), |at| at + 1);
         while self.framed < end
             && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
             && self.flights.len() < limits::CLIENT_FRAMES_MAX

@@ -32,6 +32,8 @@ pub(super) struct Known {
     /// A registration of ours is under way.
     pub(super) is_registering: bool,
     has_told: bool,
+    /// Since when the brokers are behind what we have seen.
+    behind: Option<Monotonic>,
 }
 
 impl Known {
@@ -74,6 +76,7 @@ impl Quorum {
         if self.standing().is_some() {
             let ids: Vec<u64> = self.lines.keys().copied().collect();
             ids.into_iter().for_each(|id| self.set_goal(id));
+            self.changed(now);
             self.advance(now);
         }
     }
@@ -98,9 +101,15 @@ impl Quorum {
                 return;
             }
             if height < self.known.height || epoch < self.known.epoch {
-                // Not the cluster as it was (E11); brokers that come later may know better.
+                // Not the cluster as it was (E11)? Brokers that come later may know better, and honest ones may only be a
+                // few blocks behind those that we heard before.
                 self.known.greeted = Some(now.monotonic);
-                if spoken > 2 * self.faulty && !std::mem::replace(&mut self.known.has_told, true) {
+                let behind = *self.known.behind.get_or_insert(now.monotonic);
+                if !self.asking.is_open(&Purpose::Age) {
+                    self.ask(now, Purpose::Age, Question::Status, self.channels.len());
+                }
+                let is_late = spoken > 2 * self.faulty && now.monotonic.since(behind) >= BEHIND_PATIENCE;
+                if is_late && !std::mem::replace(&mut self.known.has_told, true) {
                     let seen = self.known.height;
                     self.outputs.push_back(Output::Notice(Notice::RolledBack { seen, height }));
                 }
@@ -180,7 +189,10 @@ impl Quorum {
     pub(super) fn take_up_wanted(&mut self, now: Now) {
         for (token, interest) in std::mem::take(&mut self.wanted) {
             let has_lapsed = |id: u64| self.stood(id).count() <= self.faulty && !self.lines[&id].is_read;
-            let held = self.lines.iter().find(|(id, line)| line.interest == interest && !has_lapsed(**id));
+            let held = self
+                .lines
+                .iter()
+                .find(|(id, line)| line.interest == interest && !has_lapsed(**id) && !self.ended.contains(id));
             let found = held.map(|(id, _)| *id).or_else(|| self.adopt(&interest));
             match found {
                 Some(subscription) => {
@@ -205,6 +217,7 @@ impl Quorum {
         ids.dedup();
         let known = |id: &u64| {
             !self.lines.contains_key(id)
+                && !self.ended.contains(id)
                 && self.stood(*id).filter(|(_, it)| it.interest == *interest).count() > self.faulty
         };
         let id = ids.into_iter().find(known)?;
@@ -214,12 +227,23 @@ impl Quorum {
         Some(id)
     }
 
-    /// Places that f + 1 brokers had when their channels opened exist.
+    /// Subscriptions of ours that f + 1 brokers know and nobody here reads: of runs before this one.
+    pub fn strangers(&self) -> Vec<u64> {
+        let ids = self.channels.iter().filter_map(Channel::greeted).flat_map(|it| &it.subscriptions);
+        let mut ids: Vec<u64> = ids.map(|it| it.id).filter(|id| !self.lines.contains_key(id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|id| !self.ended.contains(id) && self.stood(*id).count() > self.faulty);
+        ids
+    }
+
+    /// Places that f + 1 brokers had when their channels opened exist; whoever has them all goes on from there.
     fn set_goal(&mut self, id: u64) {
         let goal = reached(self.stood(id).map(|(_, it)| it.next), self.faulty);
-        if let (Some(line), Some(goal)) = (self.lines.get_mut(&id), goal) {
-            line.goal = line.goal.max(goal);
-        }
+        let pair = super::channel::believed(self.stood(id).map(|(greeted, it)| (it.next, greeted.sn)), self.faulty);
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        line.goal = line.goal.max(goal.unwrap_or(0));
+        pair.into_iter().for_each(|pair| line.stands_at(pair));
     }
 }
 
@@ -227,3 +251,5 @@ impl Quorum {
 pub(super) const INTERNAL: Token = Token(0);
 /// How long the client waits for more than f + 1 brokers before it believes where the order is.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// Honest brokers have executed by then what others of them had executed before.
+const BEHIND_PATIENCE: Duration = Duration::from_secs(3);

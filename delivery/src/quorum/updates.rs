@@ -85,7 +85,8 @@ impl Updates {
     pub(super) fn contents(&mut self, height: u64, digest: [u8; 32], contents: Contents) {
         if let Some(it) = self.heights.get_mut(&height) {
             match it.contents.get_mut(&digest) {
-                // An answer may bring bodies that the speaker kept back.
+                // All brokers may have sent it; and an answer may bring bodies that the speaker kept back.
+                Some(held) if held.bodies.len() >= held.publications.len() + held.advertisements.len() => {}
                 Some(held) => held.bodies.extend(contents.bodies),
                 None => {
                     it.contents.insert(digest, Box::new(contents));

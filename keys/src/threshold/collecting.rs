@@ -35,7 +35,7 @@ enum Trust<G: Group> {
     /// Until t of them combine to something wrong.
     Optimistic,
     /// Only with proof; these have one. Of the convicted nothing more is taken.
-    Proved { verified: BTreeMap<u16, Verified<G>>, convicted: BTreeSet<u16> },
+    Proved { verified: BTreeMap<u16, (Verified<G>, SignedShare<G>)>, convicted: BTreeSet<u16> },
 }
 
 /// What has become of a ciphertext.
@@ -47,7 +47,7 @@ pub(super) enum Verdict<G: Group> {
     /// The plaintext; and who sent us other shares than it proved.
     Opened(Zeroizing<Vec<u8>>, Vec<u16>),
     /// Nobody can read it, by these shares.
-    Bottom(Vec<Verified<G>>),
+    Bottom(Vec<SignedShare<G>>),
     /// We may not read it, as one honest broker at least finds.
     Denied,
     /// Not what was ordered here: its proof fails for its label, or f + 1 brokers name another.
@@ -159,15 +159,18 @@ impl<G: Group> Collecting<G> {
         if verified.len() < threshold {
             return if first { Verdict::Doubt } else { Verdict::Wait };
         }
-        let right: Vec<Verified<G>> = verified.values().copied().collect();
+        let right: Vec<Verified<G>> = verified.values().map(|(right, _)| *right).collect();
         match combiner.combine_verified(&self.it, &right).expect("verified for this ciphertext and key") {
             Outcome::Opened(plaintext) => {
-                let other = |(broker, right): (&u16, &Verified<G>)| {
+                let other = |(broker, (right, _)): (&u16, &(Verified<G>, SignedShare<G>))| {
                     (self.shares.get(broker) != Some(right.proved().share())).then_some(*broker)
                 };
                 Verdict::Opened(plaintext, verified.iter().filter_map(other).collect())
             }
-            Outcome::Bottom(shares) => Verdict::Bottom(shares),
+            Outcome::Bottom(shares) => {
+                let signed = |share: &Verified<G>| verified.values().find(|(right, _)| right == share).map(|it| it.1);
+                Verdict::Bottom(shares.iter().filter_map(signed).collect())
+            }
             Outcome::NeedProofs => unreachable!("proved shares need no proofs"),
         }
     }
@@ -195,7 +198,7 @@ impl<G: Group> Collecting<G> {
         for ((broker, signed), right) in proofs.iter().zip(config.key.verify_shares(&batch, rng)) {
             match right {
                 Ok(right) => {
-                    verified.insert(*broker, right);
+                    verified.insert(*broker, (right, *signed));
                 }
                 Err(_) => {
                     convicted.insert(*broker);

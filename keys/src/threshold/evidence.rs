@@ -2,13 +2,19 @@
 //!
 //! ```text
 //! evidence = 1 ‖ u16 broker ‖ message ‖ proved share ‖ signature     a broker signed a proof that fails
-//!          | 2 ‖ message ‖ u16 count ‖ proved share …                right shares of a ciphertext that is false
+//!          | 2 ‖ message ‖ u16 count ‖ (proved share ‖ signature) …  right shares of a ciphertext that is false
 //! message  = bytes16 header ‖ u32 length ‖ ciphertext
 //! ```
+//! All of it are signed statements: a broker that refuses to sign is silent, and convicts nobody.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rand_core::CryptoRng;
+use sealcast_crypto::ed25519;
 use sealcast_crypto::group::Group;
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Labelled, Outcome, ProvedShare, Verified};
+use sealcast_crypto::signature::SIGNATURE_LEN;
+use sealcast_crypto::tdh2::{Ciphertext, Combiner, Labelled, Outcome, ProvedShare, PublicKey};
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 use super::config::Config;
@@ -37,12 +43,12 @@ pub(super) fn false_share<G: Group>(header: &[u8], it: &Labelled<G>, broker: u16
 }
 
 /// The record that convicts a publisher.
-pub(super) fn faulty<G: Group>(header: &[u8], it: &Labelled<G>, shares: &[Verified<G>]) -> Vec<u8> {
+pub(super) fn faulty<G: Group>(header: &[u8], it: &Labelled<G>, shares: &[SignedShare<G>]) -> Vec<u8> {
     let mut w = Writer::new();
     message(w.u8(PUBLISHER), header, it);
     w.u16(shares.len() as u16);
     shares.iter().for_each(|share| {
-        w.raw(&share.proved().encode());
+        w.raw(&share.proved.encode()).raw(&share.signature);
     });
     w.finish()
 }
@@ -65,19 +71,47 @@ pub fn judge<G: Group>(config: &Config<G>, record: &[u8], rng: &mut impl CryptoR
         }
         PUBLISHER => {
             let (header, it) = read_message(config, &mut r).ok()?;
-            let count = r.count16(ProvedShare::<G>::LEN, limits::SHAREHOLDERS_MAX).ok()?;
-            let read = |_| ProvedShare::decode(r.take(ProvedShare::<G>::LEN).ok()?).ok();
-            let proved: Vec<ProvedShare<G>> = (0..count).map(read).collect::<Option<_>>()?;
-            r.end().ok()?;
-            let checked = config.key.check(it).ok()?;
-            let batch: Vec<_> = proved.into_iter().map(|it| (&*checked, it)).collect();
-            let verified: Vec<_> = config.key.verify_shares(&batch, rng).into_iter().collect::<Result<_, _>>().ok()?;
-            let outcome = Combiner::new(config.key.clone()).combine_verified(&checked, &verified).ok()?;
             let culprit = Culprit::Publisher { client: header.client, number: header.number };
-            matches!(outcome, Outcome::Bottom(_)).then_some(culprit)
+            opens_to_nothing(&config.key, &config.cluster, &config.brokers, it, r.rest(), rng).then_some(culprit)
         }
         _ => None,
     }
+}
+
+/// Whether these shares, `u16 count ‖ (proved share ‖ signature) …`, prove that a ciphertext opens to nothing: they are of
+/// at least t different holders, each is right for this ciphertext and signed by its broker, and what they combine to
+/// fails the reader's check. The ciphertext itself must be well-formed: of another one nobody makes shares (S12).
+pub fn opens_to_nothing<G: Group>(
+    key: &Arc<PublicKey<G>>,
+    cluster: &[u8; 32],
+    brokers: &[ed25519::Key],
+    it: Labelled<G>,
+    shares: &[u8],
+    rng: &mut impl CryptoRng,
+) -> bool {
+    let convicts = || {
+        let mut r = Reader::new(shares);
+        let count = r.count16(ProvedShare::<G>::LEN + SIGNATURE_LEN, limits::SHAREHOLDERS_MAX).ok()?;
+        let read = |_| SignedShare::<G>::decode(&mut r).ok();
+        let signed: Vec<SignedShare<G>> = (0..count).map(read).collect::<Option<_>>()?;
+        r.end().ok()?;
+        // More than t convict no better, and cost more.
+        let indices: BTreeSet<u16> = signed.iter().map(|it| it.proved.share().index()).collect();
+        if indices.len() != count || count != usize::from(key.parameters().threshold) {
+            return None;
+        }
+        let checked = key.check(it).ok()?;
+        let signed_by_broker = |it: &SignedShare<G>| {
+            let broker = usize::from(it.proved.share().index().checked_sub(1)?);
+            let statement = statement(cluster, checked.id(), &it.proved.encode());
+            brokers.get(broker)?.verify(&statement, &it.signature).then_some((&*checked, it.proved))
+        };
+        let batch: Vec<_> = signed.iter().map(signed_by_broker).collect::<Option<_>>()?;
+        let verified: Vec<_> = key.verify_shares(&batch, rng).into_iter().collect::<Result<_, _>>().ok()?;
+        let outcome = Combiner::new(key.clone()).combine_verified(&checked, &verified).ok()?;
+        matches!(outcome, Outcome::Bottom(_)).then_some(())
+    };
+    convicts().is_some()
 }
 
 fn message<G: Group>(w: &mut Writer, header: &[u8], it: &Labelled<G>) {

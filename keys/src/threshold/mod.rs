@@ -208,7 +208,7 @@ impl<G: Group> Threshold<G> {
             self.liars.insert(broker);
             if self.convicted.insert(broker) {
                 let record = evidence::false_share(&collecting.header, &collecting.it, broker, &signed);
-                self.outputs.push_back(notice(Culprit::Broker(broker), record));
+                self.outputs.push_back(notice(Culprit::Broker(broker), record, index));
             }
         }
         match verdict {
@@ -222,7 +222,7 @@ impl<G: Group> Threshold<G> {
             Verdict::Bottom(shares) => {
                 let record = evidence::faulty(&collecting.header, &collecting.it, &shares);
                 if let Ok(Header { client, number, .. }) = Header::from_bytes(&collecting.header) {
-                    self.outputs.push_back(notice(Culprit::Publisher { client, number }, record));
+                    self.outputs.push_back(notice(Culprit::Publisher { client, number }, record, index));
                 }
                 self.settle(index, None);
             }
@@ -365,8 +365,8 @@ impl<G: Group> Keys for Threshold<G> {
     }
 }
 
-fn notice(against: Culprit, record: Vec<u8>) -> Output {
-    Output::Notice(Notice::Evidence { against, record })
+fn notice(against: Culprit, record: Vec<u8>, at: u64) -> Output {
+    Output::Notice(Notice::Evidence { against, record, at })
 }
 
 /// How long shares may take before the brokers are asked, at first.

@@ -112,7 +112,7 @@ fn did(reader: &mut Threshold<G>) -> Did {
                 did.asked.push(index);
                 reader.fetched(now(0), id, Fetched::Missing);
             }
-            Output::Notice(Notice::Evidence { against, record }) => did.evidence.push((against, record)),
+            Output::Notice(Notice::Evidence { against, record, .. }) => did.evidence.push((against, record)),
             Output::Epoch { .. } => {}
             _ => panic!("not of this scheme"),
         }
@@ -447,14 +447,53 @@ fn rule_e4_of_a_publisher_at_fault_all_readers_get_bottom_whatever_shares_they_g
                 assert_eq!(evidence::judge(&world.config, cut, &mut world.rng), None);
             }
         }
-        // Of an honest publication the same record convicts nobody.
-        let honest = world.publish(6, b"fine");
-        let checked = world.checked(&honest);
-        let proofs: Vec<_> =
-            (0..t).map(|b| world.holders[usize::from(b)].prove(&checked, &mut world.rng).unwrap()).collect();
-        let verified: Vec<_> = proofs.iter().map(|it| world.key().verify_share(&checked, it).unwrap()).collect();
-        let record = evidence::faulty(&honest.header, &checked, &verified);
-        assert_eq!(evidence::judge(&world.config, &record, &mut world.rng), None);
+    }
+}
+
+#[test]
+fn rule_e4_nothing_but_t_brokers_signed_shares_of_a_false_ciphertext_convicts_its_publisher() {
+    for t in [3, 2] {
+        let mut world = World::new(t, 4);
+        let it = crafted(&world, |_| RistrettoPoint::mul_base(&Scalar::from(77_u64)));
+        let (honest, other) = (world.publish(6, b"fine"), world.publish(7, b"fine too"));
+        let mut signed = |b: u16, it: &Sealed, of: &Sealed| {
+            let What::Proved(signed) = Attachment::from_bytes(&world.proved(b, it, of).1).unwrap().what else {
+                panic!()
+            };
+            signed
+        };
+        let right: Vec<SignedShare<G>> = (0..t).map(|b| signed(b, &it, &it)).collect();
+        let of_honest: Vec<SignedShare<G>> = (0..t).map(|b| signed(b, &honest, &honest)).collect();
+        let one_more = [&right[..], &[signed(t, &it, &it)]].concat();
+        let mut twice = right.clone();
+        twice[1] = twice[0];
+        let mut of_another = right.clone();
+        of_another[0] = signed(0, &other, &other);
+        let mut signed_for_it = right.clone();
+        signed_for_it[0] = signed(0, &it, &other);
+        let mut borrowed = right.clone();
+        borrowed[0].signature = right[1].signature;
+        let mut unsigned = right.clone();
+        unsigned[0].signature = [0; 64];
+        let mut convicts = |it: &Sealed, shares: &[SignedShare<G>]| {
+            let record = evidence::faulty(&it.header, &world.checked(it), shares);
+            evidence::judge(&world.config, &record, &mut world.rng)
+        };
+        let publisher = Culprit::Publisher { client: [1; 32], number: 5 };
+        assert_eq!(convicts(&it, &right), Some(publisher));
+        assert_eq!(convicts(&honest, &of_honest), None, "of an honest ciphertext");
+        assert_eq!(convicts(&it, &right[1..]), None, "t - 1");
+        assert_eq!(convicts(&it, &one_more), None, "more than convict");
+        assert_eq!(convicts(&it, &twice), None, "one broker twice");
+        assert_eq!(convicts(&it, &of_another), None, "a share of another ciphertext");
+        assert_eq!(convicts(&it, &signed_for_it), None, "the same, signed as one of this");
+        assert_eq!(convicts(&it, &borrowed), None, "another broker's signature");
+        assert_eq!(convicts(&it, &unsigned), None, "no signature");
+        assert_eq!(convicts(&honest, &right), None, "evidence of another ciphertext");
+        let mut elsewhere = world.config.clone();
+        elsewhere.cluster = [9; 32];
+        let record = evidence::faulty(&it.header, &world.checked(&it), &right);
+        assert_eq!(evidence::judge(&elsewhere, &record, &mut world.rng), None, "of another cluster");
     }
 }
 

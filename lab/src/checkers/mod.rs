@@ -184,7 +184,7 @@ impl Panel {
 fn member_of(origin: &Origin) -> Option<MemberId> {
     match origin {
         Origin::Signed(m) | Origin::Claimed(m) => Some(m.id),
-        Origin::Anonymous => None,
+        Origin::Client(_) | Origin::Anonymous => None,
     }
 }
 

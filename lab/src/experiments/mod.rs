@@ -1,5 +1,6 @@
 //! `sealcast lab run`: experiments that re-make a paper's figures, each with data, plot and verdicts.
 
+mod chios;
 mod discovery;
 mod fig8;
 mod hostile;
@@ -44,6 +45,9 @@ pub struct Run {
     /// Go on where the last run of the same seed stopped
     #[arg(long)]
     resume: bool,
+    /// Beside Kafka and NATS too, where `make peers` found them
+    #[arg(long)]
+    compare: bool,
     /// One JSON object per verdict
     #[arg(long)]
     json: bool,
@@ -58,6 +62,11 @@ enum Name {
     LcmsecThroughput,
     LcmsecDiscovery,
     Hostile,
+    ChiosFig5,
+    ChiosFig6,
+    ChiosFig7,
+    ChiosFig13,
+    ChiosFig15,
 }
 
 /// One claim, and whether it was seen to hold.
@@ -78,6 +87,7 @@ pub(crate) struct Lab {
     pub(crate) seed: u64,
     pub(crate) count: Option<u64>,
     pub(crate) resume: bool,
+    pub(crate) compare: bool,
     pub(crate) json: bool,
     pub(crate) bar: ProgressBar,
 }
@@ -93,6 +103,11 @@ impl Name {
             Name::LcmsecThroughput => {
                 "LCMsec Sec. VI: rising rate until messages are lost; 1 KB and 60 KB, 1 and 4 receivers"
             }
+            Name::ChiosFig5 => "Chios Fig. 5: publications through modules 1 and 2, one broker alone, Kafka and NATS",
+            Name::ChiosFig6 => "Chios Fig. 6: latency of publishing and reading at BlockSize 1",
+            Name::ChiosFig7 => "Chios Fig. 7: publications against clients, and against the size of a block",
+            Name::ChiosFig13 => "Chios Fig. 13: reads, shares computed on read or on write, beside one broker alone",
+            Name::ChiosFig15 => "Chios Fig. 15: four brokers and one, against clients, at two sizes of a block",
         }
     }
 }
@@ -135,6 +150,7 @@ impl Run {
             seed: self.seed,
             count: self.count,
             resume: self.resume,
+            compare: self.compare,
             json: self.json,
             bar: bar.clone(),
         };
@@ -143,6 +159,11 @@ impl Run {
             Name::LcmsecThroughput => throughput::run(&lab)?,
             Name::LcmsecDiscovery => discovery::run(&lab)?,
             Name::Hostile => hostile::run(&lab)?,
+            Name::ChiosFig5 => chios::fig5(&lab)?,
+            Name::ChiosFig6 => chios::fig6(&lab)?,
+            Name::ChiosFig7 => chios::fig7(&lab)?,
+            Name::ChiosFig13 => chios::fig13(&lab)?,
+            Name::ChiosFig15 => chios::fig15(&lab)?,
         };
         bar.finish_and_clear();
         for v in &verdicts {

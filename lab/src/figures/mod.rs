@@ -3,7 +3,7 @@
 //! Compared sides run in the same minute, block by block in turn (A B A B …), and a row is the median
 //! of its blocks: test machines are shared and noisy, so ratios within one run say more than numbers.
 
-mod brokers;
+pub(crate) mod brokers;
 mod hostile;
 mod latency;
 mod membership;
@@ -57,16 +57,16 @@ impl Figures {
             let all: Vec<&str> = known().copied().collect();
             return Err(format!("no row «{wrong}»: there are {}", all.join(", ")).into());
         }
-        let wanted = |id: &str| self.row.is_empty() || self.row.iter().any(|r| r == id);
-        let units: Vec<&Unit> = all_units.iter().filter(|u| u.rows.iter().any(|id| wanted(id))).collect();
-        let bar = progress(units.len() as u64, self.no_progress);
-        let bench = Bench { field: Field::default(), quick: self.quick, bar: bar.clone() };
+        let bar = progress(0, self.no_progress);
+        let bench = Bench { field: Field::default(), quick: self.quick, rows: self.row.clone(), bar: bar.clone() };
+        let units: Vec<&Unit> = all_units.iter().filter(|u| u.rows.iter().any(|id| bench.wants(id))).collect();
+        bar.set_length(units.len() as u64);
         let start = Instant::now();
         let mut rows = Vec::new();
         for unit in units {
             bar.set_message(unit.about);
             let measured = (unit.measure)(&bench).unwrap_or_else(|why| unit.failed(area, &why));
-            for row in measured.into_iter().filter(|row| wanted(&row.id)) {
+            for row in measured.into_iter().filter(|row| bench.wants(&row.id)) {
                 if self.json {
                     println!("{}", serde_json::to_string(&row)?);
                 }
@@ -94,10 +94,17 @@ pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub(crate) struct Bench {
     pub(crate) field: Field,
     pub(crate) quick: bool,
+    /// The rows asked for; none means all.
+    pub(crate) rows: Vec<String>,
     pub(crate) bar: ProgressBar,
 }
 
 impl Bench {
+    /// Whether this row was asked for: a unit need not measure what only others need.
+    pub(crate) fn wants(&self, id: &str) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|row| row == id)
+    }
+
     /// The one for a quick run, or the one for a full run.
     pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
@@ -143,6 +150,7 @@ const BROKERS: &[Unit] = &[
     Unit { rows: brokers::ORDERED, about: "publications in order", measure: brokers::ordered },
     Unit { rows: brokers::LATENCY, about: "one publication at a time", measure: brokers::latency },
     Unit { rows: brokers::SEALED, about: "sealed publications", measure: brokers::sealed },
+    Unit { rows: brokers::READS, about: "reads of single publications", measure: brokers::reads },
     Unit { rows: brokers::FAULTS, about: "faults and build", measure: brokers::faults },
     Unit { rows: threshold::ROWS, about: "threshold encryption", measure: threshold::measure },
 ];

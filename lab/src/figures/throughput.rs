@@ -1,6 +1,6 @@
 //! Throughput without loss, and what a sender pays for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::Failure;
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[&str] = &[
     "tp-liblcm-60k-4",
     "tp-signed-one-1k",
     "tp-signed-gso-1k",
-    "tp-sealed-1k",
+    SEALED,
 ];
 
 /// One rate beside another, of the same size and for as many receivers.
@@ -139,24 +139,18 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let blocks = bench.pick(2, 5);
     let window = bench.window();
     let mut found: BTreeMap<(Way, usize), Vec<f64>> = BTreeMap::new();
-    let ways_at = |size: usize, receivers: usize| -> Vec<Way> {
-        let mut ways = Vec::new();
-        if receivers == 1 {
-            ways.extend([(Side::Plain, Path::OnePacket, 1), (Side::Sealed, Path::OnePacket, 1)]);
-            ways.push((Side::Plain, Path::Segmented, 1));
-            if size == SMALL {
-                ways.extend([Side::Signed, Side::Sealed].map(|side| (side, Path::OneEach, 1)));
-                ways.push((Side::Signed, Path::Segmented, 1));
-            }
-        }
-        ways.push((Side::Sealed, Path::Segmented, receivers));
-        if liblcm().is_ok() {
-            ways.push((Side::Liblcm, Path::OnePacket, receivers));
-        }
-        ways
+    let have_liblcm = liblcm().is_ok();
+    let wanted: Vec<&Ratio> = RATIOS.iter().filter(|ratio| bench.wants(ratio.id)).collect();
+    let ways_at = |size: usize, receivers: usize| -> BTreeSet<Way> {
+        let of = wanted.iter().filter(|ratio| ratio.size == size && ratio.receivers == receivers);
+        let sealed = (size == SMALL && receivers == 1 && bench.wants(SEALED)).then_some((Side::Sealed, GSO));
+        let ways = of.flat_map(|ratio| [ratio.above, ratio.below]).chain(sealed);
+        ways.filter(|(side, _)| have_liblcm || *side != Side::Liblcm)
+            .map(|(side, path)| (side, path, receivers))
+            .collect()
     };
     for receivers in [1, 4] {
-        let ways = ways_at(SMALL, receivers);
+        let ways: BTreeSet<Way> = [SMALL, LARGE].into_iter().flat_map(|size| ways_at(size, receivers)).collect();
         let mut flows = ways
             .iter()
             .map(|&(side, path, n)| Ok(((side, path, n), Flow::start(&bench.field, side, path, n)?)))
@@ -180,7 +174,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
         window.as_millis()
     );
     let mut rows = Vec::new();
-    for Ratio { id, what, goal, above, below, receivers, size } in RATIOS {
+    for Ratio { id, what, goal, above, below, receivers, size } in wanted {
         let row = Row::new("lan", id, *what, "ratio", Goal::AtLeast(*goal));
         let value = |way: &(Side, Path)| rate(way.0, way.1, *receivers, *size);
         rows.push(match (value(above), value(below)) {
@@ -191,7 +185,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
             _ => row.absent(Holds::NotRun, "the peer was not built: type `make peers`"),
         });
     }
-    let row = Row::new("lan", "tp-sealed-1k", "sealed, 1 KB, 1 -> 1; aim 750 000", "msg/s", Goal::Report);
+    let row = Row::new("lan", SEALED, "sealed, 1 KB, 1 -> 1; aim 750 000", "msg/s", Goal::Report);
     rows.push(match rate(Side::Sealed, GSO, 1, SMALL) {
         Some(v) => row.measured(v, &how),
         None => row.absent(Holds::NotRun, "not measured"),
@@ -234,6 +228,8 @@ pub(super) fn cpu(bench: &Bench) -> Result<Vec<Row>, Failure> {
     Ok(vec![row.measured(u10 / u1, how)])
 }
 
+/// What is reported, beside the ratios.
+const SEALED: &str = "tp-sealed-1k";
 const SMALL: usize = 1_000;
 const LARGE: usize = 60_000;
 /// Where a first search begins, messages a second: small and large.

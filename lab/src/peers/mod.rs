@@ -1,4 +1,5 @@
-//! Processes that measurements drive by lines: our own roles, and the original LCM from C.
+//! Processes that measurements drive by lines: our own roles, and the original LCM from C; and the servers that brokers are
+//! compared with.
 //!
 //! Both speak one small protocol (`lab/peers/lcm_peer.c` states it), so that the same code paces,
 //! drives and judges all sides.
@@ -8,6 +9,7 @@ pub mod identities;
 pub mod pace;
 pub mod player;
 pub mod roles;
+pub mod servers;
 pub mod side;
 
 pub use contest::{Flow, Pair};

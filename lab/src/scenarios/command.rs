@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::sim::dice::Chance;
 /// What can be asked of `sim`.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
-    /// Which scenario; all of them if none is named. `sealcast-lab list` names them.
+    /// Which scenario; all of them if none is named. `sealcast-lab list` names them; `brokers` are whole brokers.
     scenario: Option<String>,
     /// Play this seed, and show the run.
     #[arg(long, conflicts_with = "seeds")]
@@ -62,6 +62,15 @@ pub struct Arguments {
     /// No progress bar.
     #[arg(long)]
     no_progress: bool,
+    /// With `brokers`: what goes wrong there; each in turn if nothing is named.
+    #[arg(long, value_name = "NAME")]
+    fault: Option<String>,
+    /// With `brokers`: so many of 3f + 1 may lie.
+    #[arg(long = "f", value_name = "N")]
+    faulty: Option<usize>,
+    /// With `brokers`: f + 1 shares open, as in the paper.
+    #[arg(long)]
+    paper: bool,
 }
 
 /// What a scenario's seeds showed, as `--json` prints it.
@@ -102,11 +111,38 @@ pub fn list() {
 /// # Errors
 /// With `--sockets`: why there can be none here.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.scenario.as_deref() == Some(BROKERS) {
+        return whole_brokers(arguments);
+    }
     if arguments.sockets {
         netns::available()?;
         return netns::enclosed(|| play(arguments));
     }
     play(arguments)
+}
+
+/// Whole brokers are another program, which links their engine: built and found beside this one.
+fn whole_brokers(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let path = std::env::current_exe()?.with_file_name("brokers-sim");
+    if !path.is_file() {
+        return Err(format!("{} is not built: cargo build --release -p sealcast-brokers-sim", path.display()).into());
+    }
+    let mut command = Command::new(path);
+    let seeds = arguments.seeds.as_ref().map(|it| format!("{}..{}", it.start, it.end));
+    let text = |number: usize| number.to_string();
+    let options = [
+        ("--fault", arguments.fault.clone()),
+        ("--seeds", seeds),
+        ("--seed", arguments.seed.map(|it| it.to_string())),
+        ("--f", arguments.faulty.map(text)),
+        ("--jobs", arguments.jobs.map(text)),
+    ];
+    for (option, value) in options {
+        command.args(value.iter().flat_map(|value| [option, value.as_str()]));
+    }
+    command.args(arguments.paper.then_some("--paper")).args(arguments.json.then_some("--json"));
+    let held = command.status()?;
+    Ok(if held.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn play(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -360,5 +396,7 @@ fn millis(d: Duration) -> f64 {
 
 /// Seeds between two notes of how far a run came.
 const NOTE_EACH: usize = 50;
+/// Asks for whole brokers.
+const BROKERS: &str = "brokers";
 /// Failures whose commands are listed.
 const AGAIN_MAX: usize = 10;

@@ -60,7 +60,8 @@ impl Handle {
         let mailbox = self.mailbox.clone();
         Box::pin(async move {
             let certificate = stack::certificate(&mailbox, height).await?;
-            Some(Floor { height, certificate })
+            let header = mailbox.get_block(Height::new(height)).await.map(codec::shared)?.header();
+            Some(Floor { height, certificate, header })
         })
     }
 

@@ -37,6 +37,8 @@ mod forward;
 mod handle;
 mod settings;
 mod shared;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulated;
 #[cfg(test)]
 mod simulation;
 mod stack;
@@ -74,6 +76,14 @@ impl Engine {
         let handle =
             is_ready.recv().map_err(|_| io::Error::other("the engine's journal or archives cannot be read"))?;
         Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Whether an engine could start so: a certificate to start from is one of this cluster, for a block of that height.
+    ///
+    /// # Errors
+    /// As [`Engine::start`], but nothing is opened.
+    pub fn check(settings: &Settings) -> Result<(), StartError> {
+        stack::Cluster::check(settings).map(drop)
     }
 
     fn end(&self, graceful: Option<oneshot::Sender<()>>) {
@@ -159,14 +169,24 @@ fn run(
         let network = network.start();
         // If the caller is gone, `ended` says so.
         let _ = ready.send(handle.clone());
+        let over = Over(handle);
         let end = futures::future::select(futures::future::select(all, network), ended).await;
-        handle.ended();
+        drop(over);
         if let futures::future::Either::Right((Ok(End { graceful: Some(done) }), _)) = end {
             // What does not end within this time would not end at all; a crash is safe too.
             let _ = context.stop(0, Some(STOP_TIMEOUT)).await;
             let _ = done.send(());
         }
     });
+}
+
+/// Says that the engine has ended, also when a task's panic (a disk that is full) takes down the runtime with all in it.
+struct Over(handle::Handle);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
 }
 
 type Handshake = Cups<Sake<commonware_cryptography::ed25519::PrivateKey>, ChaCha20Poly1305>;

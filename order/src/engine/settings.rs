@@ -21,8 +21,8 @@ pub struct Settings {
     pub key: SigningSeed,
     /// Where this broker listens for the others.
     pub listen: SocketAddr,
-    /// The engine's folder: votes, blocks, certificates. A broker that has lost it must not come back under the same
-    /// key: it could vote twice in one view.
+    /// The engine's folder: votes, blocks, certificates. A broker that has lost it and comes back under the same key
+    /// counts among the f that may do anything until the views in which it voted are over: it could vote twice in one.
     pub folder: PathBuf,
     /// Where to begin if the folder is empty.
     pub start: Start,
@@ -110,7 +110,8 @@ impl fmt::Debug for SigningSeed {
 pub enum Start {
     /// With the first block.
     Genesis,
-    /// With this block; the caller has the state that it led to.
+    /// With this block, which is delivered first; the caller has the state before it, or a later one. In a folder that
+    /// has come further it changes nothing; in one that lags it leaves out what is between.
     Floor(Floor),
 }
 

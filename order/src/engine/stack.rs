@@ -42,7 +42,7 @@ use super::settings::{Settings, Start, StartError};
 use super::shared::Shared;
 use super::watch::{Schedule, Watch};
 use crate::application::Application;
-use crate::block::Block;
+use crate::block::{self, Block};
 
 /// The links of one broker, one per purpose.
 pub(super) struct Links<S, R> {
@@ -124,7 +124,10 @@ impl Cluster {
                 // and was chosen before it: it is a hash of the certificate.
                 let seed =
                     <commonware_cryptography::Sha256 as commonware_cryptography::Hasher>::hash(&[&floor.certificate]).0;
-                if !finalization.verify(&mut ChaCha20Rng::from_seed(seed), &scheme, &Sequential) {
+                if !finalization.verify(&mut ChaCha20Rng::from_seed(seed), &scheme, &Sequential)
+                    || finalization.proposal.payload.0 != block::hash_of(&floor.header)
+                    || block::height_in(&floor.header) != Some(floor.height)
+                {
                     return Err(StartError::Floor);
                 }
                 Some(finalization)
@@ -320,7 +323,8 @@ where
             write_buffer: WRITE_BUFFER,
             page_cache: pages,
             leader_timeout: settings.leader_timeout,
-            certification_timeout: settings.leader_timeout * 3,
+            // Beside a leader that dies between proposal and notarization, this is the longest gap.
+            certification_timeout: settings.leader_timeout * 3 / 2,
             timeout_retry: settings.leader_timeout * 3,
             view_retention: VIEWS_KEPT,
             skip: SkipPolicy::Enabled { timeout: settings.leader_timeout * 6, budget: SkipBudget::Participants },

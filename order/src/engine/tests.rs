@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use commonware_runtime::deterministic::{Config, FaultConfig, PartialWriteMode, Runner, WriteConfig};
-use commonware_runtime::{Runner as _, Supervisor as _};
-use commonware_utils::probability;
-
 use super::settings::Start;
+use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs};
 use crate::block::Frame;
-use crate::order::{Misdeed, Refused};
+use crate::order::{Floor, Misdeed, Refused};
 use crate::testing::{BAD, Ledger, assert_agree};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -31,8 +28,8 @@ fn story(name: &str, seed: u64) -> String {
 fn all_brokers_deliver_one_order_under_loss_and_latency() {
     for seed in seeds(24) {
         let story = story("loss and latency", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), Some(10)).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), Some(10)).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -47,8 +44,8 @@ fn all_brokers_deliver_one_order_under_loss_and_latency() {
 fn a_crashed_broker_replays_its_journal_and_catches_up() {
     for seed in seeds(24) {
         let story = story("crash and restart", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), None).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -70,8 +67,8 @@ fn a_crashed_broker_replays_its_journal_and_catches_up() {
 fn halves_order_nothing_apart_and_everything_together() {
     for seed in seeds(16) {
         let story = story("partition and heal", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), None).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -100,8 +97,8 @@ fn halves_order_nothing_apart_and_everything_together() {
 fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
     for seed in seeds(16) {
         let story = story("twins", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), None).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
             let honest = [0, 1, 2];
             for i in honest {
                 world.start(i).await;
@@ -128,10 +125,10 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
 fn an_invalid_block_is_never_final() {
     for seed in seeds(16) {
         let story = story("invalid block", seed);
-        Runner::seeded(seed).start(|context| async move {
+        play(seed, false, |root| async move {
             let mut ledgers = ledgers();
             ledgers[3] = Arc::new(Ledger::lax(SIZE));
-            let mut world = World::new(context, ledgers, None).await;
+            let mut world = World::new(root, ledgers, None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -151,19 +148,10 @@ fn an_invalid_block_is_never_final() {
 fn rule_e12_nothing_acknowledged_is_lost_when_all_are_killed_and_writes_are_torn() {
     for seed in seeds(16) {
         let story = story("all killed", seed);
-        let torn = FaultConfig {
-            write_rate: Some(WriteConfig {
-                failure_rate: probability!(0.0),
-                retention_rate: probability!(0.5),
-                mode: if seed % 2 == 0 { PartialWriteMode::Prefix } else { PartialWriteMode::Subset },
-            }),
-            ..FaultConfig::default()
-        };
-        let config = Config::new().with_seed(seed).with_storage_fault_config(torn);
         let ledgers = ledgers();
         let before = ledgers.clone();
-        let (frames, checkpoint) = Runner::new(config).start_and_recover(|context| async move {
-            let mut world = World::new(context, before, None).await;
+        let (frames, disks) = play(seed, true, |root| async move {
+            let mut world = World::new(root, before, None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -174,8 +162,8 @@ fn rule_e12_nothing_acknowledged_is_lost_when_all_are_killed_and_writes_are_torn
         ledgers.iter().for_each(|l| l.crash());
         let after = ledgers.clone();
         let name = story.clone();
-        Runner::from(checkpoint).start(|context| async move {
-            let mut world = World::new(context.child("after"), after, None).await;
+        play_on(disks, |root| async move {
+            let mut world = World::new(root, after, None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -194,8 +182,8 @@ fn rule_e12_nothing_acknowledged_is_lost_when_all_are_killed_and_writes_are_torn
 fn a_broker_without_history_starts_from_a_floor() {
     for seed in seeds(8) {
         let story = story("floor", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), None).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
             for i in 0..3 {
                 world.start(i).await;
             }
@@ -208,6 +196,13 @@ fn a_broker_without_history_starts_from_a_floor() {
             }
             let floor = floor.expect("some block has its own certificate");
             let from = floor.height;
+            let higher = Floor { height: from + 1, ..floor.clone() };
+            let mut other = floor.clone();
+            other.header[39] ^= 1;
+            for floor in [higher, other] {
+                world.start_from(3, Start::Floor(floor));
+                assert!(!world.may_start(3), "{story}: the height is not the block's");
+            }
             world.start_from(3, Start::Floor(floor));
             world.start(3).await;
             let after = world.submit_many(&ALL, "after", 20).await;
@@ -224,8 +219,8 @@ fn a_broker_without_history_starts_from_a_floor() {
 fn rule_e14_a_frame_at_any_broker_wakes_the_leader() {
     for seed in seeds(8) {
         let story = story("idle", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), None).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -245,8 +240,8 @@ fn rule_e14_a_frame_at_any_broker_wakes_the_leader() {
 fn rule_e14_a_backlog_reaches_the_leader_as_soon_as_it_can() {
     for seed in seeds(8) {
         let story = story("backlog", seed);
-        Runner::seeded(seed).start(|context| async move {
-            let mut world = World::new(context, ledgers(), None).await;
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
             for i in ALL {
                 world.start(i).await;
             }
@@ -269,16 +264,16 @@ fn rule_e14_a_backlog_reaches_the_leader_as_soon_as_it_can() {
 #[test]
 fn rule_g10_the_same_seed_gives_the_same_trace() {
     let trace = || {
-        Runner::seeded(7).start(|context| async move {
-            let auditor = context.auditor();
-            let mut world = World::new(context, ledgers(), Some(10)).await;
+        let story = |root| async move {
+            let mut world = World::new(root, ledgers(), Some(10)).await;
             for i in ALL {
                 world.start(i).await;
             }
             let frames = world.submit_many(&ALL, "frame", 10).await;
             world.until_ordered(&ALL, &frames, "trace").await;
-            auditor.state()
-        })
+            world.brokers.trace()
+        };
+        play(7, false, story).0
     };
     assert_eq!(trace(), trace());
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use mio::Registry;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
-use sealcast_broker::operation::{Body, Interest, Operation, Publication};
+use sealcast_broker::operation::{Accusation, Body, Interest, Operation, Publication};
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Entry;
 use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Quorum, Read};
 use sealcast_delivery::{SendError, Token};
+use sealcast_keys::threshold::evidence::Culprit;
 use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::{Envelope, Fetch, Now, limits};
@@ -49,10 +50,21 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
+    /// Why the brokers do not take our registration.
+    not_registered: Option<Error>,
+    /// Whether evidence against publishers is brought before the brokers; against whom it was, and what waits.
+    accuse: bool,
+    accused: BTreeSet<[u8; 32]>,
+    accusations: VecDeque<Box<Accusation>>,
+    accusing: Option<Token>,
     /// When brokers were last asked for a key.
     asked_for_key: Instant,
     failure: Option<Error>,
     ended: bool,
+    /// Until when the driver waits for sockets; `None` for as long as nothing comes.
+    driver_until: Option<Instant>,
+    /// A caller closed a channel, which the driver opens again.
+    closed: bool,
 }
 
 /// Proof, or what is as good to an operator, that somebody at the brokers misbehaved (E4).
@@ -62,6 +74,8 @@ pub struct Evidence {
     pub what: String,
     /// The proof: of `keys::threshold::evidence`, or two testimonies; empty where there is only our word.
     pub record: Vec<u8>,
+    /// Against a publisher: where the publication stands, which [`super::Brokers::accuse`] names.
+    pub sn: Option<u64>,
 }
 
 /// What a caller waited for.
@@ -86,7 +100,7 @@ enum Waiting {
 
 impl Engine {
     pub(super) fn new(opening: Opening, registry: &Registry) -> Result<Engine> {
-        let Opening { cluster, key, registration, keys, frame_operations, patience: _ } = opening;
+        let Opening { cluster, key, registration, keys, frame_operations, accuse, patience: _ } = opening;
         let (key, record) = key.into_parts();
         let places = cluster.broker_keys().into_iter().zip(&cluster.addresses).enumerate();
         let channel = |(n, (broker, at)): (usize, ([u8; 32], &sealcast_broker::cluster_file::Addresses))| {
@@ -116,17 +130,24 @@ impl Engine {
             forgotten: BTreeSet::new(),
             unstored: None,
             nobody_vouches: false,
+            not_registered: None,
+            accuse,
+            accused: BTreeSet::new(),
+            accusations: VecDeque::new(),
+            accusing: None,
             asked_for_key: Instant::now(),
             failure: None,
             ended: false,
+            driver_until: Some(Instant::now()),
+            closed: false,
         })
     }
 
-    /// Publishes, sealed if the keys say so.
-    pub(super) fn publish(&mut self, outgoing: &Outgoing) -> std::result::Result<Token, SendError> {
+    /// Publishes, sealed if the keys say so; then `more` bodies go into the same ciphertext.
+    pub(super) fn publish(&mut self, outgoing: &Outgoing, more: &[&[u8]]) -> std::result::Result<Token, SendError> {
         let now = self.clock.now();
         let Outgoing { headers, associated, access, execute, body } = outgoing;
-        if body.len() > limits::BODY_BYTES_MAX {
+        if body.len() + more.iter().map(|it| it.len()).sum::<usize>() > limits::BODY_BYTES_MAX {
             return Err(SendError::TooLong);
         }
         let mut publication = Publication {
@@ -148,7 +169,8 @@ impl Engine {
         }
         self.sealing.stands(now, &standing);
         let number = self.quorum.number(now)?;
-        let sealed = self.sealing.seal(number, publication.envelope(), body).map_err(|e| match e {
+        let bodies = [&[&body[..]], more].concat();
+        let sealed = self.sealing.seal(number, publication.envelope(), &bodies).map_err(|e| match e {
             keys::SealError::TooLarge | keys::SealError::Policy => SendError::TooLong,
             _ => SendError::NotReady,
         })?;
@@ -176,17 +198,21 @@ impl Engine {
         self.quorum.receipt(self.clock.now(), height, number)
     }
 
+    pub(super) fn bound(&mut self, height: u64, number: u64) -> std::result::Result<Token, SendError> {
+        self.quorum.bound(self.clock.now(), height, number)
+    }
+
     pub(super) fn status(&mut self) -> std::result::Result<Token, SendError> {
         self.quorum.status(self.clock.now())
     }
 
-    /// Begins to open a sealed publication that was read.
+    /// Begins to open a sealed publication that was read. Shares come without proofs, for which the keys ask if they doubt.
     pub(super) fn open_read(&mut self, entry: &Entry, publication: &Publication) -> std::result::Result<(), SendError> {
         let now = self.clock.now();
         if let Sealing::Waiting = self.sealing {
             self.find_key()?;
         }
-        self.quorum.shares(now, entry.sn)?;
+        self.quorum.shares(now, entry.sn, false)?;
         self.reads.insert(entry.sn, None);
         self.open(now, entry, publication);
         Ok(())
@@ -223,10 +249,18 @@ impl Engine {
         self.quorum.is_complete()
     }
 
+    /// Whether f + 1 brokers know us, and somebody vouches for us there.
+    pub(super) fn is_registered(&self) -> bool {
+        self.quorum.standing().is_some_and(|it| it.registered)
+    }
+
     /// Why the client cannot become known, if so.
     pub(super) fn unregistered(&self) -> Option<Error> {
-        let unknown = self.nobody_vouches && self.quorum.standing().is_some_and(|it| !it.registered);
-        unknown.then(|| {
+        let unknown = self.quorum.standing().is_some_and(|it| !it.registered);
+        if unknown && let Some(why) = &self.not_registered {
+            return Some(why.clone());
+        }
+        (unknown && self.nobody_vouches).then(|| {
             Error::new(
                 Code::Denied,
                 "the brokers do not know us, and no issuer of the cluster has given us a certificate",
@@ -235,6 +269,11 @@ impl Engine {
                 "sealcast ca issue NAME --ca ISSUER --attr …, then --id NAME; the cluster file names the issuers",
             )
         })
+    }
+
+    /// Whether publications are sealed.
+    pub(super) fn seals(&self) -> bool {
+        !matches!(self.sealing, Sealing::Plain)
     }
 
     /// Where the brokers stand.
@@ -289,10 +328,59 @@ impl Engine {
             any = true;
             self.pump(now);
         }
+        self.bring_accusations(now);
         any |= self.pump(now);
         // What was queued goes to the kernel now.
-        self.attend(now);
+        for channel in &mut self.channels {
+            channel.flush();
+        }
         any
+    }
+
+    /// What a caller's verb has to send leaves at once; all else is the driver's, which works the sockets. Tells whether
+    /// anything came that others may wait for.
+    pub(super) fn send_out(&mut self) -> bool {
+        let any = self.pump(self.clock.now());
+        if any {
+            for channel in &mut self.channels {
+                self.closed |= !channel.flush();
+            }
+        }
+        any
+    }
+
+    /// Whether the driver must be woken for a timer that is nearer than what it waits for; it is then taken to be woken.
+    pub(super) fn is_driver_late(&mut self, timeout: Option<Duration>) -> bool {
+        if std::mem::take(&mut self.closed) {
+            return true;
+        }
+        let Some(timeout) = timeout else { return false };
+        let at = Instant::now() + timeout;
+        let is_late = self.driver_until.is_none_or(|until| at < until);
+        if is_late {
+            self.driver_until = Some(at);
+        }
+        is_late
+    }
+
+    /// How long what was published may wait.
+    pub(super) fn timeout_of_operations(&self) -> Option<Duration> {
+        let at = self.quorum.timeout_of_operations()?;
+        Some(at.since(self.clock.monotonic()))
+    }
+
+    /// How long the driver waits for sockets from now on.
+    pub(super) fn wait(&mut self) -> Option<Duration> {
+        let timeout = self.timeout();
+        self.driver_until = timeout.map(|it| Instant::now() + it);
+        timeout
+    }
+
+    /// The system says that something happened on this channel.
+    pub(super) fn woken(&mut self, token: mio::Token) {
+        if let Some(channel) = self.channels.get_mut(token.0) {
+            channel.woken();
+        }
     }
 
     /// How long the driver may wait for sockets.
@@ -334,19 +422,7 @@ impl Engine {
 
     /// Too few brokers answer: which ones do not, and why.
     pub(super) fn no_quorum(&self, patience: Duration) -> Error {
-        let (n, needed) = (self.channels.len(), self.cluster.faulty() + 1);
-        let silent = self.channels.iter().enumerate().filter(|(_, it)| !it.is_open());
-        let silent: Vec<String> =
-            silent.map(|(n, it)| format!("broker {n} ({})", it.why().unwrap_or("no answer"))).collect();
-        let here = n - silent.len();
-        let (code, what) = match here > 2 * self.cluster.faulty() {
-            true => (
-                Code::TimedOut,
-                format!("{here} of {n} brokers are there, but {needed} did not say the same in {patience:?}"),
-            ),
-            false => (Code::NoQuorum, format!("{here} of {n} brokers answer; silent: {}", silent.join(", "))),
-        };
-        Error::new(code, what).with_hint("sealcast brokers status; do the brokers of this cluster file run?")
+        no_quorum(&self.cluster, &self.channels, patience)
     }
 
     /// Takes in what channels say and sends what they have; whether anything came.
@@ -358,7 +434,7 @@ impl Engine {
                 match heard {
                     Heard::Opened => self.quorum.connected(now, number),
                     Heard::Closed => self.quorum.disconnected(now, number),
-                    Heard::Message(bytes) => self.quorum.handle(now, number, &bytes),
+                    Heard::Message(bytes) => self.quorum.handle(now, number, bytes),
                 }
             });
         }
@@ -378,6 +454,7 @@ impl Engine {
             }
             any = true;
         }
+        self.lines.values_mut().for_each(Line::advance);
         self.store();
         any
     }
@@ -396,6 +473,9 @@ impl Engine {
             quorum::Output::Skipped { subscription, place, count } => {
                 self.line_up(subscription, Waiting::Ready(Item::Empty { place, count }));
             }
+            quorum::Output::Lost { subscription, place, count } => {
+                self.line_up(subscription, Waiting::Ready(Item::Lost { place, count }));
+            }
             quorum::Output::Advertised { .. } => {}
             quorum::Output::Attach { sn, broker, attachment } => {
                 let attachments = [(broker, attachment)];
@@ -403,7 +483,12 @@ impl Engine {
             }
             quorum::Output::Outcome(token, outcome) => {
                 self.wanted.remove(&token);
-                self.finish(token, Done::Outcome(outcome));
+                if self.accusing == Some(token) {
+                    // Whatever became of it: others may have brought the same before.
+                    self.accusing = None;
+                } else {
+                    self.finish(token, Done::Outcome(outcome));
+                }
             }
             quorum::Output::Subscribed { token, subscription } => {
                 self.wanted.remove(&token);
@@ -425,20 +510,24 @@ impl Engine {
             keys::Output::Fetch { id, what } => {
                 if let Fetch::ShareProofs { index } = what {
                     // If the machine is full, the keys ask again when their patience ends.
-                    let _ = self.quorum.shares(now, index);
+                    let _ = self.quorum.shares(now, index, true);
                 }
                 self.sealing.fetched(now, id);
             }
-            keys::Output::Notice(keys::Notice::Evidence { against, record }) => {
+            keys::Output::Notice(keys::Notice::Evidence { against, record, at }) => {
                 let what = match against {
-                    keys::threshold::evidence::Culprit::Broker(broker) => {
+                    Culprit::Broker(broker) => {
                         format!("broker {broker} signed the proof of a false share")
                     }
-                    keys::threshold::evidence::Culprit::Publisher { client, number } => {
+                    Culprit::Publisher { client, number } => {
                         format!("client {} sealed publication {number} so that it opens to nothing", short(&client))
                     }
                 };
-                self.note(what, record);
+                if let Culprit::Publisher { client, .. } = against {
+                    self.accuse(client, at, &record);
+                }
+                let sn = matches!(against, Culprit::Publisher { .. }).then_some(at);
+                self.note(what, record, sn);
             }
             _ => {}
         }
@@ -455,13 +544,19 @@ impl Engine {
         if !self.lines.contains_key(&subscription) {
             return;
         }
-        let associated = publication.associated.clone();
-        match plain(&publication) {
-            Some(bodies) => {
+        match publication.body {
+            Body::Plain(_) | Body::Digest { .. } => {
+                let bodies = match publication.body {
+                    Body::Plain(bytes) => vec![bytes],
+                    Body::Digest { hash, .. } => vec![hash.to_vec()],
+                    Body::Sealed(_) => unreachable!("it stands below"),
+                };
+                let associated = publication.associated;
                 let item = Item::Publication { place, entry: Box::new(entry), associated, bodies };
                 self.line_up(subscription, Waiting::Ready(item));
             }
-            None => {
+            Body::Sealed(_) => {
+                let associated = publication.associated.clone();
                 let known = self.lines.values().any(|line| line.waits_for(entry.sn));
                 let boxed = Box::new(entry.clone());
                 self.line_up(subscription, Waiting::Sealed { place, entry: boxed, associated });
@@ -484,7 +579,6 @@ impl Engine {
     fn line_up(&mut self, subscription: u64, waiting: Waiting) {
         if let Some(line) = self.lines.get_mut(&subscription) {
             line.waiting.push_back(waiting);
-            line.advance();
         }
     }
 
@@ -495,7 +589,6 @@ impl Engine {
         }
         for line in self.lines.values_mut() {
             line.settle(sn, bodies.as_ref());
-            line.advance();
         }
     }
 
@@ -519,28 +612,45 @@ impl Engine {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Unregistered => self.nobody_vouches = true,
+            Notice::NotRegistered(outcome) => self.not_registered = super::done(&outcome).err(),
             Notice::RolledBack { seen, height } => {
-                let what =
-                    format!("the brokers are at block {height}, and we have seen {seen}: their past was taken away");
-                self.fail(
-                    Error::new(Code::RolledBack, what)
-                        .with_hint("compare «sealcast brokers status» with whoever runs them"),
-                );
+                self.fail(rolled_back(seen, height));
             }
             Notice::Misbehaved { broker, how } => {
-                self.note(format!("broker {broker} said what no honest one says ({how:?})"), Vec::new());
+                self.note(format!("broker {broker} said what no honest one says ({how:?})"), Vec::new(), None);
             }
             Notice::Evidence { broker, testimony, against } => {
                 let cluster = self.cluster.cluster();
                 let record = [*testimony, *against].map(|it| Receipt::new(cluster, &it).to_bytes());
-                self.note(format!("broker {broker} signed two outcomes of one block"), record.concat());
+                self.note(format!("broker {broker} signed two outcomes of one block"), record.concat(), None);
             }
         }
     }
 
-    fn note(&mut self, what: String, record: Vec<u8>) {
+    /// Evidence against a publisher waits to be brought, once for each publisher: one suspension is enough.
+    fn accuse(&mut self, client: [u8; 32], sn: u64, record: &[u8]) {
+        if self.accuse
+            && self.accusations.len() < limits::ACCUSATIONS_WAITING_MAX
+            && let Ok(accusation) = Accusation::of_record(sn, record)
+            && self.accused.insert(client)
+        {
+            self.accusations.push_back(Box::new(accusation));
+        }
+    }
+
+    fn bring_accusations(&mut self, now: Now) {
+        if let (None, Some(next)) = (self.accusing, self.accusations.front()) {
+            // What is not taken now is tried again.
+            if let Ok(token) = self.quorum.submit(now, Operation::Accuse(next.clone())) {
+                self.accusing = Some(token);
+                self.accusations.pop_front();
+            }
+        }
+    }
+
+    fn note(&mut self, what: String, record: Vec<u8>, sn: Option<u64>) {
         // What only repeats itself is kept once.
-        let evidence = Evidence { what, record };
+        let evidence = Evidence { what, record, sn };
         if self.evidence.len() < limits::EVIDENCE_MAX && !self.evidence.contains(&evidence) {
             self.evidence.push(evidence);
         }
@@ -585,12 +695,37 @@ impl Line {
 
     /// Hands over what is ready, in order.
     fn advance(&mut self) {
-        while matches!(self.waiting.front(), Some(Waiting::Ready(_))) {
-            if let Some(Waiting::Ready(item)) = self.waiting.pop_front() {
-                self.inbox.push(item);
-            }
+        let ready = self.waiting.iter().take_while(|it| matches!(it, Waiting::Ready(_))).count();
+        if ready > 0 {
+            self.inbox.extend(self.waiting.drain(..ready).filter_map(|it| match it {
+                Waiting::Ready(item) => Some(item),
+                Waiting::Sealed { .. } => None,
+            }));
         }
     }
+}
+
+/// Too few brokers answer: which ones do not, and why.
+pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], patience: Duration) -> Error {
+    let (n, needed) = (channels.len(), cluster.faulty() + 1);
+    let silent = channels.iter().enumerate().filter(|(_, it)| !it.is_open());
+    let silent: Vec<String> =
+        silent.map(|(n, it)| format!("broker {n} ({})", it.why().unwrap_or("no answer"))).collect();
+    let here = n - silent.len();
+    let (code, what) = match here > 2 * cluster.faulty() {
+        true => (
+            Code::TimedOut,
+            format!("{here} of {n} brokers are there, but {needed} did not say the same in {patience:?}"),
+        ),
+        false => (Code::NoQuorum, format!("{here} of {n} brokers answer; silent: {}", silent.join(", "))),
+    };
+    Error::new(code, what).with_hint("sealcast brokers status; do the brokers of this cluster file run?")
+}
+
+/// The brokers are not the cluster as we knew it (E11).
+pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
+    let what = format!("the brokers are at block {height}, and we have seen {seen}: their past was taken away");
+    Error::new(Code::RolledBack, what).with_hint("compare «sealcast brokers status» with whoever runs them")
 }
 
 /// The bodies that are not sealed; `None` where they are. Of bytes that lie elsewhere: their SHA-256.

@@ -26,6 +26,23 @@ pub fn load(path: &Path) -> Result<ClusterFile> {
     })
 }
 
+/// Reads a cluster file whose id begins so, in hex, if that is said.
+///
+/// # Errors
+/// As [`load`], and [`Code::Content`] if it is of another cluster.
+pub fn load_pinned(path: &Path, pin: Option<&str>) -> Result<ClusterFile> {
+    let file = load(path)?;
+    let id: String = file.cluster().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    match pin.filter(|pin| !id.starts_with(pin)) {
+        None => Ok(file),
+        Some(pin) => {
+            let what = format!("{} is of another cluster: its id is {id}, not {pin}…", Home::shown(path));
+            Err(Error::new(Code::Content, what)
+                .with_hint("get the right file from whoever runs the brokers; pin= in the URL names the cluster"))
+        }
+    }
+}
+
 /// Writes a cluster file, whole or not at all.
 ///
 /// # Errors

@@ -32,6 +32,13 @@ pub enum Item {
         /// How many.
         count: u64,
     },
+    /// Publications that the brokers no longer keep: what follows is the oldest that they have.
+    Lost {
+        /// The first place.
+        place: u64,
+        /// How many.
+        count: u64,
+    },
 }
 
 /// A subscription that stands in the order. Dropping it only ends the reading: it is gone on with by the next
@@ -71,8 +78,9 @@ impl Inbox {
         lock(&self.state).taken.take()
     }
 
-    pub(super) fn push(&self, item: Item) {
-        lock(&self.state).items.push_back(item);
+    /// Hands over items at once: who waits is woken once.
+    pub(super) fn extend(&self, items: impl Iterator<Item = Item>) {
+        lock(&self.state).items.extend(items);
         self.ready.notify_one();
     }
 
@@ -104,7 +112,7 @@ impl Subscription {
             if let Some(item) = state.items.pop_front() {
                 state.taken = Some(match &item {
                     Item::Publication { place, entry, .. } => (place + 1, Some(entry.sn)),
-                    Item::Empty { place, count } => (place + count, None),
+                    Item::Empty { place, count } | Item::Lost { place, count } => (place + count, None),
                 });
                 drop(state);
                 if was_full {

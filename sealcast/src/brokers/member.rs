@@ -34,6 +34,8 @@ pub struct ClientKey {
 pub enum Purpose {
     /// Subscriptions, which go on where the last process with this key left them.
     Subscribe,
+    /// Sessions, whose subscriptions begin when they do.
+    Session,
     /// Everything else.
     Call,
 }
@@ -42,13 +44,14 @@ impl Purpose {
     fn name(self) -> &'static str {
         match self {
             Purpose::Subscribe => "sub",
+            Purpose::Session => "session",
             Purpose::Call => "call",
         }
     }
 }
 
 /// What a client knew when it ran last; nothing is kept where it has no file.
-pub(super) struct Record(Option<Store>);
+pub(crate) struct Record(Option<Store>);
 
 impl ClientKey {
     /// A key for this process only: of somebody who registers nowhere, or leaves no trace.
@@ -98,19 +101,19 @@ impl ClientKey {
         Client(self.key.public_bytes())
     }
 
-    pub(super) fn into_parts(self) -> (Arc<OriginKey>, Record) {
+    pub(crate) fn into_parts(self) -> (Arc<OriginKey>, Record) {
         (self.key, self.record)
     }
 }
 
 impl Record {
     /// The last one.
-    pub(super) fn last(&self) -> Option<Vec<u8>> {
+    pub(crate) fn last(&self) -> Option<Vec<u8>> {
         self.0.as_ref()?.records().into_iter().find(|(id, _)| *id == LAST).map(|(_, record)| record)
     }
 
     /// Durable on return.
-    pub(super) fn keep(&mut self, record: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn keep(&mut self, record: &[u8]) -> std::io::Result<()> {
         match &mut self.0 {
             Some(store) => store.put(LAST, record).and_then(|()| store.sync()),
             None => Ok(()),

@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 use sealcast_broker::access::Access;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
-use sealcast_broker::operation::{Action, Admin, Body, Client, Execute, Header, Interest, Operation, Publication};
+use sealcast_broker::operation::{
+    Accusation, Action, Admin, Body, Client, Execute, Header, Interest, Operation, Publication,
+};
 use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
@@ -29,8 +31,11 @@ use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing};
 use sealcast_delivery::{SendError, Token};
 
 pub use engine::Evidence;
-pub use file::{load, save};
+pub(crate) use engine::no_quorum;
+pub(crate) use engine::rolled_back;
+pub use file::{load, load_pinned, save};
 pub use inbox::{Item, Subscription};
+pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration};
 
 use crate::code::Code;
@@ -67,6 +72,8 @@ pub struct Opening {
     /// Publications that one signature vouches for, at most; a lone one goes at once all the same. [`FRAME_OPERATIONS`]
     /// unless there is a reason.
     pub frame_operations: usize,
+    /// Whether evidence against publishers is brought before the brokers when it comes up (E4), as it should be.
+    pub accuse: bool,
 }
 
 /// A publication to be made.
@@ -144,7 +151,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`] with the silent ones.
     pub fn ready(&self) -> Result<Standing> {
-        self.shared.wait(self.shared.patience, |engine| engine.quorum.standing().cloned().map(Ok))
+        self.shared.look(self.shared.patience, |engine| engine.quorum.standing().cloned().map(Ok))
     }
 
     /// The same, and until the client is registered.
@@ -153,7 +160,7 @@ impl Brokers {
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
     pub fn registered(&self) -> Result<Standing> {
         self.ready()?;
-        self.shared.wait(self.shared.patience, |engine| {
+        self.shared.look(self.shared.patience, |engine| {
             if let Some(why) = engine.unregistered() {
                 return Some(Err(why));
             }
@@ -166,7 +173,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NotReady`] if there is none in time.
     pub fn key(&self, patience: Duration) -> Result<VouchedKey> {
-        let found = self.shared.wait(patience, |engine| engine.look_for_key().map(Ok));
+        let found = self.shared.look(patience, |engine| engine.look_for_key().map(Ok));
         found.map_err(|e| match e.code() {
             Code::NoQuorum if self.shared.lock().quorum.standing().is_some() => {
                 Error::new(Code::NotReady, "the brokers have no threshold key yet")
@@ -212,7 +219,19 @@ impl Brokers {
     /// # Errors
     /// Nothing was taken: no quorum yet, no key yet, too large, a queue is full for too long.
     pub fn begin(&self, outgoing: &Outgoing) -> Result<Token> {
-        self.shared.wait(self.shared.patience, |engine| match engine.publish(outgoing) {
+        self.begin_together(outgoing, &[])
+    }
+
+    /// Begins to publish the outgoing body and `more` of them in one ciphertext, as one publication: they have one place,
+    /// and readers get all of them or none. A ciphertext costs the brokers and each reader the same however many there are.
+    ///
+    /// # Errors
+    /// As [`Brokers::begin`], where the limit is on all bodies together; [`Code::Usage`] without keys.
+    pub fn begin_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Token> {
+        if !more.is_empty() && !self.shared.lock().seals() {
+            return Err(Error::new(Code::Usage, "in clear nothing is sealed together; keys=threshold does"));
+        }
+        let publish = |engine: &mut Engine| match engine.publish(outgoing, more) {
             Err(SendError::Full | SendError::NotReady | SendError::Retired) => None,
             Err(SendError::TooLong) => Some(Err(Error::new(
                 Code::TooLarge,
@@ -220,7 +239,8 @@ impl Brokers {
             ))),
             Err(e) => Some(Err(e.into())),
             Ok(token) => Some(Ok(token)),
-        })
+        };
+        self.shared.wait(self.shared.patience, publish, Shared::leave_published)
     }
 
     /// Waits for what becomes of an operation.
@@ -254,6 +274,17 @@ impl Brokers {
             (Became::AdminNumber, Some(next)) => Ok(u64::from_be_bytes(*next)),
             _ => Err(done(&came).err().unwrap_or_else(|| lost(&Outcome::Forgotten))),
         }
+    }
+
+    /// Brings evidence against the publisher of what stands at `sn` before the brokers, who suspend it (E4); the block
+    /// that did.
+    ///
+    /// # Errors
+    /// [`Code::Content`] if this is no such evidence, and why it changes nothing.
+    pub fn accuse(&self, sn: u64, record: &[u8]) -> Result<u64> {
+        let accusation = Accusation::of_record(sn, record)
+            .map_err(|_| Error::new(Code::Content, "this is no evidence against a publisher"))?;
+        self.submit(&Operation::Accuse(Box::new(accusation))).map(|(height, _)| height)
     }
 
     fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
@@ -325,6 +356,20 @@ impl Brokers {
         }
     }
 
+    /// Waits until 2f + 1 brokers have signed that they executed an operation of ours (E2): then it binds, whoever of them
+    /// is asked. The signatures.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`].
+    pub fn bound(&self, height: u64, number: u64) -> Result<Receipt> {
+        let token = self.take(|engine| engine.bound(height, number))?;
+        match self.done(token)? {
+            Done::Receipt(Some(receipt)) => Ok(*receipt),
+            _ => Err(Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it")
+                .with_hint("it is ordered, and binds wherever it is executed; sealcast brokers status")),
+        }
+    }
+
     /// Where the brokers stand; the silent ones with the reason.
     ///
     /// # Errors
@@ -344,7 +389,7 @@ impl Brokers {
     /// Those of the session.
     pub fn survey(&self, patience: Duration) -> Result<Vec<Stand>> {
         // Whoever is not there yet may come.
-        let all = self.shared.wait(patience, |engine| engine.all_here().then_some(Ok(())));
+        let all = self.shared.look(patience, |engine| engine.all_here().then_some(Ok(())));
         match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {
             Ok(stands) => Ok(stands),
             Err(_) => self.status().or_else(|_| Ok(self.shared.lock().stands(&BTreeMap::new()))),
@@ -363,16 +408,26 @@ impl Brokers {
 
     fn end(&mut self) {
         self.shared.lock().end();
-        // The thread looks when it is woken; a waker that fails is one whose thread is gone.
-        let _ = self.shared.waker.wake();
+        self.shared.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 
     fn ask(&self, what: &Read, linearizable: bool) -> Result<Answer> {
-        let token = self.take(|engine| engine.read(what.clone(), linearizable))?;
-        match self.done(token)? {
+        let mut tries = 0..DENIED_TRIES;
+        let done = loop {
+            let token = self.take(|engine| engine.read(what.clone(), linearizable))?;
+            let done = self.done(token)?;
+            let denied = matches!(done, Done::Read(Err(sealcast_broker::protocol::Why::Denied)));
+            // Brokers that have not executed our registration yet say the same as if there were none.
+            let is_early = denied && self.shared.lock().is_registered();
+            if !is_early || tries.next().is_none() {
+                break done;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        match done {
             Done::Read(Ok(answer)) => Ok(answer),
             Done::Read(Err(why)) => Err(match why {
                 sealcast_broker::protocol::Why::Denied => Error::new(
@@ -399,7 +454,7 @@ impl Brokers {
                 Body::Sealed(_) => {
                     let sn = entry.sn;
                     self.take(|engine| engine.open_read(&entry, &publication))?;
-                    self.shared.wait(self.shared.patience, |engine| engine.opened(sn).map(Ok))?
+                    self.shared.look(self.shared.patience, |engine| engine.opened(sn).map(Ok))?
                 }
                 _ => engine::plain(&publication),
             };
@@ -410,15 +465,16 @@ impl Brokers {
 
     /// Calls a verb until it is taken.
     fn take<T>(&self, mut verb: impl FnMut(&mut Engine) -> std::result::Result<T, SendError>) -> Result<T> {
-        self.shared.wait(self.shared.patience, |engine| match verb(engine) {
+        let verb = |engine: &mut Engine| match verb(engine) {
             Err(SendError::Full | SendError::NotReady) => None,
             Err(e) => Some(Err(e.into())),
             Ok(it) => Some(Ok(it)),
-        })
+        };
+        self.shared.wait(self.shared.patience, verb, Shared::leave)
     }
 
     fn done(&self, token: Token) -> Result<Done> {
-        let found = self.shared.wait(self.shared.patience, |engine| engine.done.remove(&token).map(Ok));
+        let found = self.shared.look(self.shared.patience, |engine| engine.done.remove(&token).map(Ok));
         if found.is_err() {
             self.shared.lock().forget(token);
         }
@@ -437,18 +493,18 @@ impl Shared {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the engine work until `check` makes something of it; on behalf of a caller, whose verbs leave at once.
-    fn wait<T>(&self, patience: Duration, mut check: impl FnMut(&mut Engine) -> Option<Result<T>>) -> Result<T> {
+    /// Lets the driver work until `check` makes something of it, and then does what else the caller wants done.
+    fn wait<T>(
+        &self,
+        patience: Duration,
+        mut check: impl FnMut(&mut Engine) -> Option<Result<T>>,
+        then: impl FnOnce(&Shared, &mut Engine),
+    ) -> Result<T> {
         let until = Instant::now() + patience;
         let mut engine = self.lock();
         loop {
             if let Some(found) = check(&mut engine) {
-                if engine.work() {
-                    self.changed.notify_all();
-                }
-                drop(engine);
-                // Its timers may be nearer now.
-                let _ = self.waker.wake();
+                then(self, &mut engine);
                 return found;
             }
             if let Some(why) = engine.failed() {
@@ -458,9 +514,43 @@ impl Shared {
             if left.is_zero() {
                 return Err(engine.no_quorum(patience));
             }
+            // It may have asked for something.
+            self.leave(&mut engine);
             let left = left.min(LOOK_AGAIN);
             engine = self.changed.wait_timeout(engine, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Looks at what comes until `check` makes something of it.
+    fn look<T>(&self, patience: Duration, check: impl FnMut(&mut Engine) -> Option<Result<T>>) -> Result<T> {
+        self.wait(patience, check, |_, _| ())
+    }
+
+    /// A verb was called: what it has to send leaves at once, and the driver looks at its timers again.
+    fn leave(&self, engine: &mut Engine) {
+        if engine.send_out() {
+            self.changed.notify_all();
+        }
+        let timeout = engine.timeout();
+        if engine.is_driver_late(timeout) {
+            self.wake();
+        }
+    }
+
+    /// The same after a publication, of which there may be many.
+    fn leave_published(&self, engine: &mut Engine) {
+        if engine.send_out() {
+            self.changed.notify_all();
+        }
+        let timeout = engine.timeout_of_operations();
+        if engine.is_driver_late(timeout) {
+            self.wake();
+        }
+    }
+
+    /// The driver looks at once. A waker that fails is one whose thread is gone.
+    fn wake(&self) {
+        let _ = self.waker.wake();
     }
 
     /// The driver thread.
@@ -469,13 +559,14 @@ impl Shared {
         loop {
             let wait = {
                 let mut engine = self.lock();
+                events.iter().for_each(|event| engine.woken(event.token()));
                 if engine.has_ended() {
                     break;
                 }
                 if engine.work() {
                     self.changed.notify_all();
                 }
-                engine.timeout()
+                engine.wait()
             };
             match poll.poll(&mut events, wait) {
                 Ok(()) => {}
@@ -488,6 +579,12 @@ impl Shared {
         }
         self.changed.notify_all();
     }
+}
+
+/// The error of an operation that brokers executed to nothing for this reason.
+pub(crate) fn refused(code: Became) -> Error {
+    let why = done(&Came { code, detail: Vec::new() }).err();
+    why.unwrap_or_else(|| Error::new(Code::NotReady, "the brokers executed nothing of it"))
 }
 
 /// The error of an operation that brokers executed to nothing.
@@ -521,6 +618,14 @@ fn done(outcome: &Came) -> Result<()> {
             Error::new(Code::BadValue, format!("acts of administrators are numbered, and {} is next", number()))
         }
         Became::Futile => Error::new(Code::BadValue, "this changes nothing, or turns something back"),
+        Became::Suspended => {
+            let since = number();
+            Error::new(Code::Excluded, format!("since block {since} evidence keeps this client from publishing"))
+                .with_hint(
+                    "it sealed what opens to nothing; administrators restore it: sealcast brokers restore CLIENT",
+                )
+        }
+        Became::Unfounded => Error::new(Code::BadValue, "what is accused does not stand there"),
         Became::Duplicate | Became::Gap => {
             Error::new(Code::Duplicate, "another process uses the same client key of these brokers")
         }
@@ -554,5 +659,7 @@ pub const FRAME_OPERATIONS: usize = 32;
 const WAKER: mio::Token = mio::Token(usize::MAX);
 /// How long a waiting caller goes without a look of its own.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a read that was denied is tried again by a client that is registered.
+const DENIED_TRIES: usize = 10;
 /// How often a publication is sealed anew when policy or key change.
 const SEALED_AGAIN_MAX: usize = 5;

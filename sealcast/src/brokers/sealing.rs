@@ -57,14 +57,15 @@ impl Sealing {
         })
     }
 
-    /// Seals one body under the client's number of the publication; the versions in the envelope become those in force.
+    /// Seals bodies into one ciphertext, under the client's number of the publication; the versions in the envelope become
+    /// those in force.
     pub(super) fn seal(
         &mut self,
         number: u64,
         envelope: Envelope,
-        body: &[u8],
+        bodies: &[&[u8]],
     ) -> std::result::Result<Sealed, SealError> {
-        each!(self, it => it.seal_together(number, envelope, &[body]), else Err(SealError::NotReady))
+        each!(self, it => it.seal_together(number, envelope, bodies), else Err(SealError::NotReady))
     }
 
     /// The versions in force are these now (E6).

@@ -101,6 +101,8 @@ impl Clients {
         let its = stream.clone();
         let body = move || {
             let _seat = Seat(all);
+            // Let go of before the seat is: who waits for that finds the connection closed.
+            let its = its;
             // A client that goes away in the middle is its own business.
             let _ = serve(&its, handler.as_ref());
         };

@@ -6,16 +6,31 @@ use sealcast_wire::{Dropped, Now, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
+use super::placed::Record;
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
 use super::{Group, Output};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
         match output {
-            delivery::Output::Keys { source: source @ Source::Inside { .. }, bytes } => {
-                self.control(now, source, &bytes);
+            delivery::Output::Keys { source, bytes } => {
+                if let Some(placed) = &mut self.placed {
+                    placed.by_order = true;
+                }
+                match source {
+                    Source::Inside { .. } => self.control(now, source, &bytes),
+                    Source::Outside(_) | Source::Client { .. } => self.handle_for_keys(now, &source, &bytes),
+                }
             }
-            delivery::Output::Keys { source, bytes } => self.handle_for_keys(now, &source, &bytes),
+            delivery::Output::Record { index, from, ours, datagram } => {
+                if let Some(token) = ours {
+                    self.echoed(token);
+                }
+                self.take_record(now, Record { index, from, ours, datagram });
+            }
+            delivery::Output::Stands(versions) => {
+                self.keys.outcome(now, NOBODYS, keys::Outcome::Superseded(versions));
+            }
             delivery::Output::Deliver(delivered) => {
                 if let Err(why) = self.deliver(now, delivered) {
                     self.drops.count(why);
@@ -29,19 +44,36 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
                 Some(of_keys) => {
                     let outcome = match outcome {
-                        delivery::Outcome::Accepted => keys::Outcome::Accepted,
+                        delivery::Outcome::Accepted | delivery::Outcome::Placed(_) => keys::Outcome::Accepted,
                         delivery::Outcome::Superseded(epoch) => keys::Outcome::Superseded(epoch),
-                        delivery::Outcome::Failed => keys::Outcome::Failed,
+                        delivery::Outcome::Failed | delivery::Outcome::Denied(_) => keys::Outcome::Failed,
                     };
                     self.settle(now, of_keys, outcome);
                 }
-                None => self.ready.push_back(Output::Outcome(token, outcome)),
+                None => self.tell(now, token, outcome),
             },
             delivery::Output::Suspect(slot) => self.keys.suspect(now, slot),
             delivery::Output::Flushed(cut) => self.keys.flushed(now, cut),
             delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {
                 unreachable!("poll hands these out before it comes here")
             }
+        }
+    }
+
+    /// What became of a message that is not the key scheme's, or of one for which handing it over was all.
+    fn tell(&mut self, now: Now, token: delivery::Token, outcome: delivery::Outcome) {
+        self.echoed(token);
+        if let Some(ours) = self.sealed.remove(&token) {
+            match outcome {
+                delivery::Outcome::Superseded(versions) => {
+                    // Sealed for what was replaced meanwhile (E6): again, for what is in force.
+                    self.keys.outcome(now, NOBODYS, keys::Outcome::Superseded(versions));
+                    self.send_again(now, ours);
+                }
+                _ => self.ready.push_back(Output::Outcome(ours.first, outcome)),
+            }
+        } else if !self.lost(now, token, outcome) {
+            self.ready.push_back(Output::Outcome(token, outcome));
         }
     }
 
@@ -106,6 +138,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 entry.policy.judge(&**access, slot, domain, signed, &topic)?;
                 From::Member { view: view.clone(), slot, signed }
             }
+            Source::Client { key, epoch } if header.is_empty() => {
+                let current = self.ring.current().ok_or(Dropped::NoKey)?;
+                if current.protect.is_some() {
+                    return Err(Dropped::Auth);
+                }
+                From::Client { key, epoch }
+            }
             Source::Outside(_) if header.is_empty() => {
                 let current = self.ring.current().ok_or(Dropped::NoKey)?;
                 if current.protect.is_some() {
@@ -113,8 +152,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 From::Anonymous
             }
-            Source::Outside(_) => {
-                self.opening.wait(index, topic, sent_micros)?;
+            Source::Outside(_) | Source::Client { .. } => {
+                self.opening.wait(index, topic, sent_micros, source)?;
                 let sealed = keys::Delivered { index, header: &header, body: Some(&body), attachments: &attachments };
                 self.keys.open(now, sealed);
                 return Ok(());
@@ -125,3 +164,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         Ok(())
     }
 }
+
+/// What stands is told to the key scheme as the outcome of a message that nobody sent.
+const NOBODYS: keys::Token = keys::Token(0);

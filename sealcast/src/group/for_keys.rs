@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Outgoing, What};
 use sealcast_keys::{self as keys, Keys};
-use sealcast_wire::{Change, Dropped, Guarantee, Lane, Now, To, Transition, View};
+use sealcast_wire::{Change, Dropped, Guarantee, Lane, Now, To, Transition, View, limits};
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
 use super::vouch::{self, TAG_HERE, TAG_KEYS};
-use super::{Group, Output, Vouching, lock};
+use super::{Group, Output, Vouching, lock, placed};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_keys(&mut self, now: Now, output: keys::Output) {
@@ -32,7 +32,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Prepare(view) => {
                 if self.excludes(&view) {
                     lock(&self.gate).pause();
-                    self.ring.suspend();
+                    match &mut self.placed {
+                        // It counts from the place of what we say of it.
+                        Some(placed) if !placed.by_order => placed.begin(self.ring.is_suspended()),
+                        Some(placed) => {
+                            placed.begins = false;
+                            self.ring.suspend();
+                        }
+                        None => self.ring.suspend(),
+                    }
                 }
                 self.evicting |= view.change == Change::Evicted;
                 self.delivery.prepare(now, &view);
@@ -42,6 +50,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Abandoned if self.evicting => {}
             keys::Output::Abandoned => {
                 self.ring.resume();
+                self.go_on(now);
                 let queued = lock(&self.gate).reopen();
                 self.send_queued(now, queued);
                 self.release(now, |_| true);
@@ -57,6 +66,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 lock(&self.gate).close(why.clone());
                 self.ring.clear();
                 self.vouching = None;
+                self.give_up();
                 for _ in self.held.take(|_| true) {
                     self.drops.count(Dropped::NoKey);
                 }
@@ -91,7 +101,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let what = What::Keys { bytes, sealed: protect.is_some() };
         match self.delivery.send(now, protect, Outgoing { what, guarantee, to, expect }) {
             // Best effort has no outcome of its own: handed to the network is all that it promises.
-            Ok(_) if guarantee == Guarantee::BestEffort => self.settle(now, token, keys::Outcome::Accepted),
+            Ok(given) if guarantee == Guarantee::BestEffort => {
+                if let Some(placed) = &mut self.placed {
+                    placed.says(given);
+                }
+                self.settle(now, token, keys::Outcome::Accepted);
+            }
             Ok(given) => {
                 self.tokens.insert(given, token);
             }
@@ -121,18 +136,24 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let before = self.ring.current().map(|e| e.view.clone());
         let excludes = self.excludes(&epoch.view) && before.is_some();
         self.evicting = false;
-        self.ring.install(now.monotonic, epoch.clone(), excludes);
+        let overlap = if self.placed.is_some() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
+        self.ring.install(now.monotonic, epoch.clone(), excludes, overlap);
         self.delivery.install(now, &epoch.view);
-        if let (Some(old), true, Some(protect)) = (&before, excludes, &epoch.protect) {
+        if let (Some(old), true, Some(protect)) = (&before, excludes && self.placed.is_none(), &epoch.protect) {
             let remembered = self.delivery.sent(old.epoch);
             let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, old.epoch));
             let parts = vouch::write(old.epoch, &packets, &**protect);
             self.vouching = Some(Vouching { parts, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
         }
-        let queued = lock(&self.gate).open(epoch.clone());
+        let queued = match self.placed {
+            Some(_) => VecDeque::new(),
+            None => lock(&self.gate).open(epoch.clone()),
+        };
         self.vouch_again(now);
-        if let (Change::Rekeyed, Some(protect)) = (epoch.view.change, &epoch.protect) {
-            // Whoever asked for the new key waits to hear everybody under it.
+        if let Some(protect) =
+            epoch.protect.as_ref().filter(|_| self.placed.is_some() || epoch.view.change == Change::Rekeyed)
+        {
+            // Whoever asked for the new key waits to hear everybody under it; in an order, it ends the old epoch.
             let what = What::Keys { bytes: &[TAG_HERE], sealed: true };
             let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
             // A full queue is met by the next sign of life.
@@ -140,10 +161,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         self.send_queued(now, queued);
         self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
+        self.open_for(now, epoch.clone());
         self.release(now, |h| h.epoch == epoch.view.epoch);
     }
 
-    fn send_queued(&mut self, now: Now, queued: VecDeque<gate::Queued>) {
+    pub(super) fn send_queued(&mut self, now: Now, queued: VecDeque<gate::Queued>) {
         let gate = self.gate.clone();
         for waiting in queued {
             let message = Publication {

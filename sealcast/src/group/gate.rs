@@ -74,7 +74,7 @@ pub struct Publication<'a> {
     pub sent_micros: Option<u64>,
 }
 
-/// A message that waits for the next key.
+/// A message that waits for the next key, or may have to be sealed again.
 pub(super) struct Queued {
     pub(super) topic: Box<str>,
     pub(super) body: Vec<u8>,

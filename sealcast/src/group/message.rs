@@ -20,6 +20,7 @@ pub struct Message {
 pub(crate) enum From {
     Anonymous,
     Member { view: Arc<View>, slot: Slot, signed: bool },
+    Client { key: [u8; 32], epoch: EpochId },
 }
 
 /// Who sent a message, and how well that is proved (A2).
@@ -29,6 +30,8 @@ pub enum Origin {
     Signed(Member),
     /// Sealed by somebody who holds the group's key and claims to be this member.
     Claimed(Member),
+    /// A client of brokers, by its key: f + 1 of them checked its signature.
+    Client([u8; 32]),
     /// Nothing is proved: the group has no keys.
     Anonymous,
 }
@@ -38,6 +41,7 @@ impl Message {
     pub fn origin(&self) -> Origin {
         match &self.from {
             From::Anonymous => Origin::Anonymous,
+            From::Client { key, .. } => Origin::Client(*key),
             From::Member { view, slot, signed } => {
                 let member = view.member(*slot).expect("policy let the message pass, so its slot is in the roster");
                 if *signed { Origin::Signed(member.clone()) } else { Origin::Claimed(member.clone()) }
@@ -60,11 +64,12 @@ impl Message {
         self.payload
     }
 
-    /// The epoch whose key sealed it; `None` without keys.
+    /// The epoch whose key sealed it, of the brokers' key with the number of their policy as its hash; `None` without keys.
     pub fn epoch(&self) -> Option<EpochId> {
         match &self.from {
             From::Anonymous => None,
             From::Member { view, .. } => Some(view.epoch),
+            From::Client { epoch, .. } => Some(*epoch).filter(|it| *it != EpochId::default()),
         }
     }
 
@@ -84,17 +89,21 @@ impl Origin {
     pub fn name(&self) -> Option<&str> {
         match self {
             Origin::Signed(member) | Origin::Claimed(member) => Some(&member.name),
-            Origin::Anonymous => None,
+            Origin::Client(_) | Origin::Anonymous => None,
         }
     }
 }
 
-/// As the command line prints it: `robot7`, `~robot7` for a claim, `?` where nothing is proved.
+/// As the command line prints it: `robot7`, `~robot7` for a claim, `0d78e2b0…` for a key, `?` where nothing is proved.
 impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Origin::Signed(member) => f.write_str(&member.name),
             Origin::Claimed(member) => write!(f, "~{}", member.name),
+            Origin::Client(key) => {
+                key.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                f.write_str("…")
+            }
             Origin::Anonymous => f.write_str("?"),
         }
     }

@@ -16,6 +16,7 @@ mod gate;
 mod held;
 mod message;
 mod opening;
+mod placed;
 mod policy;
 mod recent;
 mod ring;
@@ -41,6 +42,7 @@ use crate::error::Result;
 use crate::url::{OriginMode, check_pair};
 use held::Held;
 use opening::Opening;
+use placed::{Ours, Placed};
 use ring::{Ring, Way};
 
 /// One group, as one member sees it.
@@ -52,6 +54,10 @@ pub struct Group<K, D> {
     /// Datagrams of epochs whose key is not agreed yet, and of superseded ones not vouched for yet.
     held: Held,
     opening: Opening,
+    /// Records at their places, on ways that order everything.
+    placed: Option<Placed>,
+    /// Messages of ours that the scheme sealed as a whole, until it is known what became of them.
+    sealed: BTreeMap<delivery::Token, Ours>,
     /// Ready to be handed out, before anything new is asked of the axes.
     ready: VecDeque<Output>,
     /// G6: a record is not durable yet; what came after it waits here.
@@ -122,7 +128,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
     pub fn new(keys: K, mut delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
         check_pair(|lane| keys.needs(lane), |guarantee| delivery.gives(guarantee))?;
-        let remembers = delivery.sent(EpochId::default()).is_some();
+        let placed = delivery.places().then(Placed::default);
+        let remembers = placed.is_some() || delivery.sent(EpochId::default()).is_some();
         Ok(Group {
             remembers,
             keys,
@@ -131,6 +138,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             ring: Ring::default(),
             held: Held::default(),
             opening: Opening::default(),
+            placed,
+            sealed: BTreeMap::new(),
             ready: VecDeque::new(),
             storing: false,
             blocked_keys: None,
@@ -169,15 +178,39 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         route: Route,
         message: &Publication<'_>,
     ) -> std::result::Result<delivery::Token, PublishError> {
+        self.send_as(now, epoch, route, message, None)
+    }
+
+    /// The same for a message that was sent before, under that token and so often.
+    fn send_as(
+        &mut self,
+        now: Now,
+        epoch: &Epoch,
+        route: Route,
+        message: &Publication<'_>,
+        before: Option<(delivery::Token, u32)>,
+    ) -> std::result::Result<delivery::Token, PublishError> {
         let Publication { topic, body, guarantee, sent_micros } = *message;
+        let ours = |token| {
+            let (first, tries) = before.unwrap_or((token, 0));
+            let message = gate::Queued { topic: topic.into(), body: body.to_vec(), guarantee, sent_micros };
+            Ours { first, message, tries }
+        };
         let outgoing = |what| Outgoing { what, guarantee, to: To::Group, expect: None };
         if epoch.protect.is_none() {
             // A scheme without a capability seals whole messages, or nothing at all.
-            let seal = keys::Seal { topic, id: self.opening.draw_id(), policy: &[], operation: &[], body };
+            let id = match self.delivery.next_id(now) {
+                Ok(id) => id.unwrap_or_else(|| self.opening.draw_id()),
+                Err(delivery::SendError::NotReady) => return Err(PublishError::NotReady),
+                Err(why) => return Err(why.into()),
+            };
+            let seal = keys::Seal { topic, id, policy: &[], operation: &[], body };
             match self.keys.seal(&seal) {
                 Ok(sealed) => {
                     let what = What::Sealed { topic, header: &sealed.header, body: &sealed.body };
-                    return Ok(self.delivery.send(now, None, outgoing(what))?);
+                    let token = self.delivery.send(now, None, outgoing(what))?;
+                    self.sealed.insert(token, ours(token));
+                    return Ok(token);
                 }
                 Err(keys::SealError::PerDatagram) => {}
                 Err(keys::SealError::NotReady | keys::SealError::Number) => return Err(PublishError::NotReady),
@@ -186,7 +219,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
         }
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
-        Ok(self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?)
+        let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;
+        if let Some(placed) = &mut self.placed {
+            placed.ours.insert(token, ours(token));
+        }
+        Ok(token)
     }
 
     /// Does what the application asks of the group.
@@ -288,7 +325,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn timeout(&self) -> Option<Monotonic> {
         let held = self.held.oldest().map(|since| since + limits::EPOCH_OVERLAP);
         let vouching = self.vouching.as_ref().map(|v| v.next);
-        [self.keys.timeout(), self.delivery.timeout(), self.ring.timeout(), held, vouching].into_iter().flatten().min()
+        let placed = self.placed.as_ref().and_then(Placed::timeout);
+        let own = [self.ring.timeout(), held, vouching, placed];
+        [self.keys.timeout(), self.delivery.timeout()].into_iter().chain(own).flatten().min()
     }
 
     /// Time has come.
@@ -305,6 +344,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             self.drops.count(Dropped::NoKey);
         }
         self.vouch_again(now);
+        self.pass_records(now);
     }
 
     /// The next thing to be done, until there is none; datagrams to transmit are appended to `batch`,
@@ -331,6 +371,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     self.do_for_keys(now, output);
                     continue;
                 }
+                None if self.keys_are_drained(now) => continue,
                 None => {}
             }
             let next = match self.blocked_delivery.take() {
@@ -420,6 +461,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// The key scheme, to look at.
     pub fn keys(&self) -> &K {
         &self.keys
+    }
+
+    /// The key scheme, for its shell, which may begin another one where none has begun.
+    pub fn keys_mut(&mut self) -> &mut K {
+        &mut self.keys
+    }
+
+    /// Whether it is known of all messages of ours what became of them, where that is told.
+    pub fn is_settled(&self) -> bool {
+        self.sealed.is_empty() && self.placed.as_ref().is_none_or(Placed::is_settled)
     }
 
     /// The way, to look at.

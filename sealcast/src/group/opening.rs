@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sealcast_wire::{CertHash, Dropped, limits};
+use sealcast_wire::{CertHash, Dropped, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
@@ -20,6 +20,7 @@ pub(super) struct Opening {
 enum State {
     Waits {
         sent_micros: Option<u64>,
+        from: Source,
     },
     /// Opened, or ⊥.
     Done(Vec<Message>),
@@ -27,12 +28,18 @@ enum State {
 
 impl Opening {
     /// A sealed message came; it takes its place in its topic's order.
-    pub(super) fn wait(&mut self, index: u64, topic: Arc<str>, sent_micros: Option<u64>) -> Result<(), Dropped> {
+    pub(super) fn wait(
+        &mut self,
+        index: u64,
+        topic: Arc<str>,
+        sent_micros: Option<u64>,
+        from: Source,
+    ) -> Result<(), Dropped> {
         if self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX {
             return Err(Dropped::Queue);
         }
         self.topic_of.insert(index, topic.clone());
-        self.topics.entry(topic).or_default().entry(index).or_insert(State::Waits { sent_micros });
+        self.topics.entry(topic).or_default().entry(index).or_insert(State::Waits { sent_micros, from });
         Ok(())
     }
 
@@ -47,11 +54,15 @@ impl Opening {
         let Some(topic) = self.topic_of.remove(&index) else { return Vec::new() };
         let Some(line) = self.topics.get_mut(&topic) else { return Vec::new() };
         if let Some(state @ State::Waits { .. }) = line.get_mut(&index) {
-            let State::Waits { sent_micros } = *state else { unreachable!("just matched") };
+            let State::Waits { sent_micros, from } = *state else { unreachable!("just matched") };
             let from = current
                 .zip(origin)
                 .and_then(|(e, cert)| Some((e.view.clone(), e.view.slot_of(&cert)?)))
-                .map_or(From::Anonymous, |(view, slot)| From::Member { view, slot, signed: true });
+                .map(|(view, slot)| From::Member { view, slot, signed: true })
+                .unwrap_or(match from {
+                    Source::Client { key, epoch } => From::Client { key, epoch },
+                    Source::Outside(_) | Source::Inside { .. } => From::Anonymous,
+                });
             let message =
                 |payload| Message { from: from.clone(), topic: topic.clone(), sequence: index, sent_micros, payload };
             *state = State::Done(bodies.into_iter().flatten().map(message).collect());
@@ -82,10 +93,11 @@ mod tests {
     #[test]
     fn a_topics_messages_wait_for_the_first_and_bottom_is_skipped() {
         let mut opening = Opening::default();
+        let outside = Source::Outside(sealcast_wire::Address::Node(0));
         for index in 1..=3 {
-            opening.wait(index, "market".into(), None).unwrap();
+            opening.wait(index, "market".into(), None, outside).unwrap();
         }
-        opening.wait(4, "other".into(), None).unwrap();
+        opening.wait(4, "other".into(), None, outside).unwrap();
         assert!(opening.opened(3, None, Some(vec![vec![3], vec![4]]), None).is_empty());
         assert_eq!(opening.opened(4, None, Some(vec![vec![4]]), None).len(), 1, "topics do not wait for each other");
         assert!(opening.opened(2, None, None, None).is_empty());

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealcast_wire::{EpochId, Header, MemberId, Monotonic, Slot, View, limits};
 
@@ -61,6 +62,16 @@ pub(super) enum Way {
     Old,
 }
 
+/// What becomes of a record at its place.
+pub(super) enum Standing {
+    /// Open it with this entry's capability.
+    Open(usize),
+    /// It waits for what comes of the change.
+    Suspended,
+    /// It is void.
+    Closed,
+}
+
 impl Ring {
     /// An agreed key, not installed yet; the oldest is forgotten beyond the limit.
     pub(super) fn keyed(&mut self, epoch: Arc<Epoch>) {
@@ -77,9 +88,9 @@ impl Ring {
         }
     }
 
-    /// Installs a view; the epoch before it closes, at once if somebody is excluded.
-    pub(super) fn install(&mut self, now: Monotonic, epoch: Arc<Epoch>, excludes: bool) {
-        let until = now + limits::EPOCH_OVERLAP;
+    /// Installs a view; the epoch before it closes, at once if somebody is excluded, else after `overlap`.
+    pub(super) fn install(&mut self, now: Monotonic, epoch: Arc<Epoch>, excludes: bool, overlap: Duration) {
+        let until = now + overlap;
         for entry in &mut self.entries {
             entry.phase = match entry.phase {
                 Phase::Current | Phase::Suspended if excludes => Phase::Closing { until },
@@ -137,6 +148,30 @@ impl Ring {
                     None => Way::Wait,
                 },
             },
+        }
+    }
+
+    /// Whether a change that excludes somebody has begun.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.entries.iter().any(|e| e.phase == Phase::Suspended)
+    }
+
+    /// What to do with a record at its place; `None` if its epoch is not known.
+    pub(super) fn standing(&self, epoch: EpochId) -> Option<Standing> {
+        let at = self.position(epoch)?;
+        Some(match self.entries[at].phase {
+            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Standing::Open(at),
+            Phase::Suspended => Standing::Suspended,
+            Phase::Closing { .. } => Standing::Closed,
+        })
+    }
+
+    /// An overlap ends earlier.
+    pub(super) fn shorten(&mut self, epoch: EpochId, end: Monotonic) {
+        for entry in self.entries.iter_mut().filter(|e| e.epoch.view.epoch == epoch) {
+            if let Phase::Overlap { until } = &mut entry.phase {
+                *until = end.min(*until);
+            }
         }
     }
 
@@ -255,7 +290,7 @@ mod tests {
     fn rule_a5_a_key_agreed_with_the_evicted_opens_nothing() {
         let (now, first, second) = (Monotonic(0), epoch(1, 2), epoch(2, 3));
         let mut ring = Ring::default();
-        ring.install(now, first.clone(), false);
+        ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP);
         ring.keyed(second.clone());
         assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)), "the next key opens before it seals");
         ring.suspend();
@@ -266,7 +301,7 @@ mod tests {
     #[test]
     fn rule_a5_no_more_than_a_few_epochs_are_held_and_the_current_one_always() {
         let mut ring = Ring::default();
-        ring.install(Monotonic(0), epoch(1, 2), false);
+        ring.install(Monotonic(0), epoch(1, 2), false, limits::EPOCH_OVERLAP);
         // An insider who never confirms makes key after key that is not installed.
         for counter in 2..20 {
             ring.keyed(epoch(counter, 2));

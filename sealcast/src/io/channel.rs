@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use rustls::ClientConnection;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 
-use super::tls;
+use sealcast_tls as tls;
 
 /// A channel that is opened again whenever it ends.
 pub struct Channel {
@@ -47,17 +47,22 @@ struct Link {
     outgoing: VecDeque<Vec<u8>>,
     sent: usize,
     outgoing_bytes: usize,
+    /// The kernel may have something for us.
+    readable: bool,
+    /// As it comes from the kernel.
+    raw: Box<[u8]>,
+    /// What TLS made of it, from the last message's end on.
     incoming: Vec<u8>,
     since: Instant,
 }
 
 /// What happened on a channel.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Heard<'a> {
     /// It is open: the broker has proved its key.
     Opened,
     /// A message.
-    Message(Vec<u8>),
+    Message(&'a [u8]),
     /// It is closed; it will be opened again by itself.
     Closed,
 }
@@ -104,8 +109,26 @@ impl Channel {
         true
     }
 
-    /// Does what can be done without waiting: opens, reads, writes. Everything that was heard is given to `heard`.
-    pub fn attend(&mut self, registry: &Registry, heard: &mut impl FnMut(Heard)) {
+    /// The system says that something happened on its socket.
+    pub fn woken(&mut self) {
+        if let State::Opening(link) | State::Open(link) = &mut self.state {
+            link.readable = true;
+        }
+    }
+
+    /// Writes what is queued, as far as the kernel takes it; `false` if the channel is closed by that.
+    pub fn flush(&mut self) -> bool {
+        let State::Open(link) = &mut self.state else { return true };
+        if link.outgoing.is_empty() {
+            return true;
+        }
+        let written = link.write();
+        written.map_err(|e| self.close(&plain(&e))).is_ok()
+    }
+
+    /// Does what can be done without waiting: opens, reads, writes. Everything that was heard is given to `heard`. Reads
+    /// only what [`Channel::woken`] told of.
+    pub fn attend(&mut self, registry: &Registry, heard: &mut impl FnMut(Heard<'_>)) {
         self.tell(heard);
         if let State::Closed { until } = self.state {
             if Instant::now() < until {
@@ -127,7 +150,7 @@ impl Channel {
         }
     }
 
-    fn tell(&mut self, heard: &mut impl FnMut(Heard)) {
+    fn tell(&mut self, heard: &mut impl FnMut(Heard<'_>)) {
         if std::mem::take(&mut self.unsaid) {
             heard(Heard::Closed);
         }
@@ -148,19 +171,22 @@ impl Channel {
         let address = resolve(&self.address)?;
         let mut socket = TcpStream::connect(address)?;
         registry.register(&mut socket, self.token, Interest::READABLE | Interest::WRITABLE)?;
-        let tls = tls::client(self.key.clone(), self.broker).map_err(io::Error::other)?;
+        let config = tls::client(self.key.clone(), self.broker);
+        let tls = ClientConnection::new(config, tls::name()).map_err(io::Error::other)?;
         Ok(Box::new(Link {
             socket,
             tls,
             outgoing: VecDeque::new(),
             sent: 0,
             outgoing_bytes: 0,
+            readable: true,
+            raw: vec![0; READ_BYTES].into(),
             incoming: Vec::new(),
             since: Instant::now(),
         }))
     }
 
-    fn work(&mut self, heard: &mut impl FnMut(Heard)) -> io::Result<()> {
+    fn work(&mut self, heard: &mut impl FnMut(Heard<'_>)) -> io::Result<()> {
         if let State::Opening(link) = &mut self.state {
             if !link.shake_hands()? {
                 return Ok(());
@@ -173,11 +199,12 @@ impl Channel {
         }
         let State::Open(link) = &mut self.state else { return Ok(()) };
         let failures = &mut self.failures;
-        let over = link.read(&mut |message| {
-            // A broker that ends each channel at once is not tried over and over.
-            *failures = 0;
-            heard(Heard::Message(message));
-        })?;
+        let over = link.readable
+            && link.read(&mut |message| {
+                // A broker that ends each channel at once is not tried over and over.
+                *failures = 0;
+                heard(Heard::Message(message));
+            })?;
         link.write()?;
         if over { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
@@ -213,39 +240,52 @@ impl Link {
     }
 
     /// Reads what is there; whether the other side has ended.
-    fn read(&mut self, message: &mut impl FnMut(Vec<u8>)) -> io::Result<bool> {
-        let mut over = false;
+    fn read(&mut self, message: &mut impl FnMut(&[u8])) -> io::Result<bool> {
         loop {
-            match self.tls.read_tls(&mut self.socket) {
-                Ok(0) => over = true,
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            let length = match self.socket.read(&mut self.raw) {
+                Ok(0) => return Ok(true),
+                Ok(length) => length,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(false);
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
-            }
-            let state = match self.tls.process_new_packets() {
-                Ok(state) => state,
-                Err(e) => {
-                    // The alert tells the broker why.
-                    let _ = self.tls.write_tls(&mut self.socket);
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, e));
-                }
             };
-            if state.plaintext_bytes_to_read() > 0 {
-                let at = self.incoming.len();
-                self.incoming.resize(at + state.plaintext_bytes_to_read(), 0);
-                self.tls.reader().read_exact(&mut self.incoming[at..])?;
-                self.messages(message)?;
+            // TLS takes a few KB at a time; from the kernel that would be as many calls.
+            let mut at = 0;
+            while at < length {
+                match self.tls.read_tls(&mut &self.raw[at..length])? {
+                    0 => return Ok(true),
+                    taken => at += taken,
+                }
+                let state = match self.tls.process_new_packets() {
+                    Ok(state) => state,
+                    Err(e) => {
+                        // The alert tells the broker why.
+                        let _ = self.tls.write_tls(&mut self.socket);
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, e));
+                    }
+                };
+                let mut left = state.plaintext_bytes_to_read();
+                while left > 0 {
+                    let mut reader = self.tls.reader();
+                    let chunk = reader.fill_buf()?;
+                    let taken = chunk.len();
+                    self.incoming.extend_from_slice(chunk);
+                    reader.consume(taken);
+                    left -= taken;
+                }
+                if state.peer_has_closed() {
+                    self.messages(message)?;
+                    return Ok(true);
+                }
             }
-            over |= state.peer_has_closed();
-            if over {
-                break;
-            }
+            self.messages(message)?;
         }
-        Ok(over)
     }
 
-    fn messages(&mut self, message: &mut impl FnMut(Vec<u8>)) -> io::Result<()> {
+    fn messages(&mut self, message: &mut impl FnMut(&[u8])) -> io::Result<()> {
         let mut at = 0;
         while let Some((head, rest)) = self.incoming[at..].split_first_chunk::<4>() {
             let length = u32::from_be_bytes(*head) as usize;
@@ -253,7 +293,7 @@ impl Link {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
             }
             let Some(bytes) = rest.get(..length) else { break };
-            message(bytes.to_vec());
+            message(bytes);
             at += 4 + length;
         }
         self.incoming.drain(..at);
@@ -303,6 +343,8 @@ fn plain(error: &io::Error) -> String {
     }
 }
 
+/// Bytes asked of the kernel at once.
+const READ_BYTES: usize = 64 << 10;
 /// First wait after a failure.
 const BACK_OFF: Duration = Duration::from_millis(50);
 /// It doubles so often: to 3.2 s.
@@ -315,10 +357,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::JoinHandle;
 
-    use rustls::crypto::aws_lc_rs;
-    use rustls::pki_types::CertificateDer;
-    use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-    use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, ServerConnection, SignatureScheme, Stream};
+    use rustls::{ServerConnection, Stream};
     use sealcast_crypto::secret::Secret;
 
     use super::*;
@@ -327,68 +366,13 @@ mod tests {
         Arc::new(OriginKey::from_seed(&Secret::from_bytes([seed; 32])))
     }
 
-    /// Takes any key.
-    #[derive(Debug)]
-    struct Anybody;
-
-    impl ClientCertVerifier for Anybody {
-        fn root_hint_subjects(&self) -> &[DistinguishedName] {
-            &[]
-        }
-
-        fn verify_client_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: rustls::pki_types::UnixTime,
-        ) -> Result<ClientCertVerified, rustls::Error> {
-            Ok(ClientCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-            Err(rustls::Error::General("TLS 1.2".into()))
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            key: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-            let key = rustls::pki_types::SubjectPublicKeyInfoDer::from(key.as_ref());
-            let all = aws_lc_rs::default_provider().signature_verification_algorithms;
-            rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, signed, &all)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ED25519]
-        }
-
-        fn requires_raw_public_keys(&self) -> bool {
-            true
-        }
-    }
-
     /// A broker with the key of seed 9 that answers each of so many messages, and then ends; its answers are the
     /// messages turned round, all but the last bytes of which come late.
     fn broker(messages: usize) -> (String, JoinHandle<Option<Vec<u8>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound").to_string();
         let thread = std::thread::spawn(move || {
-            let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-                .with_protocol_versions(&[&rustls::version::TLS13])
-                .expect("TLS 1.3")
-                .with_client_cert_verifier(Arc::new(Anybody))
-                .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(tls::certified(
-                    key(9),
-                ))));
-            config.alpn_protocols = vec![sealcast_broker::protocol::ALPN.to_vec()];
-            let mut tls = ServerConnection::new(Arc::new(config)).expect("the configuration is whole");
+            let mut tls = ServerConnection::new(tls::server(key(9))).expect("the configuration is whole");
             let (mut socket, _) = listener.accept().expect("a client comes");
             let mut stream = Stream::new(&mut tls, &mut socket);
             for _ in 0..messages {
@@ -411,16 +395,27 @@ mod tests {
     }
 
     /// Attends to the channel until it has heard so many things.
-    fn hear(channel: &mut Channel, poll: &mut mio::Poll, things: usize) -> Vec<Heard> {
+    fn hear(channel: &mut Channel, poll: &mut mio::Poll, things: usize) -> Vec<String> {
         let mut heard = Vec::new();
         let mut events = mio::Events::with_capacity(8);
         while heard.len() < things {
-            channel.attend(poll.registry(), &mut |it| heard.push(it));
+            channel.attend(poll.registry(), &mut |it| heard.push(told(&it)));
             if heard.len() < things {
                 poll.poll(&mut events, Some(Duration::from_millis(10))).expect("the system waits");
+                events.iter().for_each(|_| channel.woken());
             }
         }
         heard
+    }
+
+    /// In words, long messages by their lengths and hashes.
+    fn told(heard: &Heard<'_>) -> String {
+        match heard {
+            Heard::Message(bytes) if bytes.len() > 9 => {
+                format!("{} bytes, {:?}", bytes.len(), sealcast_crypto::hash::sha256(bytes))
+            }
+            other => format!("{other:?}"),
+        }
     }
 
     #[test]
@@ -429,14 +424,12 @@ mod tests {
         let mut poll = mio::Poll::new().expect("the system polls");
         let mut channel = Channel::new(Token(1), address, key(9).public_bytes(), key(3));
         assert!(!channel.send(b"too early"));
-        assert_eq!(hear(&mut channel, &mut poll, 1), [Heard::Opened]);
+        assert_eq!(hear(&mut channel, &mut poll, 1), [told(&Heard::Opened)]);
         let long: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
         assert!(channel.send(b"abc") && channel.send(&long));
         let expected: Vec<u8> = long.iter().rev().copied().collect();
-        assert!(
-            hear(&mut channel, &mut poll, 3)
-                == [Heard::Message(b"cba".to_vec()), Heard::Message(expected), Heard::Closed]
-        );
+        let wanted = [Heard::Message(b"cba"), Heard::Message(&expected), Heard::Closed];
+        assert_eq!(hear(&mut channel, &mut poll, 3), wanted.each_ref().map(told));
         assert!(!channel.is_open() && channel.timeout().is_some());
         assert_eq!(broker.join().expect("it ends"), Some(key(3).public_bytes().to_vec()), "the broker knows who spoke");
     }
@@ -450,6 +443,7 @@ mod tests {
         while channel.why().is_none() {
             channel.attend(poll.registry(), &mut |it| panic!("nothing is heard: {it:?}"));
             poll.poll(&mut events, Some(Duration::from_millis(10))).expect("the system waits");
+            events.iter().for_each(|_| channel.woken());
         }
         assert!(channel.why().expect("it failed").contains("another key"), "{:?}", channel.why());
         assert_eq!(broker.join().expect("it ends"), None);

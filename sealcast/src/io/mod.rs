@@ -4,5 +4,4 @@ pub mod channel;
 pub mod clock;
 pub mod rng;
 pub mod store;
-pub mod tls;
 pub mod udp;

@@ -88,7 +88,7 @@ pub struct Doing<T> {
     pub(super) deadline: Instant,
     pub(super) check: Check<T>,
     /// What to say when the deadline is over.
-    pub(super) late: fn(Duration) -> crate::error::Error,
+    pub(super) late: fn(&super::Shared, Duration) -> crate::error::Error,
     pub(super) patience: Duration,
 }
 
@@ -101,7 +101,7 @@ impl<T> Doing<T> {
     /// What went wrong, or that it was not done in time.
     pub fn wait(mut self) -> crate::error::Result<T> {
         let done = self.shared.changed.wait_until(self.deadline, || (self.check)(&self.shared));
-        done.unwrap_or_else(|| Err((self.late)(self.patience)))
+        done.unwrap_or_else(|| Err((self.late)(&self.shared, self.patience)))
     }
 }
 
@@ -112,6 +112,6 @@ impl<T> Future for Doing<T> {
         let this = self.get_mut();
         let shared = this.shared.clone();
         let polled = shared.changed.poll_until(cx, this.deadline, || (this.check)(&shared));
-        polled.map(|done| done.unwrap_or_else(|| Err((this.late)(this.patience))))
+        polled.map(|done| done.unwrap_or_else(|| Err((this.late)(&shared, this.patience))))
     }
 }

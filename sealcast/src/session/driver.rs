@@ -12,19 +12,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sealcast_delivery::{Batch, Delivery};
+use sealcast_delivery::Batch;
 use sealcast_wire::{Address, Now, limits};
 
 use super::Shared;
 use super::memory::Door;
 use super::queue::{Pushed, Queue};
 use super::scheme::Scheme;
+use super::through::Through;
+use super::way::Way;
 use crate::group::{Axis, Group, Message, Output};
 use crate::io::store::Store;
 use crate::io::udp::UdpReceiver;
 
 /// A group of any scheme over any way.
-pub(super) type AnyGroup = Group<Scheme, Box<dyn Delivery>>;
+pub(super) type AnyGroup = Group<Scheme, Way>;
 
 /// The subscriptions that take a topic.
 type Readers = Arc<[Arc<Queue>]>;
@@ -35,6 +37,7 @@ pub(super) enum Road {
     Closed,
     Udp(Box<UdpReceiver>),
     Memory(Door),
+    Brokers(Box<Through>),
 }
 
 /// See the module.
@@ -73,6 +76,13 @@ impl Driver {
         }
     }
 
+    /// Ends the road.
+    pub(super) fn end(mut self) {
+        if let (Road::Brokers(through), Some(way)) = (&mut self.road, self.group.delivery().brokers()) {
+            through.end(way);
+        }
+    }
+
     /// Listens from now on.
     pub(super) fn listen(&mut self, receiver: UdpReceiver) -> io::Result<()> {
         let fd = receiver.as_raw_fd();
@@ -91,6 +101,9 @@ impl Driver {
         }
         let due = self.group.timeout().map(|at| at.since(now.monotonic));
         let mut wait = due.map_or(wait, |due| due.min(wait));
+        if let Road::Brokers(through) = &self.road {
+            wait = through.timeout().map_or(wait, |due| due.min(wait));
+        }
         if shared.changed.awaited() {
             wait = wait.min(TASK_TICK);
         }
@@ -101,6 +114,9 @@ impl Driver {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => shared.fail(&e),
+        }
+        if let Road::Brokers(through) = &mut self.road {
+            self.events.iter().for_each(|event| through.woken(event.token()));
         }
         if shared.changed.awaited() {
             shared.changed.ring();
@@ -160,6 +176,25 @@ impl Driver {
                 }
                 Ok(any)
             }
+            Road::Brokers(through) => {
+                let Some(way) = group.delivery_mut().brokers_mut() else { return false };
+                let mut any = through.attend(now, way);
+                match through.begin(now, way) {
+                    Ok(Some(keys)) => {
+                        *group.keys_mut() = keys;
+                        any = true;
+                    }
+                    Ok(None) => {}
+                    Err(e) => shared.end(&e),
+                }
+                if let Some(why) = through.trouble() {
+                    shared.end(&why);
+                }
+                if any {
+                    shared.changed.ring();
+                }
+                Ok(any)
+            }
         };
         // The network may be down for a while; the next readiness of the socket tells when it is not.
         let any = received.unwrap_or_else(|_| {
@@ -194,6 +229,11 @@ impl Driver {
                     // What it means is in the sender: the machine does not transmit by itself.
                     (Some(line), _) => line.flush(),
                     (None, Road::Memory(door)) => door.send(&self.batch),
+                    (None, Road::Brokers(_)) => {
+                        if let Road::Brokers(through) = &mut self.road {
+                            through.send(&self.batch);
+                        }
+                    }
                     (None, _) => {}
                 },
                 Output::View(event) => {
@@ -203,13 +243,22 @@ impl Driver {
                 Output::Notice(notice) => shared.noticed(now, notice),
                 Output::Store { of, id, record } => {
                     stored = true;
+                    if let (Axis::Delivery, Road::Brokers(through)) = (of, &mut self.road) {
+                        if let Err(e) = through.keep(&record) {
+                            shared.fail(&e);
+                        }
+                        continue;
+                    }
                     let id = id << 1 | u64::from(of == Axis::Delivery);
                     if let Some(Err(e)) = self.store.as_mut().map(|store| store.put(id, &record)) {
                         shared.fail(&e);
                     }
                 }
-                Output::Outcome(..) => {}
+                Output::Outcome(token, outcome) => shared.became(token, outcome),
             }
+        }
+        if let Road::Brokers(through) = &mut self.road {
+            through.flush();
         }
         let confirmed = self.group.on_new_key().0;
         if confirmed != self.confirmed {
@@ -282,7 +331,7 @@ fn push(backlog: &mut VecDeque<(Arc<Queue>, Message)>, shared: &Shared, queue: &
 }
 
 pub(super) const SOCKET: mio::Token = mio::Token(0);
-pub(super) const WAKER: mio::Token = mio::Token(1);
+pub(super) const WAKER: mio::Token = mio::Token(usize::MAX);
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;
 /// How often tasks that wait for a deadline are woken to look at the clock.

@@ -30,6 +30,14 @@ impl Filter {
         Ok(Filter::Regex(regex))
     }
 
+    /// What brokers are asked for: they match patterns, and the rest is done here.
+    pub(super) fn as_pattern(&self) -> Pattern {
+        match self {
+            Filter::Pattern(pattern) => pattern.clone(),
+            Filter::Regex(_) => Pattern::all(),
+        }
+    }
+
     pub(super) fn matches(&self, topic: &str) -> bool {
         match self {
             Filter::Pattern(pattern) => pattern.matches(topic),

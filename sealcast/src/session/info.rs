@@ -11,8 +11,10 @@ use sealcast_keys::{Exclusion, Notice};
 use sealcast_wire::{Drops, EpochId, Member, View};
 
 use super::control::millis;
+use super::driver::Road;
 use super::line::Line;
 use super::shared::Shared;
+use super::through::BrokersInfo;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::{ViewEvent, lock};
@@ -51,6 +53,8 @@ pub struct Stats {
     pub failed_sends: u64,
     /// Receiving calls that the kernel refused.
     pub failed_receives: u64,
+    /// Publications that brokers executed to nothing, or that came to nothing under way.
+    pub refused: u64,
     /// What was dropped, by reason.
     pub drops: Drops,
 }
@@ -95,6 +99,8 @@ pub struct Info {
     pub excluded: Option<Exclusion>,
     /// Per member: how long ago it was last heard; by slot, `None` if never in this epoch.
     pub last_heard: Vec<Option<Duration>>,
+    /// Where it stands with the brokers, if it goes through any.
+    pub brokers: Option<BrokersInfo>,
 }
 
 impl Info {
@@ -107,8 +113,13 @@ impl Info {
 impl Shared {
     pub(super) fn info(&self) -> Info {
         let now = self.clock.monotonic();
-        let (on_new_key, last_heard) = self.lease.with(|driver| {
-            driver.as_ref().map_or_else(Default::default, |d| (d.group.on_new_key(), d.group.last_heard(now)))
+        let (on_new_key, last_heard, brokers) = self.lease.with(|driver| {
+            let Some(d) = driver.as_ref() else { return Default::default() };
+            let brokers = match (&d.road, d.group.delivery().brokers()) {
+                (Road::Brokers(through), Some(way)) => Some(through.info(way)),
+                _ => None,
+            };
+            (d.group.on_new_key(), d.group.last_heard(now), brokers)
         });
         let paused = lock(&self.gate).is_paused();
         let seen = lock(&self.seen);
@@ -124,6 +135,7 @@ impl Shared {
             paused,
             excluded: seen.excluded.clone(),
             last_heard,
+            brokers,
         }
     }
 
@@ -136,6 +148,7 @@ impl Shared {
             sent_datagrams: line(|l| &l.sent_datagrams),
             failed_sends: line(|l| &l.failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
             drops: self.lease.with(|driver| driver.as_ref().map(|d| d.group.drops())).unwrap_or_default(),
         }
     }

@@ -29,7 +29,9 @@ mod queue;
 mod scheme;
 mod shared;
 mod subscribe;
+mod through;
 mod views;
+mod way;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -45,7 +47,8 @@ pub use info::{Info, LogEntry, LogEvent, Report, Stats};
 pub use open::{Identity, Opening, open};
 pub use publish::{Publish, Published, Publishing, TryPublishError};
 pub use queue::{SlowReader, Subscription};
-pub use subscribe::Subscribe;
+pub use subscribe::{Subscribe, Subscribing};
+pub use through::BrokersInfo;
 pub use views::Views;
 
 use crate::code::Code;
@@ -53,7 +56,7 @@ use crate::control::Server;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, ViewEvent, lock};
 use crate::io::udp::Warning;
-use crate::url::Url;
+use crate::url::{Url, Way};
 use info::hex;
 use shared::Shared;
 use views::ViewQueue;
@@ -127,8 +130,11 @@ impl Session {
     /// Waits until a view is installed: `.await` it, or `.wait()`.
     pub fn ready(&self) -> Doing<Arc<View>> {
         let patience = self.inner.shared.url.options.wait;
-        self.doing(patience, not_ready, |shared| {
+        self.doing(patience, Shared::late, |shared| {
             let seen = lock(&shared.seen);
+            if let Some(why) = &seen.ended {
+                return Some(Err(why.clone()));
+            }
             match (&seen.view, &seen.excluded) {
                 (_, Some(why)) => Some(Err(Error::excluded(why))),
                 (Some(view), None) => Some(Ok(view.clone())),
@@ -209,6 +215,12 @@ impl Session {
         lock(&self.inner.shared.seen).log.iter().cloned().collect()
     }
 
+    /// Why brokers gave a message of ours no place, if that came up: of the first such one. Who publishes `.ordered()` is told
+    /// of each.
+    pub fn refusal(&self) -> Option<Error> {
+        lock(&self.inner.shared.seen).refusal.clone()
+    }
+
     /// What is not as it should be on this machine, with the line that repairs it.
     pub fn warnings(&self) -> Vec<Warning> {
         lock(&self.inner.shared.seen).warnings.clone()
@@ -254,7 +266,7 @@ impl Session {
     fn doing<T>(
         &self,
         patience: Duration,
-        late: fn(Duration) -> Error,
+        late: fn(&Shared, Duration) -> Error,
         check: impl FnMut(&Shared) -> Option<Result<T>> + Send + 'static,
     ) -> Doing<T> {
         let shared = self.inner.shared.clone();
@@ -306,10 +318,17 @@ impl Inner {
         if let Some(line) = &shared.line {
             line.flush();
         }
+        if let Way::Quorum(_) = shared.url.way {
+            // What was published shall have its place, and what is said in leaving is ordered too.
+            let settled = || shared.is_settled().then_some(());
+            shared.changed.wait_until(Instant::now() + CLOSE_PATIENCE_BROKERS, settled);
+        }
         // Whoever was never in, or is out already, has nothing to leave.
         if shared.command(Command::Leave).is_ok() {
             let out = || lock(&shared.seen).excluded.is_some().then_some(());
-            shared.changed.wait_until(Instant::now() + CLOSE_PATIENCE, out);
+            let through = matches!(shared.url.way, Way::Quorum(_));
+            let patience = if through { CLOSE_PATIENCE_BROKERS } else { CLOSE_PATIENCE };
+            shared.changed.wait_until(Instant::now() + patience, out);
         }
         if let Some(line) = &shared.line {
             line.close();
@@ -320,7 +339,9 @@ impl Inner {
             // A panic in a session's thread was reported when it happened.
             let _ = thread.join();
         }
-        drop(shared.lease.remove());
+        if let Some(driver) = shared.lease.remove() {
+            driver.end();
+        }
         let queues = lock(&shared.queues).clone();
         queues.iter().for_each(|q| q.close(Error::closed()));
         lock(&shared.view_queues).iter().for_each(|q| q.close());
@@ -345,7 +366,7 @@ fn not_ready(patience: Duration) -> Error {
         .with_hint("sealcast doctor checks the network; are the others on the same URL, with the same authority?")
 }
 
-fn not_done(patience: Duration) -> Error {
+fn not_done(_: &Shared, patience: Duration) -> Error {
     Error::new(Code::TimedOut, format!("not done within {patience:?}")).with_hint("sealcast group show")
 }
 
@@ -357,3 +378,5 @@ const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a closing session waits for the others to take in that it leaves.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(400);
+/// The same where that takes its place in the brokers' order, and how long what was published may take to have one.
+const CLOSE_PATIENCE_BROKERS: Duration = Duration::from_secs(3);

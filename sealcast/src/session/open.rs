@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use mio::Registry;
 use sealcast_crypto::identity::{CertificateError, Identity as Held};
-use sealcast_delivery::Delivery;
 use sealcast_delivery::memory::{BestEffort, Ordered, Start};
 use sealcast_delivery::multicast::{Config, Multicast, Sender};
 use sealcast_keys::plain::Plain;
@@ -21,9 +21,12 @@ use super::lease::Lease;
 use super::line::Line;
 use super::memory::{Door, ORDERER};
 use super::own::Own;
-use super::scheme::Scheme as Machine;
+use super::scheme::{Scheme as Machine, Waiting};
 use super::shared::{Seen, Shared};
+use super::through::{self, Later, Reach, Through};
+use super::way::Way as Going;
 use super::{Inner, Session};
+use crate::brokers;
 use crate::code::Code;
 use crate::config::{Contexts, Home, KeptIdentity};
 use crate::control::{Server, socket_path};
@@ -33,7 +36,7 @@ use crate::io::clock::{self, Clock};
 use crate::io::rng;
 use crate::io::store::Store;
 use crate::io::udp::{self, UdpSender};
-use crate::url::{OriginMode, Scheme, Url, Way};
+use crate::url::{self, OriginMode, Scheme, Url, Way};
 
 /// Begins to open a session: `target` is a URL or the name of a context.
 pub fn open(target: &str) -> Opening {
@@ -85,6 +88,16 @@ struct Loaded {
     kept: bool,
 }
 
+/// Somebody who may be in a contributory group.
+struct Member {
+    held: Arc<Held>,
+    statements: Vec<Vec<u8>>,
+    group: String,
+    store: Option<Store>,
+    control: Option<PathBuf>,
+    me: String,
+}
+
 /// What a key scheme was made from, and what goes with it.
 struct Made {
     machine: Machine,
@@ -93,6 +106,7 @@ struct Made {
     store: Option<Store>,
     identity: Option<Arc<Held>>,
     control: Option<PathBuf>,
+    reach: Option<Reach>,
 }
 
 impl Opening {
@@ -134,9 +148,6 @@ impl Opening {
     pub fn wait(mut self) -> Result<Session> {
         let home = self.home.take().unwrap_or_else(Home::from_env);
         let mut url = self.url(&home)?;
-        if let Way::Quorum(_) = url.way {
-            return Err(through_brokers(&url));
-        }
         if let Some(origin) = self.origin {
             url.options.origin = origin;
         }
@@ -145,9 +156,10 @@ impl Opening {
         }
         let clock = Clock::start();
         let made = match url.keys {
+            _ if matches!(url.way, Way::Quorum(_)) => self.through_brokers(&url, &home, clock)?,
             Scheme::Plain => self.plain(&url)?,
             Scheme::Contributory => self.contributory(&url, &home, clock)?,
-            Scheme::Threshold => return Err(through_brokers(&url)),
+            Scheme::Threshold => return Err(url::needs_brokers(&url.to_string())),
         };
         start(url, made, clock)
     }
@@ -174,15 +186,23 @@ impl Opening {
         };
         let machine = Machine::Plain(Plain::new(&me, Incarnation(rng::bytes()?)));
         let group = url.options.group.clone().unwrap_or_default();
-        Ok(Made { machine, me, group, store: None, identity: None, control: self.control.clone() })
+        Ok(Made { machine, me, group, store: None, identity: None, control: self.control.clone(), reach: None })
     }
 
     fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
         let kept = match &self.identity {
             None => {
-                return Err(Error::new(Code::NoIdentity, format!("{url}: a sealed group needs an identity")).with_hint(
-                    "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
-                ));
+                let (what, hint) = match url.way {
+                    Way::Quorum(_) => (
+                        "brokers let in whom an issuer of theirs vouches for: an identity is needed",
+                        "sealcast ca issue NAME --ca ISSUER; the cluster file names the issuers",
+                    ),
+                    Way::Multicast(_) | Way::Memory { .. } => (
+                        "a sealed group needs an identity",
+                        "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
+                    ),
+                };
+                return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
             }
             Some(Identity::Held(held)) => {
                 return Ok(Loaded { held: held.clone(), statements: Vec::new(), kept: false });
@@ -209,6 +229,48 @@ impl Opening {
     }
 
     fn contributory(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
+        let Member { held, statements, group, store, control, me } = self.member(url, home, clock)?;
+        let machine = Machine::contributory(url, &group, held.clone(), statements, store.as_ref(), clock.now())?;
+        Ok(Made { machine, me, group, store, identity: Some(held), control, reach: None })
+    }
+
+    /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
+    fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
+        let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
+        let cluster = brokers::load_pinned(path, url.options.pin.as_deref())?;
+        let (held, kept, group, later, made) = if url.keys == Scheme::Contributory {
+            let Member { held, statements, group, store, control, me } = self.member(url, home, clock)?;
+            let records = store.as_ref().map(Store::records).unwrap_or_default();
+            let (identity, name, url) = (held.clone(), group.clone(), url.clone());
+            let make = move |now| Machine::paced(&url, &name, identity, statements, &records, now);
+            let kept = store.is_some();
+            let made = (me, store, Some(held.clone()), control);
+            (held, kept, group, Later::Contributory(Box::new(make)), made)
+        } else {
+            let Loaded { held, kept, .. } = self.load(url, home)?;
+            let me = held.certificate().name.to_string();
+            let later = if url.keys == Scheme::Plain { Later::Plain(me.clone()) } else { Later::Threshold(me.clone()) };
+            (held, kept, url.options.group.clone().unwrap_or_default(), later, (me, None, None, self.control.clone()))
+        };
+        let key = if kept {
+            brokers::ClientKey::of(home, &cluster.cluster(), &held.certificate().hash, brokers::Purpose::Session)?
+        } else {
+            brokers::ClientKey::fresh()?
+        };
+        let registration = brokers::registration(&cluster, &held, &key.client(), false).ok_or_else(|| {
+            let (who, of) = (&held.certificate().name, held.anchor().certificate().name());
+            let what = format!("{who} has its certificate of {of}, which is no issuer of these brokers");
+            let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
+            Error::new(Code::Denied, what).with_hint(format!("their issuers are {}; --id NAME", issuers.join(", ")))
+        })?;
+        let cargo = through::cargo(url.keys, &group);
+        let reach = Some(Reach { cluster, key, registration, cargo, later });
+        let (me, store, identity, control) = made;
+        Ok(Made { machine: Machine::Waiting(Waiting), me, group, store, identity, control, reach })
+    }
+
+    /// A member of a contributory group.
+    fn member(&self, url: &Url, home: &Home, clock: Clock) -> Result<Member> {
         let Loaded { held, statements, kept } = self.load(url, home)?;
         let certificate = held.certificate();
         held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
@@ -235,8 +297,7 @@ impl Opening {
             None => kept.then(|| socket_path(home, &certificate.hash, &group)),
         };
         let me = certificate.name.to_string();
-        let machine = Machine::contributory(url, &group, held.clone(), statements, store.as_ref(), clock.now())?;
-        Ok(Made { machine, me, group, store, identity: Some(held), control })
+        Ok(Member { held, statements, group, store, control, me })
     }
 }
 
@@ -271,7 +332,7 @@ fn records_path(home: &Home, certificate: &CertHash, group: &str) -> PathBuf {
 type Sending = (Arc<Mutex<Sender>>, UdpSender);
 
 /// The way of a URL: its machine, what publishers use directly, and where datagrams come from.
-fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
+fn way(url: &Url, reach: Option<Reach>, clock: Clock, registry: &Registry) -> Result<(Going, Option<Sending>, Road)> {
     let plain = url.keys == Scheme::Plain;
     match &url.way {
         Way::Multicast(address) => {
@@ -281,37 +342,34 @@ fn way(url: &Url) -> Result<(Box<dyn Delivery>, Option<Sending>, Road)> {
             multicast.transmitted_by_shell();
             let sender = multicast.sender();
             let udp = UdpSender::open(*address, &url.options)?;
-            Ok((Box::new(multicast), Some((sender, udp)), Road::Closed))
+            Ok((Going::Multicast(Box::new(multicast)), Some((sender, udp)), Road::Closed))
         }
-        Way::Quorum(_) => Err(through_brokers(url)),
+        Way::Quorum(_) => {
+            let reach = reach.ok_or_else(|| url::needs_brokers(&url.to_string()))?;
+            let (through, way) = Through::open(reach, clock.now(), registry)?;
+            Ok((Going::Brokers(Box::new(way)), None, Road::Brokers(Box::new(through))))
+        }
         Way::Memory { name, ordered } => {
-            let machine: Box<dyn Delivery> = match (ordered, plain) {
-                (true, true) => {
-                    let first = u64::from_be_bytes(rng::bytes()?);
-                    Box::new(Ordered::plain(ORDERER, Start::Head, first))
-                }
-                (true, false) => Box::new(Ordered::new(ORDERER, Start::Head)),
-                (false, true) => Box::new(BestEffort::plain()),
-                (false, false) => Box::new(BestEffort::new()),
+            let first = || Ok::<_, Error>(u64::from_be_bytes(rng::bytes()?));
+            let machine = match (ordered, plain) {
+                (true, true) => Going::Ordered(Box::new(Ordered::plain(ORDERER, Start::Head, first()?))),
+                (true, false) => Going::Ordered(Box::new(Ordered::placing(ORDERER, Start::Head, first()?))),
+                (false, true) => Going::BestEffort(Box::new(BestEffort::plain())),
+                (false, false) => Going::BestEffort(Box::new(BestEffort::new())),
             };
             Ok((machine, None, Road::Memory(Door::enter(name))))
         }
     }
 }
 
-fn through_brokers(url: &Url) -> Error {
-    Error::new(Code::BadPair, format!("{url}: a session has members, and clients of brokers know no others"))
-        .with_hint("sealcast::brokers::Brokers::open; on the command line pub, sub and read take this URL")
-}
-
 fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
-    let Made { machine, me, group: group_name, store, identity, control } = made;
-    let (delivery, sender, road) = way(&url)?;
+    let Made { machine, me, group: group_name, store, identity, control, reach } = made;
+    let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
+    let (delivery, sender, road) = way(&url, reach, clock, poll.registry())?;
     let group = Group::new(machine, delivery, url.options.origin)?;
     let gate = group.gate();
     let (linger, batch) = (url.options.linger, url.options.batch);
     let line = sender.map(|(sender, udp)| Line::new(gate.clone(), sender, udp, clock, linger, batch));
-    let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
     let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
     let sealed = url.keys != Scheme::Plain;
     let shared = Arc::new(Shared {
@@ -333,6 +391,8 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
         published: AtomicU64::new(0),
         missed: AtomicU64::new(0),
         failed_receives: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+        outcomes: Mutex::default(),
     });
     if let Road::Memory(door) = &road {
         door.attend(&shared);

@@ -5,16 +5,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use sealcast_delivery::Token;
 use sealcast_wire::Guarantee;
 
-use super::{Session, not_ready};
+use super::Session;
+use super::shared::no_place;
+use super::through::passes;
 use crate::error::{Error, Result};
-use crate::group::{Publication, PublishError};
+use crate::group::{Publication, PublishError, lock};
+use crate::url::Way;
 
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Its number, as receivers see it; `None` if it waits for the next key.
+    /// Its number, as receivers see it; `None` if it waits for the next key, or is on its way to brokers.
     pub number: Option<u64>,
 }
 
@@ -48,7 +52,7 @@ impl Publish<'_> {
         self
     }
 
-    /// In one order at all members.
+    /// In one order at all members. Through brokers it has its place when this returns, and the number tells it.
     pub fn ordered(mut self) -> Self {
         self.guarantee = Guarantee::Ordered;
         self
@@ -65,27 +69,53 @@ impl Publish<'_> {
     /// # Errors
     /// Why not: no right, no key in time, too long, closed.
     pub fn wait(self) -> Result<Published> {
+        let shared = self.session.inner.shared.clone();
+        let patience = shared.url.options.wait;
+        let mut step = Step::Publish;
+        // The usual case goes straight through.
+        let done = match self.advance(&mut step) {
+            Some(done) => Some(done),
+            None => shared.changed.wait_until(Instant::now() + patience, || self.advance(&mut step)),
+        };
+        done.unwrap_or_else(|| Err(shared.late(patience)))
+    }
+
+    /// Publishes it, and waits for its place where that is asked for.
+    fn advance(&self, step: &mut Step) -> Option<Result<Published>> {
         let shared = &self.session.inner.shared;
-        let body = (*self.body).as_ref();
-        let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
-        match shared.publish(&message, true) {
-            Ok(number) => Ok(Published { number }),
-            Err(PublishError::NotReady) => {
-                let patience = shared.url.options.wait;
-                let done =
-                    shared.changed.wait_until(Instant::now() + patience, || match shared.publish(&message, true) {
-                        Err(PublishError::NotReady) => None,
-                        other => Some(other),
-                    });
-                match done {
-                    Some(Ok(number)) => Ok(Published { number }),
-                    Some(Err(why)) => Err(shared.refused(self.topic, why)),
-                    None => Err(not_ready(patience)),
-                }
+        if let Step::Publish = step {
+            let body = (*self.body).as_ref();
+            let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
+            let through = matches!(shared.url.way, Way::Quorum(_));
+            match shared.publish(&message, true) {
+                Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::Placed(Token(token)),
+                Ok(number) => return Some(Ok(Published { number: number.filter(|_| !through) })),
+                // No key yet is no error yet.
+                Err(PublishError::NotReady) => return shared.ended().map(Err),
+                Err(PublishError::Send(why)) if through && passes(why) => return shared.ended().map(Err),
+                Err(why) => return Some(Err(shared.refused(self.topic, why))),
             }
-            Err(why) => Err(shared.refused(self.topic, why)),
+        }
+        let Step::Placed(token) = *step else { return None };
+        let mut outcomes = lock(&shared.outcomes);
+        let outcome = *outcomes.get(&token)?;
+        match outcome {
+            None => {
+                drop(outcomes);
+                shared.ended().map(Err)
+            }
+            Some(outcome) => {
+                outcomes.remove(&token);
+                Some(no_place(outcome).map(|number| Published { number }))
+            }
         }
     }
+}
+
+/// How far publishing came.
+enum Step {
+    Publish,
+    Placed(Token),
 }
 
 impl<'a> IntoFuture for Publish<'a> {
@@ -94,13 +124,14 @@ impl<'a> IntoFuture for Publish<'a> {
 
     fn into_future(self) -> Publishing<'a> {
         let deadline = Instant::now() + self.session.inner.shared.url.options.wait;
-        Publishing { publish: self, deadline }
+        Publishing { publish: self, step: Step::Publish, deadline }
     }
 }
 
 /// A message being published.
 pub struct Publishing<'a> {
     publish: Publish<'a>,
+    step: Step,
     deadline: Instant,
 }
 
@@ -108,18 +139,9 @@ impl Future for Publishing<'_> {
     type Output = Result<Published>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Publishing { publish, deadline } = self.get_mut();
-        let shared = &publish.session.inner.shared;
-        let body = (*publish.body).as_ref();
-        let message = Publication { topic: publish.topic, body, guarantee: publish.guarantee, sent_micros: None };
-        let polled = shared.changed.poll_until(cx, *deadline, || match shared.publish(&message, true) {
-            Err(PublishError::NotReady) => None,
-            other => Some(other),
-        });
-        polled.map(|done| match done {
-            Some(Ok(number)) => Ok(Published { number }),
-            Some(Err(why)) => Err(shared.refused(publish.topic, why)),
-            None => Err(not_ready(shared.url.options.wait)),
-        })
+        let Publishing { publish, step, deadline } = self.get_mut();
+        let shared = publish.session.inner.shared.clone();
+        let polled = shared.changed.poll_until(cx, *deadline, || publish.advance(step));
+        polled.map(|done| done.unwrap_or_else(|| Err(shared.late(shared.url.options.wait))))
     }
 }

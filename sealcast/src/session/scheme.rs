@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use sealcast_crypto::aead::Suite;
+use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
+use sealcast_crypto::aead;
+use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::identity::Identity;
+use sealcast_crypto::secret::Secret;
+use sealcast_delivery::quorum::Standing;
 use sealcast_keys::contributory::{Config, Contributory, Status};
 use sealcast_keys::plain::Plain;
+use sealcast_keys::threshold::{self, Standing as Versions, Threshold, pin};
 use sealcast_keys::{
     Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Outcome, Output, Seal, SealError, Sealed,
     Token,
 };
-use sealcast_wire::{Agreement, Guarantee, Lane, Monotonic, Now, Slot, Source};
+use sealcast_wire::{Agreement, Dropped, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source};
 
-use crate::error::Result;
+use crate::code::Code;
+use crate::error::{Error, Result};
 use crate::io::store::Store;
 use crate::io::{clock, rng};
 use crate::url::{Cipher, Url};
@@ -21,7 +27,20 @@ use crate::url::{Cipher, Url};
 pub(super) enum Scheme {
     Plain(Plain),
     Contributory(Box<Contributory>),
+    /// The same at the pace of brokers.
+    Paced(Box<Paced>),
+    /// Until brokers know us, nothing can be said or heard.
+    Waiting(Waiting),
+    Ristretto255(Box<Threshold<Ristretto255>>),
+    P256(Box<Threshold<P256>>),
 }
+
+/// A contributory machine for which time goes slower: through brokers a message takes some ten times as long as on a LAN,
+/// and each that is said again is ordered and stored again.
+pub(super) struct Paced(Contributory);
+
+/// No keys yet.
+pub(super) struct Waiting;
 
 impl Scheme {
     /// A member of a contributory group, which takes up where the records of an earlier run end.
@@ -41,20 +60,138 @@ impl Scheme {
         Ok(Scheme::Contributory(Box::new(machine)))
     }
 
+    /// The same for a group that meets at brokers.
+    pub(super) fn paced(
+        url: &Url,
+        group: &str,
+        identity: Arc<Identity>,
+        statements: Vec<Vec<u8>>,
+        records: &[(u64, Vec<u8>)],
+        now: Now,
+    ) -> Result<Scheme> {
+        let mut config = configured(url, Config::new(group, identity));
+        config.floor = clock::FLOOR;
+        config.statements = statements;
+        config.rekey_after /= PACE;
+        if let Some(detect) = url.options.detect {
+            config.detect = detect / PACE;
+        }
+        let machine = Contributory::restore(config, rng::bytes()?, slower(now), records);
+        Ok(Scheme::Paced(Box::new(Paced(machine))))
+    }
+
+    /// A client of brokers who hold shares of this key.
+    pub(super) fn threshold(
+        cluster: &ClusterFile,
+        key: &VouchedKey,
+        name: &str,
+        client: [u8; 32],
+        standing: &Standing,
+    ) -> Result<Scheme> {
+        let (id, brokers) = (cluster.cluster().0, cluster.broker_keys());
+        let pinned = pin(&id, &key.key);
+        let versions = Versions { epoch: standing.epoch, policy: standing.policy };
+        let (seed, incarnation) = (Secret::from_bytes(rng::bytes()?), Incarnation(rng::bytes()?));
+        let wrong = |e| Error::new(Code::Content, format!("the cluster's threshold key: {e}"));
+        Ok(match cluster.suite {
+            Suite::Ristretto255 => {
+                let config = threshold::Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
+                Scheme::Ristretto255(Box::new(Threshold::new(name, incarnation, config, versions, &seed)))
+            }
+            Suite::P256 => {
+                let config = threshold::Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
+                Scheme::P256(Box::new(Threshold::new(name, incarnation, config, versions, &seed)))
+            }
+        })
+    }
+
     /// What a contributory scheme knows of its group.
     pub(super) fn status(&self, now: Now) -> Option<Status> {
         match self {
-            Scheme::Plain(_) => None,
             Scheme::Contributory(machine) => Some(machine.status(now)),
+            Scheme::Paced(machine) => {
+                let Status { age, rotates_in, .. } = machine.0.status(slower(now));
+                Some(Status { age: age * PACE, rotates_in: rotates_in * PACE, ..machine.0.status(slower(now)) })
+            }
+            Scheme::Plain(_) | Scheme::Waiting(_) | Scheme::Ristretto255(_) | Scheme::P256(_) => None,
         }
     }
 }
+
+fn slower(now: Now) -> Now {
+    Now { monotonic: Monotonic(now.monotonic.0 / u64::from(PACE)), ..now }
+}
+
+impl Keys for Paced {
+    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
+        self.0.needs(lane)
+    }
+
+    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> std::result::Result<(), HandleError> {
+        self.0.handle(slower(now), source, message)
+    }
+
+    fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
+        self.0.command(slower(now), command)
+    }
+
+    fn suspect(&mut self, now: Now, slot: Slot) {
+        self.0.suspect(slower(now), slot);
+    }
+
+    fn flushed(&mut self, now: Now, cut: [u8; 32]) {
+        self.0.flushed(slower(now), cut);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.0.timeout().map(|at| Monotonic(at.0.saturating_mul(u64::from(PACE))))
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.0.handle_timeout(slower(now));
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.0.poll()
+    }
+}
+
+impl Keys for Waiting {
+    fn needs(&self, _: Lane) -> (Guarantee, Agreement) {
+        (Guarantee::BestEffort, Agreement::None)
+    }
+
+    fn handle(&mut self, _: Now, _: &Source, _: &[u8]) -> std::result::Result<(), HandleError> {
+        Err(Dropped::NoKey.into())
+    }
+
+    fn command(&mut self, _: Now, _: Command) -> std::result::Result<(), CommandError> {
+        Err(CommandError::NotReady)
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _: Now) {}
+
+    fn poll(&mut self) -> Option<Output> {
+        None
+    }
+}
+
+/// How much slower time goes for a group that meets at brokers.
+const PACE: u32 = 4;
 
 macro_rules! each {
     ($self:ident, $machine:ident => $call:expr) => {
         match $self {
             Scheme::Plain($machine) => $call,
             Scheme::Contributory($machine) => $call,
+            Scheme::Paced($machine) => $call,
+            Scheme::Waiting($machine) => $call,
+            Scheme::Ristretto255($machine) => $call,
+            Scheme::P256($machine) => $call,
         }
     };
 }
@@ -112,8 +249,8 @@ impl Keys for Scheme {
 /// What a URL says of keys.
 fn configured(url: &Url, mut config: Config) -> Config {
     config.suite = match url.options.cipher {
-        Cipher::Aes256Gcm => Suite::Aes256Gcm,
-        Cipher::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
+        Cipher::Aes256Gcm => aead::Suite::Aes256Gcm,
+        Cipher::ChaCha20Poly1305 => aead::Suite::ChaCha20Poly1305,
     };
     config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
     config.detect = url.options.detect.unwrap_or(config.detect);

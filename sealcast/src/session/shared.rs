@@ -1,11 +1,13 @@
 //! What the threads of a session share, and what they do with it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use sealcast_crypto::identity::Identity;
+use sealcast_crypto::identity::{Identity, Pattern};
+use sealcast_delivery::{Outcome, SendError, Token};
 use sealcast_keys::{Command, Exclusion, Notice};
 use sealcast_wire::{Guarantee, Monotonic, Now, View, limits};
 
@@ -24,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::group::{Gate, Publication, PublishError, ViewEvent, lock};
 use crate::io::clock::Clock;
 use crate::io::udp::{UdpReceiver, Warning};
-use crate::url::{Url, Way};
+use crate::url::{Scheme, Url, Way};
 
 /// What the threads of a session share.
 pub(crate) struct Shared {
@@ -48,6 +50,10 @@ pub(crate) struct Shared {
     pub(super) published: AtomicU64,
     pub(super) missed: AtomicU64,
     pub(super) failed_receives: AtomicU64,
+    /// Publications that brokers executed to nothing.
+    pub(super) refused: AtomicU64,
+    /// What became of those that somebody waits for.
+    pub(super) outcomes: Mutex<BTreeMap<Token, Option<Outcome>>>,
 }
 
 /// What was seen of the group so far.
@@ -56,6 +62,10 @@ pub(super) struct Seen {
     pub(super) view: Option<Arc<View>>,
     pub(super) installed_at: Monotonic,
     pub(super) excluded: Option<Exclusion>,
+    /// Why nothing more will come of it.
+    pub(super) ended: Option<Error>,
+    /// Why the first message that got no place got none.
+    pub(super) refusal: Option<Error>,
     pub(super) closed: bool,
     pub(super) log: VecDeque<LogEntry>,
     pub(super) warnings: Vec<Warning>,
@@ -80,6 +90,9 @@ impl Shared {
                 self.lease.with(|driver| {
                     let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
                     let token = driver.group.publish(now, message)?;
+                    if let Some(token) = token.filter(|_| self.is_waited_for(message.guarantee)) {
+                        lock(&self.outcomes).insert(token, None);
+                    }
                     driver.pump(self, now);
                     Ok(token.map(|t| t.0))
                 })?
@@ -89,10 +102,76 @@ impl Shared {
         Ok(number)
     }
 
+    /// Whether publishing ends when the message has its place: brokers tell it.
+    pub(super) fn is_waited_for(&self, guarantee: Guarantee) -> bool {
+        matches!(self.url.way, Way::Quorum(_)) && guarantee >= Guarantee::Ordered
+    }
+
+    /// It is known what became of a message.
+    pub(super) fn became(&self, token: Token, outcome: Outcome) {
+        if let Some(waiting) = lock(&self.outcomes).get_mut(&token) {
+            *waiting = Some(outcome);
+            self.changed.ring();
+        }
+        if matches!(outcome, Outcome::Denied(_) | Outcome::Failed) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(why) = no_place(outcome).err() {
+                lock(&self.seen).refusal.get_or_insert(why);
+            }
+        }
+    }
+
+    /// Whether all that was published has its place, where that is told.
+    pub(super) fn is_settled(&self) -> bool {
+        self.lease.with(|driver| {
+            let Some(group) = driver.as_ref().map(|it| &it.group) else { return true };
+            group.is_settled() && group.delivery().brokers().is_none_or(|way| way.is_settled())
+        })
+    }
+
+    /// Why it takes so long until there is a key.
+    pub(super) fn late(&self, patience: Duration) -> Error {
+        self.lease.with(|driver| match driver.as_ref().map(|it| (&it.road, it.group.delivery().brokers())) {
+            Some((Road::Brokers(through), Some(way))) if !through.has_begun() => through.late(way, patience),
+            _ => not_ready(patience),
+        })
+    }
+
+    /// Nothing more will come of it: readers are told, and whoever waits.
+    pub(super) fn end(&self, why: &Error) {
+        if lock(&self.seen).ended.replace(why.clone()).is_none() {
+            lock(&self.queues).iter().for_each(|q| q.close(why.clone()));
+            self.changed.ring();
+        }
+    }
+
+    /// Why nothing more will come of it, if so.
+    pub(super) fn ended(&self) -> Option<Error> {
+        let seen = lock(&self.seen);
+        seen.ended.clone().or_else(|| seen.excluded.as_ref().map(Error::excluded))
+    }
+
+    /// The pattern that brokers are told of for a filter; `None` where nobody is.
+    pub(super) fn told_to_brokers(&self, filter: &Filter) -> Option<Pattern> {
+        let through = matches!(self.url.way, Way::Quorum(_)) && self.url.keys != Scheme::Contributory;
+        through.then(|| filter.as_pattern())
+    }
+
+    /// Does something with the brokers' machine, and what it wants done.
+    pub(super) fn with_brokers<T>(&self, act: impl FnOnce(Now, &mut sealcast_delivery::quorum::Way) -> T) -> Option<T> {
+        let now = self.clock.now();
+        self.lease.with(|driver| {
+            let driver = driver.as_mut()?;
+            let done = act(now, driver.group.delivery_mut().brokers_mut()?);
+            driver.pump(self, now);
+            Some(done)
+        })
+    }
+
     /// The error that a user sees.
     pub(super) fn refused(&self, topic: &str, why: PublishError) -> Error {
         match why {
-            PublishError::NotReady => not_ready(std::time::Duration::ZERO),
+            PublishError::NotReady => not_ready(Duration::ZERO),
             PublishError::Denied => Error::new(Code::DeniedPublish, format!("{} may not publish on {topic}", self.me))
                 .with_hint(format!("ask the group's authority for the right: sealcast invite --for … --pub '{topic}'")),
             PublishError::MustSign => Error::new(
@@ -101,6 +180,10 @@ impl Shared {
             )
             .with_hint("leave origin=mac out of the URL"),
             PublishError::Excluded(why) => Error::excluded(&why),
+            PublishError::Send(SendError::TooLong) if matches!(self.url.way, Way::Quorum(_)) => {
+                let most = limits::BODY_BYTES_MAX;
+                Error::new(Code::TooLarge, format!("a message through brokers has at most {most} bytes, sealed"))
+            }
             PublishError::Send(why) => why.into(),
         }
     }
@@ -152,6 +235,9 @@ impl Shared {
 
     pub(super) fn unsubscribe(&self, queue: &Arc<Queue>) {
         lock(&self.queues).retain(|q| !Arc::ptr_eq(q, queue));
+        if let Some(pattern) = self.told_to_brokers(&queue.filter) {
+            self.with_brokers(|now, way| way.unsubscribe(now, &pattern));
+        }
         self.own.adjust(|topic| self.wants(topic));
         self.generation.fetch_add(1, Ordering::Release);
         queue.close(Error::closed());
@@ -203,5 +289,18 @@ impl Shared {
     pub(super) fn fail(&self, error: &io::Error) {
         let queues = lock(&self.queues).clone();
         queues.iter().for_each(|q| q.close(Error::system("the group's socket", error)));
+    }
+}
+
+/// The number of a message that brokers gave a place, or why it has none.
+pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
+    match outcome {
+        Outcome::Placed(number) => Ok(Some(number)),
+        Outcome::Accepted => Ok(None),
+        Outcome::Denied(code) => Err(crate::brokers::refused(code)),
+        Outcome::Failed | Outcome::Superseded(_) => {
+            Err(Error::new(Code::NotReady, "the message got no place in the brokers' order")
+                .with_hint("sealcast brokers status; then publish it again"))
+        }
     }
 }

@@ -1,14 +1,19 @@
 //! Subscribing.
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Instant;
 
 use super::Session;
 use super::filter::Filter;
 use super::queue::{Queue, SlowReader, Subscription};
+use crate::brokers;
 use crate::error::{Error, Result};
 use crate::group::lock;
+use crate::url::{Scheme, Way};
 
 /// A subscription about to be made.
 #[must_use = "nothing is subscribed to unless it is awaited or .wait() is called"]
@@ -39,22 +44,36 @@ impl Subscribe<'_> {
         self
     }
 
-    /// Subscribes.
+    /// Subscribes; through brokers, once they know it.
     ///
     /// # Errors
-    /// If the pattern cannot be read, or the socket cannot be opened.
+    /// If the pattern cannot be read, the socket cannot be opened, or the brokers refuse it or do not answer.
     pub fn wait(self) -> Result<Subscription> {
+        let shared = self.session.inner.shared.clone();
+        let mut doing = self.into_future();
+        let done = match doing.advance() {
+            Some(done) => Some(done),
+            None => shared.changed.wait_until(doing.deadline, || doing.advance()),
+        };
+        done.unwrap_or_else(|| Err(shared.late(shared.url.options.wait)))
+    }
+
+    fn begin(&self) -> Result<Subscription> {
         let filter = if self.regex { Filter::regex(self.pattern)? } else { Filter::pattern(self.pattern)? };
         let shared = &self.session.inner.shared;
         shared.may_subscribe(&filter, self.pattern)?;
         shared.listen()?;
         let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
+        if let Some(pattern) = shared.told_to_brokers(&queue.filter) {
+            shared.with_brokers(|now, way| way.subscribe(now, &pattern)).ok_or_else(Error::closed)??;
+        }
         lock(&shared.queues).push(queue.clone());
         shared.own.adjust(|topic| shared.wants(topic));
         shared.generation.fetch_add(1, Ordering::Release);
         let why = {
             let seen = lock(&shared.seen);
-            seen.excluded.as_ref().map(Error::excluded).or_else(|| seen.closed.then(Error::closed))
+            let excluded = seen.excluded.as_ref().map(Error::excluded);
+            excluded.or_else(|| seen.ended.clone()).or_else(|| seen.closed.then(Error::closed))
         };
         if let Some(why) = why {
             queue.close(why);
@@ -63,11 +82,61 @@ impl Subscribe<'_> {
     }
 }
 
-impl IntoFuture for Subscribe<'_> {
+impl<'a> IntoFuture for Subscribe<'a> {
     type Output = Result<Subscription>;
-    type IntoFuture = std::future::Ready<Result<Subscription>>;
+    type IntoFuture = Subscribing<'a>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        std::future::ready(self.wait())
+    fn into_future(self) -> Subscribing<'a> {
+        let deadline = Instant::now() + self.session.inner.shared.url.options.wait;
+        Subscribing { subscribe: self, begun: None, deadline }
+    }
+}
+
+/// A subscription being made.
+pub struct Subscribing<'a> {
+    subscribe: Subscribe<'a>,
+    begun: Option<Subscription>,
+    deadline: Instant,
+}
+
+impl Subscribing<'_> {
+    fn advance(&mut self) -> Option<Result<Subscription>> {
+        let shared = &self.subscribe.session.inner.shared;
+        let begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => {
+                let through = matches!(shared.url.way, Way::Quorum(_)) && shared.url.keys != Scheme::Contributory;
+                if through && lock(&shared.seen).view.is_none() {
+                    // What cannot be opened yet would be lost.
+                    return shared.ended().map(Err);
+                }
+                match self.subscribe.begin() {
+                    Ok(begun) => begun,
+                    Err(why) => return Some(Err(why)),
+                }
+            }
+        };
+        let Some(pattern) = shared.told_to_brokers(&begun.queue.filter) else { return Some(Ok(begun)) };
+        let stands = shared.with_brokers(|_, way| way.stands(&pattern)).flatten();
+        match (stands, shared.ended()) {
+            (Some(Ok(())), _) => Some(Ok(begun)),
+            (Some(Err(code)), _) => Some(Err(brokers::refused(code))),
+            (None, Some(why)) => Some(Err(why)),
+            (None, None) => {
+                self.begun = Some(begun);
+                None
+            }
+        }
+    }
+}
+
+impl Future for Subscribing<'_> {
+    type Output = Result<Subscription>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let shared = this.subscribe.session.inner.shared.clone();
+        let polled = shared.changed.poll_until(cx, this.deadline, || this.advance());
+        polled.map(|done| done.unwrap_or_else(|| Err(shared.late(shared.url.options.wait))))
     }
 }

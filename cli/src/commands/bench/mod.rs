@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use sealcast::Session;
+use sealcast::code::Code;
 use sealcast::url::OriginMode;
 
 use super::Env;
@@ -50,6 +51,11 @@ enum Verb {
 
 impl Bench {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        let through = env.global.url.as_ref().is_some_and(|url| url.starts_with("quorum:"));
+        if through && !matches!(self.verb, Verb::Brokers(_)) {
+            let what = "this measures a group of its own on loopback, and goes through no brokers";
+            return Err(Failure::new(Code::BadPair, what).hint("sealcast bench brokers"));
+        }
         match self.verb {
             Verb::Latency(b) => b.run(env),
             Verb::Throughput(b) => b.run(env),

@@ -69,11 +69,7 @@ pub(super) fn revoke(
 ) -> Result<(), Failure> {
     let act = match (client, serial) {
         (Some(client), _) => {
-            let key = unhex(client).and_then(|bytes| bytes.try_into().ok()).map(Client);
-            let key = key.ok_or_else(|| {
-                Failure::new(Code::BadValue, format!("«{client}» is no client's key: 64 hex digits"))
-                    .hint("«sealcast read» and «sealcast sub --json» name the client of each publication")
-            })?;
+            let key = client_named(client)?;
             Act { what: format!("revoke client {}", hex(&key.0)), action: Action::RevokeClient(key) }
         }
         (None, Some(serial)) => {
@@ -87,6 +83,20 @@ pub(super) fn revoke(
         (None, None) => return Err(Failure::new(Code::Usage, "whom? A client, or --serial ISSUER:SERIAL")),
     };
     bring(env, act, administer)
+}
+
+/// Lifts the suspension of a client by evidence.
+pub(super) fn restore(env: &Env<'_>, client: &str, administer: &Administer) -> Result<(), Failure> {
+    let key = client_named(client)?;
+    bring(env, Act { what: format!("restore client {}", hex(&key.0)), action: Action::Restore(key) }, administer)
+}
+
+fn client_named(client: &str) -> Result<Client, Failure> {
+    let key = unhex(client).and_then(|bytes| bytes.try_into().ok()).map(Client);
+    key.ok_or_else(|| {
+        Failure::new(Code::BadValue, format!("«{client}» is no client's key: 64 hex digits"))
+            .hint("«sealcast read» and «sealcast sub --json» name the client of each publication")
+    })
 }
 
 /// Begins an act: signs it, and carries it out if no other administrator must sign.
@@ -150,12 +160,16 @@ fn carry_out(
         return Ok(());
     }
     brokers.ready()?;
-    let (height, _) = brokers.submit(&Operation::Administer(admin))?;
+    let (height, number_of_ours) = brokers.submit(&Operation::Administer(admin))?;
+    // E2: it is said to be done once it binds.
+    let executed = brokers.bound(height, number_of_ours)?.signatures.len();
     brokers.close();
-    env.output.object(
-        &json!({ "act": number, "what": what, "signed": signed, "needed": needed, "height": height, "done": true }),
-    )?;
-    env.output.line(format!("act {number}   {what}   signed by {signed} of {needed}   in force from block {height} on"))
+    env.output.object(&json!({ "act": number, "what": what, "signed": signed, "needed": needed, "height": height,
+                "executed": executed, "done": true }))?;
+    env.output
+        .line(format!("act {number}   {what}   signed by {signed} of {needed}   in force from block {height} on"))?;
+    env.output.detail(format!("{executed} brokers have signed that they executed it"));
+    Ok(())
 }
 
 /// Adds the signature of the chosen identity, or of whichever of this user's is an administrator.
@@ -186,6 +200,7 @@ fn described(action: &Action) -> String {
         Action::RevokeClient(client) => format!("revoke client {}", hex(&client.0)),
         Action::RevokeCredential { issuer, serial } => format!("revoke certificate {} of {issuer}", hex(serial)),
         Action::Epoch(epoch) => format!("key epoch {epoch}"),
+        Action::Restore(client) => format!("restore client {}", hex(&client.0)),
     }
 }
 

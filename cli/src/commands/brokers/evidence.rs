@@ -1,4 +1,4 @@
-//! `sealcast brokers evidence`: what is known against brokers. Proofs that came up at clients of this user are kept in
+//! `sealcast brokers evidence`: what is known against brokers and publishers. Proofs that came up at clients of this user are kept in
 //! the state folder; what brokers have is theirs, and they name it.
 
 use std::fs;
@@ -6,22 +6,40 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealcast::brokers::Evidence;
+use sealcast::code::Code;
 use sealcast::config::{FileError, Home, Overwrite, write_public};
+use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_broker::genesis::Cluster as Id;
+use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::hash::sha256;
+use sealcast_keys::threshold::evidence::{Culprit, judge};
+use sealcast_keys::threshold::{Config, pin};
 use serde_json::{Value, json};
 
 use super::{Which, status};
-use crate::cluster::{As, Cluster, hex};
+use crate::cluster::{As, Cluster, hex, unhex};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{instant, now};
 
-pub(super) fn evidence(env: &Env<'_>, which: &Which, out: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn evidence(
+    env: &Env<'_>,
+    which: &Which,
+    out: Option<&Path>,
+    submitted: Option<Option<PathBuf>>,
+) -> Result<(), Failure> {
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
+    if let Some(named) = submitted {
+        let all = match named {
+            None => kept(&env.home, &cluster.file.cluster())?,
+            Some(path) => vec![(path.clone(), sealcast::config::read_public(&path)?)],
+        };
+        return submit(env, &cluster, &all);
+    }
     let id = cluster.file.cluster();
     let brokers = Cluster { patience: WAIT, ..cluster }.open(env, &As::Anybody)?;
     let stands = brokers.survey(WAIT)?;
+    let faulty = brokers.cluster().faulty();
     brokers.close();
     let reports = status::against(&stands);
     for report in &reports {
@@ -31,20 +49,53 @@ pub(super) fn evidence(env: &Env<'_>, which: &Which, out: Option<&Path>) -> Resu
         env.output
             .line(format!("broker {}  {misdeed} at {}  (the brokers keep the proof)", report.broker, report.at))?;
     }
-    let kept = kept(env, &id)?;
-    for path in &kept {
-        let text = sealcast::config::read_public(path)?;
-        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let suspended = status::suspended(&stands, faulty);
+    status::show_suspended(env, &suspended)?;
+    let kept = kept(&env.home, &id)?;
+    for (path, text) in &kept {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
         let what = value.get("what").and_then(Value::as_str).unwrap_or("a damaged file");
         env.output.object(&json!({ "what": what, "path": path }))?;
         env.output.line(format!("{what}  {}", Home::shown(path)))?;
-        if let (Some(folder), Some(name)) = (out, path.file_name()) {
-            write_public(&folder.join(name), text.as_bytes(), Overwrite::Replace)?;
+    }
+    if let Some(folder) = out {
+        export(&kept, folder)?;
+    }
+    if reports.is_empty() && suspended.is_empty() && kept.is_empty() {
+        env.output.say("nothing is known against any broker or publisher");
+    }
+    Ok(())
+}
+
+/// Brings proofs against publishers before the brokers.
+fn submit(env: &Env<'_>, cluster: &Cluster, all: &[(PathBuf, String)]) -> Result<(), Failure> {
+    let mut proofs = Vec::new();
+    for (_, text) in all {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let of = |key: &str| value.get(key).and_then(Value::as_str);
+        let (record, sn) = (of("record").and_then(unhex), value.get("sn").and_then(Value::as_u64));
+        if let (Some(record), Some(sn), Some(what)) = (record, sn, of("what")) {
+            proofs.push((what.to_owned(), record, sn));
         }
     }
-    if reports.is_empty() && kept.is_empty() {
-        env.output.say("nothing is known against any broker");
+    if proofs.is_empty() {
+        return Err(Failure::new(Code::Missing, "there is no proof against a publisher")
+            .hint("sealcast brokers evidence lists what came up here; readers keep what they find"));
     }
+    let brokers = cluster.open_registered(env)?;
+    for (what, record, sn) in proofs {
+        match brokers.accuse(sn, &record) {
+            Ok(height) => {
+                env.output.object(&json!({ "what": what, "suspended": true, "height": height }))?;
+                env.output.line(format!("suspended  {what}   block {height}"))?;
+            }
+            Err(e) => {
+                env.output.object(&json!({ "what": what, "suspended": false, "why": e.to_string() }))?;
+                env.output.line(format!("unchanged  {what}: {e}"))?;
+            }
+        }
+    }
+    brokers.close();
     Ok(())
 }
 
@@ -52,29 +103,35 @@ pub(super) fn evidence(env: &Env<'_>, which: &Which, out: Option<&Path>) -> Resu
 pub(crate) fn keep(env: &Env<'_>, cluster: &Id, found: &[Evidence]) -> Result<(), Failure> {
     for it in found {
         env.output.warn(&it.what);
-        if it.record.is_empty() {
-            continue;
-        }
-        let name = hex(&sha256(&it.record)[..8]);
-        let path = folder(env, cluster).join(format!("{name}.json"));
-        let object =
-            json!({ "what": it.what, "seen": instant(now()), "cluster": hex(&cluster.0), "record": hex(&it.record) });
-        let text = serde_json::to_string_pretty(&object).expect("our objects have text keys");
-        match write_public(&path, text.as_bytes(), Overwrite::Never) {
-            Ok(()) => env.output.warn(format!("evidence saved: {}", Home::shown(&path))),
-            Err(FileError::Exists(_)) => {}
-            Err(e) => return Err(e.into()),
+        if let Some(path) = save(&env.home, cluster, it)? {
+            env.output.warn(format!("evidence saved: {}", Home::shown(&path)));
         }
     }
     Ok(())
 }
 
-fn folder(env: &Env<'_>, cluster: &Id) -> PathBuf {
-    env.home.state().join("brokers").join(hex(&cluster.0[..8])).join("evidence")
+/// Keeps one proof in the state folder; `None` if there is nothing to keep, or it is kept already.
+pub(crate) fn save(home: &Home, cluster: &Id, it: &Evidence) -> Result<Option<PathBuf>, Failure> {
+    if it.record.is_empty() {
+        return Ok(None);
+    }
+    let path = folder(home, cluster).join(format!("{}.json", hex(&sha256(&it.record)[..8])));
+    let mut object =
+        json!({ "what": it.what, "seen": instant(now()), "cluster": hex(&cluster.0), "record": hex(&it.record) });
+    if let Some(sn) = it.sn {
+        object["sn"] = json!(sn);
+    }
+    let text = serde_json::to_string_pretty(&object).expect("our objects have text keys");
+    match write_public(&path, text.as_bytes(), Overwrite::Never) {
+        Ok(()) => Ok(Some(path)),
+        Err(FileError::Exists(_)) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
 }
 
-fn kept(env: &Env<'_>, cluster: &Id) -> Result<Vec<PathBuf>, Failure> {
-    let folder = folder(env, cluster);
+/// What is kept: files and their texts.
+pub(crate) fn kept(home: &Home, cluster: &Id) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let folder = folder(home, cluster);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -83,7 +140,39 @@ fn kept(env: &Env<'_>, cluster: &Id) -> Result<Vec<PathBuf>, Failure> {
     let mut all: Vec<PathBuf> =
         entries.flatten().map(|it| it.path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
     all.sort();
-    Ok(all)
+    let text = |path: PathBuf| -> Result<_, Failure> { Ok((path.clone(), sealcast::config::read_public(&path)?)) };
+    all.into_iter().map(text).collect()
+}
+
+/// Copies it to another folder.
+pub(crate) fn export(kept: &[(PathBuf, String)], to: &Path) -> Result<(), Failure> {
+    for (path, text) in kept {
+        if let Some(name) = path.file_name() {
+            write_public(&to.join(name), text.as_bytes(), Overwrite::Replace)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whom the proof in such a file convicts, to anybody who has the cluster file and the key; `None` if nobody.
+pub(crate) fn convicts(file: &ClusterFile, key: &VouchedKey, text: &str) -> Option<Culprit> {
+    fn judged<G: Group>(file: &ClusterFile, key: &VouchedKey, record: &[u8]) -> Option<Culprit> {
+        let cluster = file.cluster().0;
+        let pinned = pin(&cluster, &key.key);
+        // Whoever looks at a proof publishes nothing: it has no key.
+        let config = Config::<G>::new([0; 32], cluster, &file.broker_keys(), &key.key, &pinned).ok()?;
+        judge(&config, record, &mut crate::rng())
+    }
+    let value: Value = serde_json::from_str(text).ok()?;
+    let record = unhex(value.get("record")?.as_str()?)?;
+    match file.suite {
+        Suite::Ristretto255 => judged::<Ristretto255>(file, key, &record),
+        Suite::P256 => judged::<P256>(file, key, &record),
+    }
+}
+
+fn folder(home: &Home, cluster: &Id) -> PathBuf {
+    home.state().join("brokers").join(hex(&cluster.0[..8])).join("evidence")
 }
 
 /// How long silent brokers are waited for.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealcast::brokers::{Brokers, ClientKey, Opening, registration};
 use sealcast::code::Code;
-use sealcast::config::private_folder;
+use sealcast::config::{FileError, private_folder};
 use sealcast::url::Scheme;
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::genesis::{Genesis, Issuer};
@@ -28,6 +28,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) paper: bool,
     /// Who gives attributes.
     pub(crate) issuers: &'a [&'a str],
+    /// What each of them has in its `broker.toml`.
+    pub(crate) settings: &'a str,
     /// In which folder theirs is made; the system's temporary one if there is none.
     pub(crate) within: Option<&'a Path>,
 }
@@ -79,6 +81,10 @@ impl Local {
         };
         init::lay_out(&folder, &cluster, &seeds)?;
         let folders = init::folders(&folder, wanted.brokers)?;
+        for folder in &folders {
+            let path = folder.join("broker.toml");
+            std::fs::write(&path, wanted.settings).map_err(|e| FileError::io(&path, e))?;
+        }
         let processes = Processes::start(&folders)?;
         Ok(Local { folder, folders, cluster: cluster.into(), issuers, administrator, processes })
     }
@@ -103,7 +109,8 @@ impl Local {
         let key = ClientKey::fresh()?;
         let registration = registration(&self.cluster, &identity, &key.client(), false);
         let cluster = self.cluster.clone();
-        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience: PATIENCE, frame_operations })?)
+        let (patience, accuse) = (PATIENCE, true);
+        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse })?)
     }
 
     /// The cluster.
@@ -134,6 +141,16 @@ impl Local {
     /// Starts a killed broker again.
     pub(crate) fn restart(&mut self, broker: usize) -> Result<(), Failure> {
         self.processes.restart(broker, &self.folders[broker])
+    }
+
+    /// A broker lies from now on.
+    pub(crate) fn corrupt(&mut self, broker: usize) -> Result<(), Failure> {
+        self.processes.corrupt(broker, &self.folders[broker])
+    }
+
+    /// A folder that goes with all the rest.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.folder.join("scratch")
     }
 
     /// Fails if a broker has ended by itself, with what it said last.

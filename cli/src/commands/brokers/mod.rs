@@ -1,10 +1,11 @@
 //! `sealcast brokers`: clusters of intrusion-tolerant brokers, made, run, looked at and administered.
 
 mod act;
-mod evidence;
+pub(crate) mod evidence;
 mod init;
 mod local;
 mod processes;
+mod reload;
 mod status;
 mod up;
 
@@ -61,6 +62,11 @@ enum Verb {
         /// Its folder, as `init` made it
         folder: PathBuf,
     },
+    /// Let running brokers of this machine read their settings again
+    Reload {
+        /// A broker's folder, or one with folders of brokers in it
+        folder: PathBuf,
+    },
     /// Show where each broker stands
     Status {
         #[command(flatten)]
@@ -76,6 +82,9 @@ enum Verb {
         /// Copy the proofs to this folder
         #[arg(long, short, value_name = "FOLDER")]
         out: Option<PathBuf>,
+        /// Bring those against publishers before the brokers, who suspend them; a proof from elsewhere is a file
+        #[arg(long, value_name = "FILE", num_args = 0..=1)]
+        submit: Option<Option<PathBuf>>,
     },
     /// Register your identity with the brokers
     Reg {
@@ -102,9 +111,16 @@ enum Verb {
         #[command(flatten)]
         administer: Administer,
     },
+    /// Let a client publish again that evidence has suspended; takes m administrators
+    Restore {
+        /// The client's key, 64 hex digits
+        client: String,
+        #[command(flatten)]
+        administer: Administer,
+    },
     /// Add your signature to an act of the administrators; the last one that is needed carries it out
     Sign {
-        /// The act, as `policy set` or `revoke` wrote it
+        /// The act, as `policy set`, `revoke` or `restore` wrote it
         act: PathBuf,
         #[command(flatten)]
         which: Which,
@@ -195,13 +211,15 @@ impl Brokers {
             Verb::Init(Init { made, folder }) => init::init(env, &made, &folder),
             Verb::Up { made, folder, wait } => up::up(env, &made, folder, wait),
             Verb::Run { folder } => processes::run(&folder),
+            Verb::Reload { folder } => reload::reload(env, &folder),
             Verb::Status { which, wait } => status::status(env, &which, wait),
-            Verb::Evidence { which, out } => evidence::evidence(env, &which, out.as_deref()),
+            Verb::Evidence { which, out, submit } => evidence::evidence(env, &which, out.as_deref(), submit),
             Verb::Reg { which } => act::register(env, &which),
             Verb::Advertise { scope, text, which } => act::advertise(env, &scope, &text, &which),
             Verb::Revoke { client, serial, administer } => {
                 act::revoke(env, client.as_deref(), serial.as_deref(), &administer)
             }
+            Verb::Restore { client, administer } => act::restore(env, &client, &administer),
             Verb::Sign { act, which } => act::sign(env, &act, &which),
         }
     }

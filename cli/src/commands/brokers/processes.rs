@@ -1,4 +1,5 @@
-//! The program `sealcast-broker`, found beside this one: run in its place, or started and stopped.
+//! The program `sealcast-broker`, found beside this one: run in its place, or started and stopped. For demonstrations, a
+//! broker's place can be taken by one that lies.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,15 +27,15 @@ struct Process {
 
 /// Becomes the broker.
 pub(super) fn run(folder: &Path) -> Result<(), Failure> {
-    Err(missing(&command(folder).exec()))
+    Err(missing(NAME, &command(NAME, folder).exec()))
 }
 
 /// Lets the broker's program deal a threshold key to the brokers of a folder.
 pub(super) fn deal(folder: &Path, n: usize) -> Result<(), Failure> {
     let folders: Vec<PathBuf> = super::init::folders(folder, n)?;
-    let mut command = Command::new(program());
+    let mut command = Command::new(program(NAME));
     command.arg("deal").args(folders).stdin(Stdio::null());
-    let output = command.output().map_err(|e| missing(&e))?;
+    let output = command.output().map_err(|e| missing(NAME, &e))?;
     if output.status.success() {
         return Ok(());
     }
@@ -48,7 +49,7 @@ impl Processes {
     pub(super) fn start(folders: &[PathBuf]) -> Result<Processes, Failure> {
         let mut all = Processes(Vec::new());
         for (number, folder) in folders.iter().enumerate() {
-            all.0.push(Process::start(number, folder)?);
+            all.0.push(Process::start(NAME, number, folder)?);
         }
         Ok(all)
     }
@@ -63,7 +64,15 @@ impl Processes {
 
     /// Starts one again that has ended.
     pub(super) fn restart(&mut self, number: usize, folder: &Path) -> Result<(), Failure> {
-        self.0[number] = Process::start(number, folder)?;
+        self.0[number] = Process::start(NAME, number, folder)?;
+        Ok(())
+    }
+
+    /// Ends one, and lets a program that lies take its place.
+    pub(super) fn corrupt(&mut self, number: usize, folder: &Path) -> Result<(), Failure> {
+        self.0[number].ask_to_end();
+        self.0[number].end(Instant::now() + STOP_PATIENCE);
+        self.0[number] = Process::start(LIAR, number, folder)?;
         Ok(())
     }
 
@@ -94,68 +103,78 @@ impl Processes {
     /// Asks all to end, and waits; whoever does not within `patience` is killed. Whether all ended by themselves.
     pub(super) fn stop(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        for it in self.0.iter().filter(|it| !it.ended) {
-            if let Some(pid) = i32::try_from(it.child.id()).ok().and_then(Pid::from_raw) {
-                // It may have ended in this instant.
-                let _ = kill_process(pid, Signal::TERM);
-            }
-        }
-        let mut by_themselves = true;
-        for it in self.0.iter_mut().filter(|it| !it.ended) {
-            while it.child.try_wait().is_ok_and(|status| status.is_none()) {
-                if Instant::now() > until {
-                    by_themselves = false;
-                    let _ = it.child.kill();
-                    let _ = it.child.wait();
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            it.ended = true;
-        }
-        by_themselves
+        self.0.iter().for_each(Process::ask_to_end);
+        // All of them, not only those up to the first that was killed.
+        self.0.iter_mut().filter_map(|it| (!it.end(until)).then_some(())).count() == 0
     }
 }
 
 impl Process {
-    fn start(number: usize, folder: &Path) -> Result<Process, Failure> {
+    fn start(program: &str, number: usize, folder: &Path) -> Result<Process, Failure> {
         let path = folder.join("log");
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|e| FileError::io(&path, e))?;
         let both = log.try_clone().map_err(|e| FileError::io(&path, e))?;
-        let mut command = command(folder);
+        let mut command = command(program, folder);
         // Ctrl-C is meant for us: we tell them. If we are killed, the pipe closes, and they end too.
         command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(log).stderr(both).process_group(0);
-        let child = command.spawn().map_err(|e| missing(&e))?;
+        let child = command.spawn().map_err(|e| missing(program, &e))?;
         Ok(Process { number, child, log: path, ended: false })
+    }
+
+    fn ask_to_end(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).filter(|_| !self.ended) {
+            // It may have ended in this instant.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Waits for its end, and kills it if that does not come in time; whether it came.
+    fn end(&mut self, until: Instant) -> bool {
+        let mut by_itself = true;
+        while by_itself && !self.ended && self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            if Instant::now() > until {
+                by_itself = false;
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            } else {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.ended = true;
+        by_itself
     }
 }
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        self.stop(Duration::from_secs(10));
+        self.stop(STOP_PATIENCE);
     }
 }
 
-fn command(folder: &Path) -> Command {
-    let mut command = Command::new(program());
+fn command(name: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program(name));
     command.arg("run").arg(folder);
     command
 }
 
-fn program() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.join(NAME)));
-    beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(OsStr::new(NAME)))
+fn program(name: &str) -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.join(name)));
+    beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(OsStr::new(name)))
 }
 
-fn missing(error: &io::Error) -> Failure {
+fn missing(name: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::new(Code::Missing, format!("{NAME} is neither beside this program nor on the PATH"))
+            Failure::new(Code::Missing, format!("{name} is neither beside this program nor on the PATH"))
                 .hint("cargo install --path brokerd   (cargo build -p sealcast-brokerd beside a build of this program)")
         }
-        _ => Failure::system(NAME, error),
+        _ => Failure::system(name, error),
     }
 }
 
 const NAME: &str = "sealcast-broker";
+/// Of the same package, and never started but by [`Processes::corrupt`].
+const LIAR: &str = "lying-broker";
+/// How long brokers may take to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,14 +1,16 @@
 //! `sealcast brokers status`: where each broker stands, in its own words.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast::brokers::Stand;
 use sealcast::code::Code;
+use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Misdeed, Report, Status};
 use serde_json::{Value, json};
 
 use super::Which;
-use crate::cluster::{As, Cluster};
+use crate::cluster::{As, Cluster, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{duration, row, table};
@@ -20,6 +22,7 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
     let faulty = brokers.cluster().faulty();
     brokers.close();
     show(env, &stands)?;
+    show_suspended(env, &suspended(&stands, faulty))?;
     let here = stands.iter().filter(|it| it.said.is_ok()).count();
     if here < 2 * faulty + 1 {
         let what = format!("{here} of {} brokers answer, {} must run", stands.len(), 2 * faulty + 1);
@@ -61,6 +64,23 @@ pub(super) fn against(stands: &[Stand]) -> Vec<Report> {
     reports
 }
 
+/// Clients that f + 1 brokers say are suspended, and since which block.
+pub(super) fn suspended(stands: &[Stand], faulty: usize) -> Vec<(Client, u64)> {
+    let mut said: BTreeMap<(Client, u64), usize> = BTreeMap::new();
+    for it in stands.iter().filter_map(|it| it.said.as_ref().ok()).flat_map(|it| &it.suspended) {
+        *said.entry(*it).or_default() += 1;
+    }
+    said.into_iter().filter(|(_, brokers)| *brokers > faulty).map(|(it, _)| it).collect()
+}
+
+pub(super) fn show_suspended(env: &Env<'_>, suspended: &[(Client, u64)]) -> Result<(), Failure> {
+    for (client, since) in suspended {
+        env.output.object(&json!({ "suspended": hex(&client.0), "since": since }))?;
+        env.output.line(format!("suspended  client {}  since block {since}", hex(&client.0)))?;
+    }
+    Ok(())
+}
+
 fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<String> {
     let number = it.broker.to_string();
     let Ok(said) = &it.said else {
@@ -75,7 +95,11 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
     };
     let commit =
         if said.commit_micros == 0 { "-".to_owned() } else { duration(Duration::from_micros(said.commit_micros)) };
-    let age = said.key_age.map_or("no key".to_owned(), |age| duration(Duration::from_secs(age)));
+    let age = match said.key_age {
+        None => "no key".to_owned(),
+        Some(_) if !said.has_share => "no share".to_owned(),
+        Some(age) => duration(Duration::from_secs(age)),
+    };
     let state = match reports.first() {
         Some(report) => {
             let more = if reports.len() > 1 { format!(" and {} more", reports.len() - 1) } else { String::new() };
@@ -103,10 +127,12 @@ fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
             object["role"] = json!(role(said));
             object["view"] = json!(said.view);
             object["height"] = json!(said.height);
+            object["state_root"] = json!(hex(&said.state_root));
             object["tip"] = json!(said.tip);
             object["lag"] = json!(highest - said.height);
             object["commit_p50_ms"] = json!((said.commit_micros > 0).then_some(said.commit_micros as f64 / 1e3));
             object["key_age_s"] = json!(said.key_age);
+            object["has_share"] = json!(said.has_share);
             object["policy"] = json!(said.policy);
             object["epoch"] = json!(said.epoch);
             object["clients"] = json!(said.clients);

@@ -59,6 +59,7 @@ fn serve(
         keys: Scheme::Threshold,
         patience: STEP,
         frame_operations: FRAME_OPERATIONS,
+        accuse: false,
     };
     let brokers = Brokers::open(opening)?;
     watched(env, processes, &cluster, wait, "the brokers do not answer", || Ok(brokers.ready().is_ok()))?;

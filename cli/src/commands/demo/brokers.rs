@@ -1,16 +1,19 @@
 //! Two hospitals and an insurer exchange records through four brokers that none of them trusts.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sealcast::brokers::{Brokers, FRAME_OPERATIONS, Item, Outgoing, Published, Subscription};
+use sealcast::config::Home;
 use sealcast::url::Scheme;
 use sealcast_broker::operation::{Action, Admin, Execute, Header, Operation};
 use sealcast_broker::receipt::{Fact, Receipt};
 use sealcast_delivery::quorum::Read;
+use sealcast_keys::threshold::evidence::Culprit;
 
 use super::{Teller, broken, holds_within};
 use crate::commands::Env;
-use crate::commands::brokers::{Local, Wanted};
+use crate::commands::brokers::{Local, Wanted, evidence};
 use crate::hint::Failure;
 use crate::text::duration;
 
@@ -18,7 +21,7 @@ use crate::text::duration;
 pub(super) fn run(env: &Env<'_>) -> Result<(), Failure> {
     let mut teller = Teller::new(env);
     let start = Instant::now();
-    let wanted = Wanted { brokers: 4, paper: false, issuers: &[A, B, INSURER], within: None };
+    let wanted = Wanted { brokers: 4, paper: false, issuers: &[A, B, INSURER], settings: "", within: None };
     let mut local = Local::start(&wanted)?;
     let mut people = Person::all(&mut local)?;
     teller.tell(started(&people, start))?;
@@ -32,6 +35,9 @@ pub(super) fn run(env: &Env<'_>) -> Result<(), Failure> {
     teller.tell(one_order(&mut people))?;
     teller.tell(killed(&mut local, &mut people))?;
     teller.tell(caught_up(&mut local, &people))?;
+    let liar = innocent(&people)?;
+    teller.tell(lied_to(&mut local, &mut people, liar))?;
+    teller.tell(convicted(&local, &people, liar))?;
     teller.tell(revoked(&local, &people))?;
     people.into_iter().for_each(|person| person.brokers.close());
     drop(local);
@@ -73,7 +79,9 @@ impl Person {
         match self.subscription.next_timeout(PATIENCE)? {
             Some(Item::Publication { bodies, .. }) => Ok(Some(bodies.concat())),
             Some(Item::Empty { count: 1, .. }) => Ok(None),
-            Some(Item::Empty { count, .. }) => Err(broken(format!("{}: {count} places at once", self.name))),
+            Some(Item::Empty { count, .. } | Item::Lost { count, .. }) => {
+                Err(broken(format!("{}: {count} places at once", self.name)))
+            }
             None => Err(broken(format!("nothing came to {} within {}", self.name, duration(PATIENCE)))),
         }
     }
@@ -222,17 +230,113 @@ fn killed(local: &mut Local, people: &mut [Person]) -> Result<String, Failure> {
 
 fn caught_up(local: &mut Local, people: &[Person]) -> Result<String, Failure> {
     let start = Instant::now();
+    together(local, people)?;
+    Ok(format!("it is started again and has caught up {} later", duration(start.elapsed())))
+}
+
+/// Waits until all brokers stand at about the same block.
+fn together(local: &mut Local, people: &[Person]) -> Result<(), Failure> {
     let heights = || -> Option<Vec<u64>> {
         let stands = people[0].brokers.status().ok()?;
         stands.iter().map(|it| it.said.as_ref().ok().map(|said| said.height)).collect()
     };
     let together = |heights: &Vec<u64>| heights.iter().max().zip(heights.iter().min()).is_some_and(|(a, b)| a - b <= 8);
     if holds_within(PATIENCE, || heights().is_some_and(|it| together(&it))) {
-        local.check()?;
-        Ok(format!("it is started again and has caught up {} later", duration(start.elapsed())))
+        local.check()
     } else {
         Err(broken(format!("the broker that was started again did not catch up: {:?}", heights())))
     }
+}
+
+/// A broker that does not lead, and that nobody has anything against so far.
+fn innocent(people: &[Person]) -> Result<usize, Failure> {
+    if let Some(accused) = people.iter().flat_map(|person| person.brokers.evidence()).next() {
+        return Err(broken(format!("nobody lied yet, and somebody is accused: {}", accused.what)));
+    }
+    let stands = people[0].brokers.status()?;
+    let leads = stands.iter().find_map(|it| it.said.as_ref().ok().map(|said| usize::from(said.leader)));
+    Ok(if leads == Some(0) { 1 } else { 0 })
+}
+
+/// From now on a broker tells its clients nothing but lies.
+fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<String, Failure> {
+    local.corrupt(liar)?;
+    together(local, people)?;
+    let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+    let mut published = None;
+    for n in 0..EACH {
+        let body = format!("among lies {n}");
+        published = Some(shift(&people[0], &body)?);
+        for person in people.iter_mut() {
+            if person.next()?.as_deref() != Some(body.as_bytes()) {
+                return Err(broken(format!("{} did not get «{body}»", person.name)));
+            }
+        }
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    let published = published.expect("some are published");
+    let receipt = people[0].brokers.receipt(published.height, published.number)?;
+    receipt.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
+    let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+    let found = people[1].brokers.read(&place, false)?;
+    let read = found.iter().find_map(|it| it.publication.as_ref()).map(|(_, bodies)| bodies.concat());
+    if read.as_deref() != Some(RECORD.as_bytes()) {
+        return Err(broken(format!("{DERMATOLOGIST} did not read the record")));
+    }
+    local.check()?;
+    Ok(format!(
+        "broker {liar} lies from now on, in every digest, share, receipt and read: nobody notices, {EACH} more come as \
+         they were, the longest wait {}",
+        duration(longest)
+    ))
+}
+
+/// What it signed is kept and exported, and convinces others.
+fn convicted(local: &Local, people: &[Person], liar: usize) -> Result<String, Failure> {
+    let (home, cluster) = (Home::at(&local.scratch().join("home")), local.cluster());
+    let key = people[0].brokers.key(KEY_PATIENCE)?;
+    let culprit = u16::try_from(liar).expect("brokers have a limit");
+    let (mut lies, mut witnesses) = (0, BTreeSet::new());
+    let began = Instant::now();
+    let (path, text) = loop {
+        for person in people {
+            let found = person.brokers.evidence();
+            if let Some(other) = found.iter().find(|it| !it.what.starts_with(&format!("broker {liar} "))) {
+                return Err(broken(format!("{} accuses an honest one: {}", person.name, other.what)));
+            }
+            lies += found.len();
+            for it in &found {
+                witnesses.insert(person.name);
+                evidence::save(&home, &cluster.cluster(), it)?;
+            }
+        }
+        let kept = evidence::kept(&home, &cluster.cluster())?;
+        let convicts = |text: &str| evidence::convicts(cluster, &key, text) == Some(Culprit::Broker(culprit));
+        if let Some(proof) = kept.into_iter().find(|(_, text)| convicts(text)) {
+            break proof;
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(broken(format!("of {lies} lies that {} noted none is a proof", witnesses.len())));
+        }
+        // Some may not have reached it again since it was put in the place of an honest one.
+        std::thread::sleep(Duration::from_millis(100));
+        let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+        people[1].brokers.read(&place, false)?;
+    };
+    let (witnesses, liar) = (witnesses.len(), culprit);
+    let out = local.scratch().join("evidence");
+    evidence::export(&evidence::kept(&home, &cluster.cluster())?, &out)?;
+    let clean = text.replace(&format!("\"record\": \"01{liar:04x}"), &format!("\"record\": \"01{:04x}", liar ^ 1));
+    if evidence::convicts(cluster, &key, &clean).is_some() {
+        return Err(broken("a changed proof convicts somebody else"));
+    }
+    let name = path.file_name().unwrap_or_default().display();
+    Ok(format!(
+        "{witnesses} of {} clients noted it; «brokers evidence» exports {name}: a false share with broker {liar}'s \
+         signature, which convinces anybody who has the cluster's keys",
+        people.len()
+    ))
 }
 
 /// An administrator ends the dermatologist; what was readable is no more.

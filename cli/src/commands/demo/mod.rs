@@ -24,7 +24,8 @@ lan   three robots agree on keys by UDP multicast, send poses and a camera frame
 brokers
       two hospitals and an insurer exchange records through four brokers that none of them trusts:
       one order, no word on any broker's disk, each record read only by whom its policy allows; a
-      broker is killed and catches up, a reader is revoked. Under 60 seconds.
+      broker is killed and catches up, another one lies and is convicted, a reader is revoked.
+      Under 60 seconds.
 
 Everything happens in a temporary folder and on this machine's loopback; nothing stays behind.
 The exit code is 0 only if every claim held.")]

@@ -7,7 +7,7 @@ use sealcast_broker::protocol::{
     Answer, Contents, Question, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Memory, Outbox, ReadError, Reading, Results, Run, State};
+use sealcast_broker::state::{Floor, Memory, Outbox, ReadError, Reading, Results, Run, State, Store as _, elements};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::Utc;
 
@@ -191,7 +191,9 @@ impl Broker {
     }
 
     fn standing(&self, client: &Client) -> Vec<Standing> {
-        self.standing.range((*client, 0)..=(*client, u64::MAX)).map(|(_, it)| it.clone()).collect()
+        let stands = |id: u64| self.state.subscriptions(client).any(|(other, ..)| other == id);
+        let noted = self.standing.range((*client, 0)..=(*client, u64::MAX));
+        noted.map(|(_, it)| it.clone()).filter(|it| stands(it.id)).collect()
     }
 
     fn answer(&self, client: &Client, question: Question) -> Answer {
@@ -202,6 +204,7 @@ impl Broker {
                 ReadError::Behind { .. } => Why::Behind,
                 ReadError::Denied => Why::Denied,
                 ReadError::NoSubscription => Why::Nothing,
+                ReadError::Pruned => Why::Pruned,
                 ReadError::Store(_) => Why::Storage,
             })
         };
@@ -256,7 +259,7 @@ impl Broker {
                         if self.behaviour == Behaviour::LiarInEmpty {
                             found.notice.runs.iter_mut().for_each(|run| *run = lie(*run));
                         }
-                        Answer::Resumed { notice: found.notice, until: found.until, publications }
+                        Answer::Resumed { lost: found.lost, notice: found.notice, until: found.until, publications }
                     }
                     Err(error) => no(error),
                 }
@@ -273,12 +276,15 @@ impl Broker {
             Question::Status => Answer::Status(Box::new(Status {
                 broker: self.number,
                 height: state.height(),
+                state_root: state.root(),
                 at: state.time(),
                 policy: state.policy().0,
                 epoch: state.epoch(),
                 ..Status::default()
             })),
-            Question::Key => Answer::No(Why::Nothing),
+            Question::Key | Question::History | Question::Checkpoint { .. } | Question::Part { .. } => {
+                Answer::No(Why::Nothing)
+            }
         };
         match (self.behaviour, honest) {
             (Behaviour::LiarInResults, Answer::Result { height, mut results }) => {
@@ -287,6 +293,18 @@ impl Broker {
             }
             (_, honest) => honest,
         }
+    }
+
+    /// Keeps nothing of what was published so far.
+    pub(super) fn prune(&mut self) {
+        let head = self.state.snapshot_head();
+        let mut store = self.state.store().clone();
+        let rows = elements(self.state.store()).map(|row| row.expect("memory does not fail"));
+        let places = rows.filter_map(|row| Floor::place(head.height(), &row).expect("it is a row"));
+        store.apply(places.map(|(key, value)| (key, Some(value))).collect()).expect("memory does not fail");
+        self.state = State::open(self.state.genesis().clone(), store).expect("memory does not fail");
+        self.state.raise_floor(head.floor()).expect("memory does not fail");
+        self.bodies.retain(|sn, _| *sn >= head.floor().sn);
     }
 
     /// The operation with this sn.

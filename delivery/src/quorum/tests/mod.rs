@@ -262,11 +262,27 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
     record[65..73].copy_from_slice(&1_000_000_u64.to_be_bytes());
     world.members[trader].told.record = Some(record);
     world.restart(trader);
-    world.run(2_000_000);
+    world.run(8_000_000);
     let member = &world.members[trader];
     assert_eq!(member.quorum.standing(), None);
     let notices = member.told.others.iter().filter(|it| matches!(it, Output::Notice(Notice::RolledBack { .. })));
     assert_eq!(notices.count(), 1);
+}
+
+#[test]
+fn rule_e11_brokers_a_few_blocks_behind_are_waited_for() {
+    let mut world = World::new(3, 1, Behaviour::Honest);
+    let [trader, ..] = company(&mut world);
+    subscribe(&mut world, &[trader]);
+    let mut record = world.members[trader].quorum.record();
+    let height = u64::from_be_bytes(record[65..73].try_into().expect("8 bytes"));
+    record[65..73].copy_from_slice(&(height + 5).to_be_bytes());
+    world.members[trader].told.record = Some(record);
+    world.restart(trader);
+    world.run(2_000_000);
+    let member = &world.members[trader];
+    assert!(member.quorum.standing().is_some_and(|it| it.height >= height + 5));
+    assert!(!member.told.others.iter().any(|it| matches!(it, Output::Notice(Notice::RolledBack { .. }))));
 }
 
 #[test]
@@ -403,6 +419,36 @@ fn a_crashed_readers_record_may_repeat_and_leaves_nothing_out() {
 }
 
 #[test]
+fn what_a_former_run_subscribed_to_can_be_ended() {
+    let mut world = World::new(5, 1, Behaviour::Honest);
+    let [trader, ..] = company(&mut world);
+    subscribe(&mut world, &[trader]);
+    world.run(300_000);
+    let mut strangers = Vec::new();
+    for _ in 0..2 {
+        world.members[trader].told.record = None;
+        world.members[trader].told.subscribed.clear();
+        world.members[trader].told.outcomes.clear();
+        world.restart(trader);
+        world.run(300_000);
+        let now = world.now();
+        let quorum = &mut world.members[trader].quorum;
+        let found = quorum.strangers();
+        found.iter().for_each(|id| {
+            quorum.unsubscribe(now, *id).expect("there is room");
+        });
+        strangers.push(found.len());
+        // What ends is not gone on with by whoever wants the same.
+        let token = quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
+        world.drain(trader);
+        world.run(300_000);
+        let mut subscribed = world.members[trader].told.subscribed.values();
+        assert!(subscribed.next().is_some_and(|id| !found.contains(id)), "{token:?}");
+    }
+    assert_eq!(strangers, [1, 1]);
+}
+
+#[test]
 fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
     for seed in 0..60 {
         let mut world = World::new(seed, 1, Behaviour::Honest);
@@ -460,5 +506,37 @@ fn a_client_that_was_cut_off_catches_up() {
         }
         settle(&mut world, &[trader, other], &tokens);
         check_all(&world, &[trader, other], &tokens, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn rule_e9_who_comes_back_too_late_learns_what_is_lost_and_goes_on_with_the_oldest_that_is_kept() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        let [trader, _, first, _] = company(&mut world);
+        subscribe(&mut world, &[trader]);
+        publish_some(&mut world, first, &[trader], 4);
+        let member = &mut world.members[trader];
+        member.told.record = Some(member.quorum.record());
+        member.told.subscribed.clear();
+        world.restart(trader);
+        // Nobody reads while more is published, and pruned.
+        let read = world.members[trader].told.delivered.len();
+        publish_some(&mut world, first, &[], 9);
+        world.run(2_000_000);
+        world.brokers.iter_mut().for_each(broker::Broker::prune);
+        let now = world.now();
+        world.members[trader].quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
+        publish_some(&mut world, first, &[], 5);
+        world.until(60_000_000, |it| it.members[trader].told.delivered.len() >= read + 5);
+        let told = &world.members[trader].told;
+        let lost = told.others.iter().filter_map(|it| match it {
+            Output::Lost { place, count, .. } => Some((*place, *count)),
+            _ => None,
+        });
+        assert_eq!(lost.collect::<Vec<_>>(), [(4, 9)], "seed {seed}");
+        let places: Vec<u64> = told.delivered.iter().map(|it| it.place).collect();
+        assert_eq!(places, [0, 1, 2, 3, 13, 14, 15, 16, 17], "seed {seed}: places are what they were");
+        assert_eq!(told.skipped, 0, "seed {seed}");
     }
 }

@@ -3,6 +3,10 @@
 //!
 //! A client knows the brokers' keys from genesis. A broker takes any key: it is the [`Client`], and what it may do is
 //! written in the state.
+//!
+//! This is configuration and no more: sockets belong to `sealcast` on one side and to `brokerd` on the other.
+
+#![forbid(unsafe_code)]
 
 use std::sync::Arc;
 

@@ -1,0 +1,345 @@
+//! One broker: what its process holds, without sockets, files and threads. Its rows and the engine's archive outlive it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sealcast_broker::genesis::Genesis;
+use sealcast_broker::operation::{Client, Head};
+use sealcast_broker::protocol::{Reply, Request};
+use sealcast_broker::state::Store as _;
+use sealcast_brokerd::drops::Drops;
+use sealcast_brokerd::store::Memory;
+use sealcast_brokerd::sync::Keep;
+use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, admission, executor};
+use sealcast_crypto::group::Ristretto255;
+use sealcast_crypto::tdh2::{KeyShare, PublicKey};
+use sealcast_order::{
+    Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
+};
+
+use crate::cast::{Cast, key_of};
+
+/// How much one block holds here.
+pub const BLOCK: BlockSize = BlockSize { frames: 8, bytes: 64 << 10 };
+
+/// One broker.
+pub struct Broker {
+    /// Its number.
+    pub number: usize,
+    genesis: Genesis,
+    seed: [u8; 32],
+    key: Arc<PublicKey<Ristretto255>>,
+    share: [u8; 32],
+    rows: Memory,
+    /// What the engine's archive holds.
+    pub archive: Arc<Archive>,
+    clock: Arc<AtomicU64>,
+    life: Option<Life>,
+}
+
+/// The process.
+struct Life {
+    admission: admission::Stepped,
+    executor: executor::Stepped,
+    door: Arc<Door>,
+    /// When what was executed is synced, microseconds.
+    sync_at: Option<u64>,
+}
+
+/// Final blocks by height, with their hashes.
+#[derive(Default)]
+pub struct Archive(Mutex<BTreeMap<u64, (Hash, Arc<Block>)>>);
+
+/// The gateway's place: who has a channel, and what leaves.
+#[derive(Default)]
+struct Door(Mutex<Channels>);
+
+#[derive(Default)]
+struct Channels {
+    here: BTreeSet<Client>,
+    out: Vec<(Client, Reply)>,
+}
+
+/// What a broker's application is between it and the engine: it remembers blocks, and it may refuse a client's frames.
+struct Gate {
+    admission: Arc<admission::Admission>,
+    archive: Arc<Archive>,
+    refuses: Option<Client>,
+}
+
+impl Broker {
+    /// It does not run yet.
+    pub fn new(number: usize, cast: &Cast, share: &KeyShare<Ristretto255>) -> Broker {
+        Broker {
+            number,
+            genesis: cast.genesis.clone(),
+            seed: cast.seeds[number],
+            key: cast.key.clone(),
+            share: *share.secret_bytes().expose(),
+            rows: Memory::default(),
+            archive: Arc::default(),
+            clock: Arc::default(),
+            life: None,
+        }
+    }
+
+    /// Another process under the same key, with rows of its own.
+    pub fn twin(&self) -> Broker {
+        Broker {
+            number: self.number,
+            genesis: self.genesis.clone(),
+            seed: self.seed,
+            key: self.key.clone(),
+            share: self.share,
+            rows: Memory::default(),
+            archive: Arc::default(),
+            clock: Arc::default(),
+            life: None,
+        }
+    }
+
+    /// Starts the process; what the engine is given. [`Broker::attach`] follows.
+    ///
+    /// # Panics
+    /// If its own rows are none.
+    pub fn start(&mut self, refuses: Option<Client>) -> Arc<dyn Application> {
+        let door = Arc::new(Door::default());
+        let index = u16::try_from(self.number).expect("a broker's number has 16 bits");
+        let setup = Setup {
+            genesis: self.genesis.clone(),
+            index,
+            key: Arc::new(key_of(self.seed)),
+            folder: std::path::PathBuf::new(),
+            outlet: door.clone(),
+            blocks: self.archive.clone(),
+            share_on: if self.number.is_multiple_of(2) { ShareOn::Read } else { ShareOn::Write },
+            threads: 0,
+            keep: Keep::Everything,
+            snapshots: std::path::PathBuf::new(),
+        };
+        let clock = self.clock.clone();
+        let elapsed = move || Duration::from_micros(clock.load(Ordering::Relaxed));
+        let executor = executor::Stepped::start(setup, self.rows.clone(), elapsed).expect("its own rows open");
+        let key = PublicKey::<Ristretto255>::decode(&self.key.encode()).expect("its own bytes");
+        let secret = sealcast_crypto::secret::Secret::from_bytes(self.share);
+        let share = KeyShare::new(&key, index + 1, &secret).expect("the dealer's share");
+        executor.executor().set_key((key, share));
+        let admission = admission::Stepped::new(admission::Setup {
+            cluster: self.genesis.cluster(),
+            block: BLOCK,
+            batch: 16,
+            threads: 1,
+            execution: Arc::new(executor.executor().clone()),
+            outlet: door.clone(),
+            misbehaved: Box::new(|_| {}),
+            drops: Arc::new(Drops::default()),
+        });
+        let gate = Gate { admission: admission.admission().clone(), archive: self.archive.clone(), refuses };
+        self.life = Some(Life { admission, executor, door, sync_at: None });
+        Arc::new(gate)
+    }
+
+    /// The engine runs.
+    pub fn attach(&self, order: Arc<dyn Order>) {
+        if let Some(life) = &self.life {
+            life.admission.admission().attach(order);
+        }
+    }
+
+    /// Whether its process runs.
+    pub fn runs(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// The process ends where it stands; of what was executed and not synced, a beginning stays, as `dice` says.
+    pub fn crash(&mut self, dice: u64) {
+        if let Some(life) = self.life.take() {
+            let kept = usize::try_from(dice % (self.rows.unsynced() as u64 + 1)).expect("it is small");
+            drop(life);
+            self.rows.crash(kept);
+        }
+    }
+
+    /// Does what threads would do; blocks executed meanwhile, with hash and roots.
+    ///
+    /// # Errors
+    /// It cannot go on.
+    pub fn step(&mut self, now: u64, dice: u64) -> Result<Vec<Done>, String> {
+        self.clock.store(now, Ordering::Relaxed);
+        let Some(life) = &mut self.life else { return Ok(Vec::new()) };
+        let mut done = Vec::new();
+        loop {
+            let mut any = life.admission.step();
+            if life.admission.admission().failed() {
+                return Err(format!("broker {} was given a final block with a false frame", self.number));
+            }
+            while let Some(height) = life.executor.execute()? {
+                any = true;
+                life.sync_at.get_or_insert(now + dice % SYNC_MICROS);
+                if let (Some(roots), Some(hash)) = (life.executor.roots(height), self.archive.hash(height)) {
+                    done.push(Done { height, hash, roots });
+                }
+            }
+            any |= life.executor.release();
+            if !any {
+                break;
+            }
+        }
+        if life.sync_at.is_some_and(|at| at <= now) {
+            life.sync_at = None;
+            life.executor.sync().map_err(|error| error.to_string())?;
+        }
+        Ok(done)
+    }
+
+    /// What leaves.
+    pub fn take(&mut self) -> Vec<(Client, Reply)> {
+        self.life.as_ref().map(|life| std::mem::take(&mut life.door.channels().out)).unwrap_or_default()
+    }
+
+    /// A client's channel is gone.
+    pub fn leave(&mut self, client: &Client) {
+        if let Some(life) = &self.life {
+            life.door.channels().here.remove(client);
+        }
+    }
+
+    /// A client says something; `false` if nobody understands it, which ends the channel.
+    #[must_use]
+    pub fn hear(&mut self, client: &Client, bytes: &[u8]) -> bool {
+        let Some(life) = &self.life else { return false };
+        if let Some(frame) = Request::submitted(bytes) {
+            let first = Head::of(frame).map_or(0, |head| head.first);
+            if let Err(why) = life.admission.admission().submit(client, Bytes::copy_from_slice(frame)) {
+                life.door.push(client, Reply::Refused { first, why });
+            }
+            return true;
+        }
+        match Request::from_bytes(bytes) {
+            Ok(Request::Hello { cluster }) if cluster == self.genesis.cluster() => {
+                life.door.channels().here.insert(*client);
+                let welcome = life.executor.executor().welcome(client);
+                life.door.push(client, Reply::Welcome(welcome));
+                true
+            }
+            Ok(Request::Ask { id, question }) => {
+                let answer = life.executor.executor().answer(client, question);
+                life.door.push(client, Reply::Answer { id, answer });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The last block that it executed.
+    pub fn height(&self) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.executor.executor().executed())
+    }
+
+    /// Whose publication stands at a place.
+    pub fn published(&self, sn: u64) -> Option<(Client, u64)> {
+        let found = self.life.as_ref()?.executor.published(sn).ok().flatten()?;
+        Some((found.client, found.number))
+    }
+
+    /// All that lies at this broker: rows, and frames of blocks.
+    pub fn holdings(&self) -> Vec<Arc<[u8]>> {
+        let rows = self.rows.range(&[], &[0xff; 64], usize::MAX).unwrap_or_default();
+        let mut all: Vec<Arc<[u8]>> = rows.into_iter().map(|(key, value)| [key, value].concat().into()).collect();
+        for (_, block) in self.archive.blocks().values() {
+            all.extend(block.frames.iter().map(|frame| Arc::from(&frame.bytes()[..])));
+        }
+        all
+    }
+}
+
+/// A block that was executed.
+pub struct Done {
+    /// Which.
+    pub height: u64,
+    /// Its hash.
+    pub hash: [u8; 32],
+    /// Of state and outbox.
+    pub roots: ([u8; 32], [u8; 32]),
+}
+
+impl Archive {
+    fn blocks(&self) -> MutexGuard<'_, BTreeMap<u64, (Hash, Arc<Block>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hash(&self, height: u64) -> Option<Hash> {
+        self.blocks().get(&height).map(|it| it.0)
+    }
+}
+
+impl Blocks for Archive {
+    fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>> {
+        Some(self.blocks().get(&height)?.1.frames.get(frame as usize)?.bytes().as_ref().into())
+    }
+}
+
+impl Door {
+    fn channels(&self) -> MutexGuard<'_, Channels> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, client: &Client, reply: Reply) {
+        self.channels().out.push((*client, reply));
+    }
+}
+
+impl Outlet for Door {
+    fn is_here(&self, client: &Client) -> bool {
+        self.channels().here.contains(client)
+    }
+
+    fn send(&self, client: &Client, reply: Reply) {
+        if self.is_here(client) {
+            self.push(client, reply);
+        }
+    }
+
+    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+
+    fn executed(&self, _: u64) {}
+}
+
+impl Gate {
+    fn refuses(&self, frame: &Frame) -> bool {
+        self.refuses.is_some_and(|client| Head::of(frame.bytes()).is_ok_and(|head| head.client == client))
+    }
+}
+
+impl Application for Gate {
+    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
+        if self.refuses(&frame) { Err(Refused::Invalid) } else { self.admission.offer(origin, frame) }
+    }
+
+    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.admission.draw(parent, size)
+    }
+
+    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+        Application::waiting(&*self.admission, size)
+    }
+
+    fn valid(&self, parent: &Parent<'_>, block: &Block) -> bool {
+        !block.frames.iter().any(|frame| self.refuses(frame)) && self.admission.valid(parent, block)
+    }
+
+    fn deliver(&self, block: Delivered, ack: Ack) {
+        self.archive.blocks().insert(block.block.height, (block.hash, block.block.clone()));
+        self.admission.deliver(block, ack);
+    }
+
+    fn misbehaved(&self, evidence: &Evidence) {
+        self.admission.misbehaved(evidence);
+    }
+}
+
+/// What was executed is synced after at most this.
+const SYNC_MICROS: u64 = 30_000;

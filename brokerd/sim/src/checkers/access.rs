@@ -1,0 +1,159 @@
+//! Who reads what: confidentiality (Fig. 1), shares, ⊥.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_broker::operation::Client;
+use sealcast_broker::state::Code;
+
+use super::{Book, Checker};
+use crate::cast::MARK;
+use crate::event::Event;
+
+pub(super) fn all() -> Vec<Box<dyn Checker>> {
+    vec![Box::new(Confidentiality), Box::<Shares>::default(), Box::new(Access), Box::<Bottom>::default()]
+}
+
+/// No plaintext of what is sealed comes to any broker or lies there.
+struct Confidentiality;
+
+impl Checker for Confidentiality {
+    fn name(&self) -> &'static str {
+        "confidentiality"
+    }
+
+    fn see(&mut self, _: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Held { broker, bytes } if bytes.windows(MARK.len()).any(|it| it == MARK) => {
+                Err(format!("broker {broker} holds a plaintext"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Correct brokers send shares only to whom their newest state lets read (E2), and nobody else has as many as open.
+#[derive(Default)]
+struct Shares {
+    /// By client and publication, whose shares somebody has who may not read it.
+    stray: BTreeMap<(usize, Client, u64), BTreeSet<usize>>,
+    /// Of correct brokers: to whom, at which height.
+    sent: BTreeMap<usize, u64>,
+}
+
+impl Checker for Shares {
+    fn name(&self) -> &'static str {
+        "shares"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Share { broker, client, publisher, number, height } => {
+                let honest = book.is_honest(*broker);
+                if honest {
+                    let last = self.sent.entry(*client).or_default();
+                    *last = (*last).max(*height);
+                }
+                if book.may_read(*client, publisher, *number, *height) {
+                    return Ok(());
+                }
+                if honest {
+                    return Err(format!("broker {broker} sent client {client} a share of number {number} at {height}"));
+                }
+                let brokers = self.stray.entry((*client, *publisher, *number)).or_default();
+                brokers.insert(*broker);
+                if brokers.len() >= book.threshold {
+                    return Err(format!("client {client} has {} shares of number {number}", brokers.len()));
+                }
+            }
+            Event::Revoked { client, height } => {
+                if let Some(last) = self.sent.get(client).filter(|last| *last >= height) {
+                    return Err(format!("client {client} was ended in block {height} and got a share at {last}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whoever is told a publication may read it.
+struct Access;
+
+impl Checker for Access {
+    fn name(&self) -> &'static str {
+        "authorised delivery"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Delivered { client, publisher, number, body, .. } => {
+                let desk = book.clients[*client].1;
+                match book.plan_of(publisher, *number, body) {
+                    Some(plan) if plan.is_for(desk) => Ok(()),
+                    _ => Err(format!("client {client} got number {number}, which is not for its desk")),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// ⊥ for whoever may not read, and for nobody else: places are counted without gaps, and so are the others.
+#[derive(Default)]
+struct Bottom {
+    next: BTreeMap<usize, u64>,
+    empty: BTreeMap<usize, u64>,
+    subscribed: BTreeSet<usize>,
+    /// Of plans that have their place, by correct clients.
+    done: BTreeSet<usize>,
+}
+
+impl Checker for Bottom {
+    fn name(&self) -> &'static str {
+        "bottom"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Subscribed { client } => {
+                self.subscribed.insert(*client);
+            }
+            Event::Outcome { plan, code: Code::Done, .. } => {
+                self.done.insert(*plan);
+            }
+            Event::Delivered { client, place, .. } => {
+                let next = self.next.entry(*client).or_default();
+                if place != next {
+                    return Err(format!("client {client} got place {place}, and {next} was next"));
+                }
+                *next += 1;
+            }
+            Event::Empty { client, place, count } => {
+                let next = self.next.entry(*client).or_default();
+                if place != next {
+                    return Err(format!("client {client} was told ⊥ from {place} on, and {next} was next"));
+                }
+                *next += count;
+                *self.empty.entry(*client).or_default() += count;
+            }
+            Event::End { .. } => {
+                let all = self.next.values().max().copied().unwrap_or(0);
+                for client in self.subscribed.iter().filter(|it| !book.revoked.contains_key(it)) {
+                    let (next, empty) = (self.next.get(client), self.empty.get(client));
+                    let next = next.copied().unwrap_or(0);
+                    if next != all {
+                        return Err(format!("client {client} has {next} of {all} places"));
+                    }
+                    let desk = book.clients[*client].1;
+                    let due = self.done.iter().filter(|it| !book.plans[**it].0.is_for(desk)).count() as u64;
+                    let empty = empty.copied().unwrap_or(0);
+                    if empty < due {
+                        return Err(format!("client {client} was told ⊥ {empty} times of at least {due}"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! What else is promised: nothing acknowledged is lost (E12), receipts hold (E1), nobody honest is accused (E4).
+
+use std::collections::BTreeMap;
+
+use sealcast_broker::operation::Client;
+use sealcast_broker::receipt::Fact;
+use sealcast_broker::state::Code;
+
+use super::{Book, Checker};
+use crate::event::Event;
+
+pub(super) fn all() -> Vec<Box<dyn Checker>> {
+    vec![Box::<Acknowledged>::default(), Box::<Receipts>::default(), Box::new(Accusations)]
+}
+
+/// What a client was told has its place is there at every correct broker, whatever crashed since (E12).
+#[derive(Default)]
+struct Acknowledged(BTreeMap<u64, (Client, u64)>);
+
+impl Checker for Acknowledged {
+    fn name(&self) -> &'static str {
+        "nothing acknowledged lost"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Outcome { plan, number, sn, code: Code::Done, .. } => {
+                let client = book.plans[*plan].0.client;
+                match self.0.insert(*sn, (client, *number)) {
+                    Some(before) if before != (client, *number) => Err(format!("two publications stand at sn {sn}")),
+                    _ => Ok(()),
+                }
+            }
+            Event::Kept { broker, sn, who } if book.is_honest(*broker) => match self.0.get(sn) {
+                Some(due) if Some(*due) != *who => {
+                    Err(format!("broker {broker} has {who:?} at sn {sn}, and {due:?} was acknowledged"))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A receipt shows to anybody what its holder was told (E1).
+#[derive(Default)]
+struct Receipts(BTreeMap<usize, (u64, u64, u64)>);
+
+impl Checker for Receipts {
+    fn name(&self) -> &'static str {
+        "receipts"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Outcome { plan, height, number, sn, code: Code::Done } => {
+                self.0.insert(*plan, (*height, *number, *sn));
+                Ok(())
+            }
+            Event::Receipt { plan, receipt } => {
+                receipt.verify(&book.genesis).map_err(|why| format!("the receipt of plan {plan}: {why}"))?;
+                let told = self.0.get(plan).copied();
+                match &receipt.fact {
+                    Fact::Published(it)
+                        if it.client == book.plans[*plan].0.client
+                            && told == Some((receipt.height, it.number, it.sn)) =>
+                    {
+                        Ok(())
+                    }
+                    other => Err(format!("the receipt of plan {plan}, told as {told:?}, shows {other:?}")),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whoever is said to have misbehaved did.
+struct Accusations;
+
+impl Checker for Accusations {
+    fn name(&self) -> &'static str {
+        "accusations"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Accused { client, broker, what } if book.is_honest(*broker) => {
+                Err(format!("client {client} says of the honest broker {broker}: {what}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Whole brokers and their clients in one deterministic simulation: the real engine on its deterministic runtime, the
+//! real admission, executor and release above it, the real client machines below, one seed for all of it.
+//!
+//! ```text
+//! publishers, readers ── delivery::quorum + keys::threshold                       villains: by name
+//!        │ messages with delays, channels that break                                 │
+//!        ▼                                                                            ▼
+//! brokers ── admission ▶ engine ▶ executor ▶ release, stepped; rows in memory    liars: by name
+//!        │ everything that happens is an Event
+//!        ▼
+//! checkers, one for each promise (Chios III-A)
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`cast`] | who takes part, with all keys; what is published |
+//! | [`broker`] | one broker: what its process holds, without sockets, files and threads |
+//! | [`liar`] | brokers that misbehave, by name |
+//! | [`client`] | one correct client |
+//! | [`villain`] | clients that misbehave, by name |
+//! | [`stage`] | time, messages, faults: all of it at work |
+//! | [`event`], [`checkers`] | what is seen, and whether it is as promised |
+//! | [`scenario`] | what is played, by name |
+
+#![forbid(unsafe_code)]
+
+pub mod broker;
+pub mod cast;
+pub mod checkers;
+pub mod client;
+pub mod event;
+#[cfg(test)]
+mod games;
+pub mod liar;
+pub mod scenario;
+pub mod stage;
+#[cfg(test)]
+mod tests;
+pub mod villain;

@@ -1,0 +1,260 @@
+//! What is played: a market of two publishers and four readers, one of whom administrators end half-way, while things
+//! break and somebody misbehaves as the scenario's name says. At most f brokers do anything wrong at a time.
+
+use sealcast_broker::operation::Action;
+use sealcast_broker::state::Code;
+use sealcast_order::engine::simulated::{Brokers as Orders, Root, play, play_on};
+
+use crate::cast::{Desk, MARK, Plan, Threshold};
+use crate::checkers::Violation;
+use crate::liar::Lie;
+use crate::stage::{Counts, Plant, Stage};
+use crate::villain::Deed;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Nothing but delays.
+    Honest,
+    /// Messages among brokers are lost, channels of clients break.
+    Loss,
+    /// One broker after another crashes, and comes back.
+    Crash,
+    /// Halves, or one broker and the others, do not hear each other for a while.
+    Partition,
+    /// All brokers are killed at once, with torn writes, and come back.
+    Killed,
+    /// f brokers lie.
+    Lie(Lie),
+    /// A client misbehaves.
+    Deed(Deed),
+}
+
+impl Fault {
+    /// All of them, as `--fault` names them.
+    pub fn all() -> Vec<Fault> {
+        let plain = [Fault::Honest, Fault::Loss, Fault::Crash, Fault::Partition, Fault::Killed];
+        let lies = Lie::ALL.map(Fault::Lie);
+        let deeds = Deed::ALL.map(Fault::Deed);
+        plain.into_iter().chain(lies).chain(deeds).collect()
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Honest => "honest",
+            Fault::Loss => "loss",
+            Fault::Crash => "crash",
+            Fault::Partition => "partition",
+            Fault::Killed => "killed",
+            Fault::Lie(lie) => lie.name(),
+            Fault::Deed(deed) => deed.name(),
+        }
+    }
+
+    /// The one of this name.
+    pub fn find(name: &str) -> Option<Fault> {
+        Fault::all().into_iter().find(|it| it.name() == name)
+    }
+}
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What did not hold, if anything.
+    pub violation: Option<Violation>,
+    /// A hash over all that happened: the same for the same seed.
+    pub trace: String,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// Plays a scenario for one seed.
+pub fn run(fault: Fault, seed: u64, faulty: usize, threshold: Threshold) -> Report {
+    run_with(fault, seed, faulty, threshold, None)
+}
+
+/// The same, with something planted between what happens and the checkers.
+pub fn run_with(fault: Fault, seed: u64, faulty: usize, threshold: Threshold, plant: Option<Plant>) -> Report {
+    let lie = match fault {
+        Fault::Lie(lie) => Some(lie),
+        _ => None,
+    };
+    let mut stage = Stage::new(seed, faulty, threshold, lie);
+    if let Some(plant) = plant {
+        stage.plant(plant);
+    }
+    let first = |root: Root| async move {
+        let mut orders = Orders::new(root, stage.settings()).await;
+        let done = begin(&mut stage, &mut orders, fault).await;
+        (done, stage, orders.trace())
+    };
+    let ((mut done, mut stage, mut trace), disks) = play(seed, fault == Fault::Killed, first);
+    if done.is_ok() && fault == Fault::Killed {
+        stage.killed();
+        let second = |root: Root| async move {
+            let mut orders = Orders::new(root, stage.settings()).await;
+            let done = again(&mut stage, &mut orders).await;
+            (done, stage, orders.trace())
+        };
+        let ((after, now, traced), _) = play_on(disks, second);
+        (done, stage) = (after, now);
+        trace.push_str(&traced);
+    }
+    trace.push_str(&stage.trace().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    Report { violation: done.err(), trace, counts: stage.counts }
+}
+
+/// Everybody comes, and publishes while things break; to the end, unless all are to be killed.
+async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(), Violation> {
+    stage.delay_max = [2_000, 8_000, 40_000][stage.below(3) as usize];
+    stage.breaks = if fault == Fault::Loss { 40 } else { stage.below(8) };
+    let loss = if fault == Fault::Loss { 10 } else { stage.below(2) * 3 };
+    stage.link_all(orders, loss).await;
+    for (seed, desk, subscribes) in COMPANY {
+        stage.enter(seed, desk, subscribes)?;
+    }
+    // A censor has something against the first publisher.
+    stage.refuse(0);
+    for number in 0..stage.cast.brokers() {
+        stage.start(orders, number).await;
+    }
+    if !stage.until(orders, 60_000_000, |it| it.are_subscribed(READERS)).await? {
+        return Err(Violation { property: "liveness 1", what: "readers are not subscribed after a minute".into() });
+    }
+    if let Fault::Deed(deed) = fault {
+        stage.enter_villain(90, deed)?;
+    }
+    publish(stage)?;
+    match fault {
+        Fault::Crash => crash(stage, orders).await?,
+        Fault::Partition => part(stage, orders).await?,
+        Fault::Killed => {
+            let time = 200_000 + stage.below(2_500_000);
+            return stage.advance(orders, time).await;
+        }
+        _ => stage.advance(orders, 3_000_000).await?,
+    }
+    finish(stage, orders).await
+}
+
+/// After all were killed.
+async fn again(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+    stage.link_all(orders, 0).await;
+    for number in 0..stage.cast.brokers() {
+        stage.start(orders, number).await;
+    }
+    finish(stage, orders).await
+}
+
+/// Plans of two publishers over some seconds, and acts of administrators.
+fn publish(stage: &mut Stage) -> Result<(), Violation> {
+    for n in 0..PUBLICATIONS {
+        for client in 0..PUBLISHERS {
+            let (topic, only, sealed): (&str, Desk, bool) = match (n + client) % 5 {
+                0 => ("open", None, false),
+                1 => ("desks/fx", Some("fx"), false),
+                2 => ("desks/fx", Some("fx"), true),
+                3 => ("open", None, true),
+                _ => ("desks/rates", Some("rates"), true),
+            };
+            let mut payload = if sealed { MARK.to_vec() } else { Vec::new() };
+            payload.extend(format!("{n}th of publisher {client} for {only:?}").into_bytes());
+            let plan = Plan { client: stage.clients[client].id, topic, only, sealed, payload };
+            let wait = stage.below(2_500_000);
+            stage.plan(wait, client, plan)?;
+        }
+    }
+    let policy = "read closed if exchange:desk = fx".parse().expect("a policy");
+    let leaver = stage.clients[LEAVER].id;
+    let acts = [(1, Action::Policy(policy)), (2, Action::RevokeClient(leaver))];
+    for (number, action) in acts {
+        let act = stage.cast.act(number, action);
+        stage.clients[ADMINISTRATOR].acts.push_back((usize::try_from(number).expect("it is small"), act));
+    }
+    Ok(())
+}
+
+async fn crash(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+    for _ in 0..3 {
+        let wait = stage.below(500_000);
+        stage.advance(orders, wait).await?;
+        let victims: Vec<u64> = (0..stage.cast.faulty).map(|_| stage.below(stage.cast.brokers() as u64)).collect();
+        for victim in &victims {
+            if stage.runs(*victim as usize) {
+                stage.crash(orders, *victim as usize).await;
+            }
+        }
+        let away = 50_000 + stage.below(1_500_000);
+        stage.advance(orders, away).await?;
+        for victim in victims {
+            if !stage.runs(victim as usize) {
+                stage.start(orders, victim as usize).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn part(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+    for _ in 0..2 {
+        let wait = stage.below(800_000);
+        stage.advance(orders, wait).await?;
+        let n = stage.cast.brokers();
+        let (from, size) = (stage.below(n as u64) as usize, 1 + stage.below(n as u64 / 2) as usize);
+        let is_inside = |it: usize| (it + n - from) % n < size;
+        let crossing: Vec<(usize, usize)> = (0..n)
+            .flat_map(|a| (0..n).map(move |b| (a, b)))
+            .filter(|(a, b)| a != b && is_inside(*a) != is_inside(*b))
+            .collect();
+        for (a, b) in &crossing {
+            orders.unlink(*a, *b).await;
+        }
+        let apart = 300_000 + stage.below(1_500_000);
+        stage.advance(orders, apart).await?;
+        for (a, b) in crossing {
+            orders.link(a, b, std::time::Duration::from_millis(5), 100).await;
+        }
+    }
+    Ok(())
+}
+
+/// Faults are over: everything comes, receipts are asked for, and it is looked at what lies where.
+async fn finish(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+    stage.breaks = 0;
+    let acted = stage.until(orders, 60_000_000, |it| it.acted(2).is_some()).await?;
+    match stage.acted(2) {
+        Some((height, Code::Done)) => stage.revoked(LEAVER, height)?,
+        other => {
+            let what = format!("administrators ended a client, and after a minute: {other:?} ({acted})");
+            return Err(Violation { property: "liveness 1", what });
+        }
+    }
+    let mut complete = stage.until(orders, 90_000_000, Stage::is_quiet).await?;
+    if complete {
+        // What nobody waits for may come now, and must not.
+        stage.ask_receipts(3);
+        stage.advance(orders, 2_000_000).await?;
+        complete = stage.until(orders, 60_000_000, Stage::is_quiet).await?;
+    }
+    stage.end(complete)
+}
+
+/// Keys' seeds, desks, and who subscribes.
+const COMPANY: [(u8, Desk, bool); 7] = [
+    (1, Some("fx"), false),
+    (2, Some("rates"), false),
+    (3, Some("fx"), true),
+    (4, Some("fx"), true),
+    (5, Some("rates"), true),
+    (6, Some("fx"), true),
+    (7, None, false),
+];
+const PUBLISHERS: usize = 2;
+const READERS: usize = 4;
+/// Who is ended.
+const LEAVER: usize = 5;
+/// Who hands in acts.
+const ADMINISTRATOR: usize = 6;
+/// Of each publisher.
+const PUBLICATIONS: usize = 5;

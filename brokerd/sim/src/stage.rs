@@ -1,0 +1,676 @@
+//! All of it at work: time, messages, channels, faults. Engine and timers run on the runtime's time; what clients and
+//! brokers say to each other takes as long as the seed says, in order on each channel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng as _, SeedableRng as _};
+use sealcast_broker::operation::Client as Id;
+use sealcast_broker::protocol::{Answer, Question, Reply, Request};
+use sealcast_broker::state::Code;
+use sealcast_crypto::group::Ristretto255;
+use sealcast_crypto::hash::Transcript;
+use sealcast_keys::threshold::sealed::{Attachment, What};
+use sealcast_order::engine::simulated::Brokers as Orders;
+use sealcast_order::engine::{Broker as Address, Settings, SigningSeed};
+use sealcast_wire::{Monotonic, Now, Utc};
+
+use crate::broker::{BLOCK, Broker};
+use crate::cast::{Cast, Desk, Plan, Threshold, key_of};
+use crate::checkers::{Checkers, Violation};
+use crate::client::{Client, Said};
+use crate::event::Event;
+use crate::liar::{Liar, Lie};
+use crate::villain::{Deed, Villain};
+
+/// What changes an event before checkers see it, in tests of the checkers.
+pub type Plant = Box<dyn FnMut(&mut Vec<Event>)>;
+
+/// The stage.
+pub struct Stage {
+    /// Who takes part.
+    pub cast: Arc<Cast>,
+    brokers: Vec<Broker>,
+    liars: BTreeMap<usize, Liar>,
+    twin: Option<Broker>,
+    /// Whose frames a censor refuses.
+    refused: Option<Id>,
+    /// The correct clients.
+    pub clients: Vec<Client>,
+    villains: Vec<Villain>,
+    checkers: Checkers,
+    plant: Option<Plant>,
+    rng: ChaCha8Rng,
+    now: u64,
+    queue: BTreeMap<(u64, u64), Message>,
+    made: u64,
+    last: BTreeMap<(bool, usize, usize), u64>,
+    channels: BTreeMap<(usize, usize), u32>,
+    up: BTreeSet<(usize, usize)>,
+    /// Open questions for shares: member, broker, id; of which publication.
+    questions: BTreeMap<(usize, usize, u64), u64>,
+    /// Publications that are planned and not begun: when, whose, what.
+    planned: usize,
+    outcomes: Vec<(usize, u64, u64, Code, u64)>,
+    acted: BTreeMap<usize, (u64, Code)>,
+    subscribed: BTreeSet<usize>,
+    delivered: BTreeMap<usize, u64>,
+    /// Longest way of a message, microseconds.
+    pub delay_max: u64,
+    /// Of 10,000 messages, at so many the channel breaks.
+    pub breaks: u64,
+    trace: [u8; 32],
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages between clients and brokers.
+    pub messages: u64,
+    /// Blocks executed, by all brokers.
+    pub blocks: u64,
+    /// Publications that applications got.
+    pub delivered: u64,
+    /// Places that were ⊥.
+    pub empty: u64,
+    /// Shares sent.
+    pub shares: u64,
+    /// Receipts that held.
+    pub receipts: u64,
+    /// Accusations, all of liars.
+    pub accused: u64,
+    /// Simulated microseconds.
+    pub micros: u64,
+}
+
+enum Message {
+    ToBroker { member: usize, broker: usize, channel: u32, bytes: Arc<[u8]> },
+    ToMember { member: usize, broker: usize, channel: u32, bytes: Vec<u8> },
+    Connect { member: usize, broker: usize },
+    Cut { member: usize, broker: usize },
+    Plan { client: usize, plan: usize, it: Arc<Plan> },
+    Villain(usize),
+}
+
+impl Stage {
+    /// Brokers of which as many as may lie do so, if there is a lie.
+    pub fn new(seed: u64, faulty: usize, threshold: Threshold, lie: Option<Lie>) -> Stage {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let (cast, shares) = Cast::new(faulty, threshold, seed);
+        let brokers: Vec<Broker> =
+            shares.iter().enumerate().map(|(number, share)| Broker::new(number, &cast, share)).collect();
+        let mut liars = BTreeMap::new();
+        while let Some(lie) = lie.filter(|_| liars.len() < faulty) {
+            let number = (rng.next_u64() % brokers.len() as u64) as usize;
+            liars.entry(number).or_insert_with(|| Liar::new(lie, key_of(cast.seeds[number]), cast.cluster));
+        }
+        let twin = lie.filter(|it| *it == Lie::Equivocator).and(liars.keys().next()).map(|it| brokers[*it].twin());
+        let checkers = Checkers::new(&cast, liars.keys().copied().collect());
+        Stage {
+            cast: Arc::new(cast),
+            brokers,
+            liars,
+            twin,
+            refused: None,
+            clients: Vec::new(),
+            villains: Vec::new(),
+            checkers,
+            plant: None,
+            rng,
+            now: 0,
+            queue: BTreeMap::new(),
+            made: 0,
+            last: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            up: BTreeSet::new(),
+            questions: BTreeMap::new(),
+            planned: 0,
+            outcomes: Vec::new(),
+            acted: BTreeMap::new(),
+            subscribed: BTreeSet::new(),
+            delivered: BTreeMap::new(),
+            delay_max: 8_000,
+            breaks: 0,
+            trace: [0; 32],
+            counts: Counts::default(),
+        }
+    }
+
+    /// Lets something change what checkers see.
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+    }
+
+    /// A correct client comes.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn enter(&mut self, seed: u8, desk: Desk, subscribes: bool) -> Result<usize, Violation> {
+        let client = Client::new(&self.cast, seed, desk, subscribes);
+        let (id, number) = (client.id, self.clients.len());
+        assert!(self.villains.is_empty(), "correct clients come first");
+        self.clients.push(client);
+        self.tell(Event::Enters { client: number, id, desk })?;
+        self.connect_all(number);
+        Ok(number)
+    }
+
+    /// A client that misbehaves comes.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn enter_villain(&mut self, seed: u8, deed: Deed) -> Result<(), Violation> {
+        let villain = Villain::new(seed, deed);
+        let (id, desk, number) = (villain.id, villain.desk, self.clients.len() + self.villains.len());
+        self.villains.push(villain);
+        self.tell(Event::Enters { client: number, id, desk })?;
+        self.connect_all(number);
+        self.push(300_000, Message::Villain(self.villains.len() - 1));
+        Ok(())
+    }
+
+    /// A correct client is away for so many microseconds.
+    pub fn leave(&mut self, client: usize, micros: u64) {
+        let now = self.time();
+        for broker in 0..self.brokers.len() {
+            if self.up.remove(&(client, broker)) {
+                *self.channels.entry((client, broker)).or_default() += 1;
+                self.clients[client].disconnected(now, number_of(broker));
+                let id = self.clients[client].id;
+                self.brokers[broker].leave(&id);
+            }
+            self.push(micros, Message::Connect { member: client, broker });
+        }
+    }
+
+    /// A censor refuses this client's frames.
+    pub fn refuse(&mut self, client: usize) {
+        self.refused = Some(self.clients[client].id);
+    }
+
+    /// A client will publish this after so many microseconds.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn plan(&mut self, wait: u64, client: usize, plan: Plan) -> Result<(), Violation> {
+        let (it, number) = (Arc::new(plan), self.checkers.book().plans.len());
+        self.tell(Event::Planned { plan: it.clone(), correct: true })?;
+        self.planned += 1;
+        self.push(wait, Message::Plan { client, plan: number, it });
+        Ok(())
+    }
+
+    /// A random number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.rng.next_u64() % n.max(1)
+    }
+
+    /// Brokers that do not lie, by number.
+    pub fn honest(&self) -> Vec<usize> {
+        (0..self.brokers.len()).filter(|it| !self.liars.contains_key(it)).collect()
+    }
+
+    /// The engine's settings of all brokers.
+    pub fn settings(&self) -> Vec<Settings> {
+        let address = |port: usize| ([127, 0, 0, 1], u16::try_from(port).expect("brokers are few")).into();
+        let seeds: Vec<SigningSeed> = self.cast.seeds.iter().map(SigningSeed::new).collect();
+        let brokers: Vec<Address> =
+            seeds.iter().enumerate().map(|(i, seed)| Address { key: seed.public(), address: address(i) }).collect();
+        let of = |(i, seed): (usize, SigningSeed)| Settings {
+            block: BLOCK,
+            term: 8,
+            ..Settings::new(&self.cast.cluster.0, brokers.clone(), seed, address(i), "".into())
+        };
+        seeds.into_iter().enumerate().map(of).collect()
+    }
+
+    /// Opens all links, with up to so many of 100 messages lost.
+    pub async fn link_all(&mut self, orders: &mut Orders, loss_percent: u64) {
+        for a in 0..self.brokers.len() {
+            for b in (0..self.brokers.len()).filter(|b| *b != a) {
+                let (loss, latency) = (self.below(loss_percent + 1), 1 + self.below(12));
+                orders.link(a, b, Duration::from_millis(latency), 100 - loss).await;
+            }
+        }
+    }
+
+    /// Starts a broker's process.
+    pub async fn start(&mut self, orders: &mut Orders, number: usize) {
+        let censors = self.liars.get(&number).is_some_and(|it| it.lie == Lie::Censor);
+        let application = self.brokers[number].start(self.refused.filter(|_| censors));
+        let twin = self.twin.as_mut().filter(|twin| twin.number == number);
+        match twin {
+            Some(twin) => {
+                let second = twin.start(None);
+                let order = orders.start_twins(number, application, second).await;
+                twin.attach(order);
+            }
+            None => orders.start(number, application).await,
+        }
+        self.brokers[number].attach(orders.order(number));
+    }
+
+    /// Kills a broker's process.
+    pub async fn crash(&mut self, orders: &mut Orders, number: usize) {
+        orders.crash(number).await;
+        self.die(number);
+    }
+
+    /// All processes are gone with their runtime.
+    pub fn killed(&mut self) {
+        (0..self.brokers.len()).for_each(|number| self.die(number));
+    }
+
+    fn die(&mut self, number: usize) {
+        let dice = self.rng.next_u64();
+        self.brokers[number].crash(dice);
+        if let Some(twin) = self.twin.as_mut().filter(|twin| twin.number == number) {
+            twin.crash(dice);
+        }
+        for member in 0..self.clients.len() + self.villains.len() {
+            self.push(0, Message::Cut { member, broker: number });
+        }
+    }
+
+    /// Whether this broker runs.
+    pub fn runs(&self, number: usize) -> bool {
+        self.brokers[number].runs()
+    }
+
+    /// Whether all correct subscribers have their subscription.
+    pub fn are_subscribed(&self, count: usize) -> bool {
+        self.subscribed.len() >= count
+    }
+
+    /// Whether nothing of correct clients is under way, brokers stand together and readers have got all; of clients that
+    /// are ended, nothing is waited for.
+    pub fn is_quiet(&self) -> bool {
+        let book = self.checkers.book();
+        let pending = |(number, it): (usize, &Client)| !book.revoked.contains_key(&number) && it.pending() > 0;
+        if self.planned > 0 || self.clients.iter().enumerate().any(pending) {
+            return false;
+        }
+        let last = self.outcomes.iter().map(|it| it.1).max().unwrap_or(0);
+        if self.honest().iter().any(|it| self.brokers[*it].height() < last) {
+            return false;
+        }
+        let readers = self.subscribed.iter().filter(|it| !book.revoked.contains_key(it));
+        let places: BTreeSet<u64> = readers.map(|it| self.delivered.get(it).copied().unwrap_or(0)).collect();
+        let done = self.outcomes.iter().filter(|it| it.3 == Code::Done).count() as u64;
+        places.len() <= 1 && places.first().is_none_or(|places| *places >= done)
+    }
+
+    /// What became of plans so far: plan, block, number, code, sn.
+    pub fn outcomes(&self) -> &[(usize, u64, u64, Code, u64)] {
+        &self.outcomes
+    }
+
+    /// Where an act of this number was executed.
+    pub fn acted(&self, act: usize) -> Option<(u64, Code)> {
+        self.acted.get(&act).copied()
+    }
+
+    /// A client is known to be ended in this block.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn revoked(&mut self, client: usize, height: u64) -> Result<(), Violation> {
+        self.tell(Event::Revoked { client, height })
+    }
+
+    /// Asks for receipts of plans that have their place.
+    pub fn ask_receipts(&mut self, count: usize) {
+        let now = self.time();
+        let done: Vec<_> = self.outcomes.iter().filter(|it| it.3 == Code::Done).rev().take(count).copied().collect();
+        for (plan, height, number, _, _) in done {
+            let id = self.checkers.book().plans[plan].0.client;
+            if let Some(client) = self.clients.iter_mut().find(|it| it.id == id) {
+                client.ask_receipt(now, plan, height, number);
+            }
+        }
+    }
+
+    /// Tells checkers what lies at brokers, and that it is over.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn end(&mut self, complete: bool) -> Result<(), Violation> {
+        for broker in 0..self.brokers.len() {
+            for bytes in self.brokers[broker].holdings() {
+                self.tell(Event::Held { broker, bytes })?;
+            }
+            let sns: Vec<u64> = self.outcomes.iter().filter(|it| it.3 == Code::Done).map(|it| it.4).collect();
+            for sn in sns {
+                let who = self.brokers[broker].published(sn);
+                self.tell(Event::Kept { broker, sn, who })?;
+            }
+        }
+        self.counts.micros = self.now;
+        self.tell(Event::End { complete })
+    }
+
+    /// A hash over all that was seen and said.
+    pub fn trace(&self) -> [u8; 32] {
+        self.trace
+    }
+
+    /// Lets so much time pass.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub async fn advance(&mut self, orders: &mut Orders, micros: u64) -> Result<(), Violation> {
+        self.now = self.now.max(micros_of(orders.now()));
+        let until = self.now + micros;
+        while self.now < until {
+            self.settle()?;
+            let timers = self.clients.iter().filter_map(Client::timeout).map(|it| it.0);
+            let first = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let next = timers.chain(first).min().unwrap_or(until).min(self.now + TICK_MICROS).min(until);
+            orders.sleep(Duration::from_micros(next.saturating_sub(self.now).max(1))).await;
+            self.now = self.now.max(micros_of(orders.now()));
+            while let Some(entry) = self.queue.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let message = entry.remove();
+                self.happen(message)?;
+            }
+        }
+        self.settle()
+    }
+
+    /// Lets time pass until this holds; `false` if it never did.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub async fn until(
+        &mut self,
+        orders: &mut Orders,
+        micros: u64,
+        mut holds: impl FnMut(&Stage) -> bool,
+    ) -> Result<bool, Violation> {
+        let end = self.now + micros;
+        while self.now < end {
+            if holds(self) {
+                return Ok(true);
+            }
+            self.advance(orders, 50_000).await?;
+        }
+        Ok(holds(self))
+    }
+
+    fn time(&self) -> Now {
+        let utc = Utc(i64::try_from(self.now / 1_000_000).expect("a run is short"));
+        Now { monotonic: Monotonic(self.now + BOOT_MICROS), utc: Some(utc) }
+    }
+
+    /// Brokers and clients do what they can.
+    fn settle(&mut self) -> Result<(), Violation> {
+        for number in 0..self.brokers.len() {
+            let dice = self.rng.next_u64();
+            let failed = |what| Violation { property: "brokers go on", what };
+            if let Some(twin) = self.twin.as_mut().filter(|twin| twin.number == number) {
+                twin.step(self.now, dice).map_err(failed)?;
+                twin.take();
+            }
+            for done in self.brokers[number].step(self.now, dice).map_err(failed)? {
+                self.counts.blocks += 1;
+                let (height, hash, roots) = (done.height, done.hash, done.roots);
+                self.tell(Event::Executed { broker: number, height, hash, roots })?;
+            }
+            for (client, reply) in self.brokers[number].take() {
+                let said = match self.liars.get_mut(&number) {
+                    Some(liar) => liar.says(client, reply),
+                    None => vec![(client, reply)],
+                };
+                for (client, reply) in said {
+                    self.reply(number, &client, &reply)?;
+                }
+            }
+        }
+        for number in 0..self.clients.len() {
+            let now = self.time();
+            for said in self.clients[number].work(now) {
+                self.say(number, said)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, client: usize, said: Said) -> Result<(), Violation> {
+        match said {
+            Said::Send(broker, bytes) => {
+                if let Some(frame) = Request::submitted(&bytes) {
+                    let overheard = self.villains.iter_mut().map(|it| &mut it.overheard);
+                    overheard.for_each(|it| it.push(frame.to_vec()));
+                }
+                self.send_to(client, usize::from(broker), bytes);
+                Ok(())
+            }
+            Said::Sends(plan, number) => self.tell(Event::Sends { plan, number }),
+            Said::Outcome(plan, height, number, code, sn) => {
+                self.outcomes.push((plan, height, number, code, sn));
+                self.tell(Event::Outcome { plan, height, number, code, sn })
+            }
+            Said::Acted(act, height, code) => {
+                self.acted.insert(act, (height, code));
+                Ok(())
+            }
+            Said::Subscribed => {
+                self.subscribed.insert(client);
+                self.tell(Event::Subscribed { client })
+            }
+            Said::Delivered(place, entry, body) => {
+                self.counts.delivered += 1;
+                *self.delivered.entry(client).or_default() += 1;
+                let topic = entry.places.first().map(|(it, ps)| (it.topic.clone(), *ps)).unwrap_or_default();
+                let (sn, publisher, number) = (entry.sn, entry.client, entry.number);
+                self.tell(Event::Delivered { client, place, sn, publisher, number, topic, body })
+            }
+            Said::Empty(place, count) => {
+                self.counts.empty += count;
+                *self.delivered.entry(client).or_default() += count;
+                self.tell(Event::Empty { client, place, count })
+            }
+            Said::Receipt(plan, receipt) => {
+                self.counts.receipts += 1;
+                self.tell(Event::Receipt { plan, receipt })
+            }
+            Said::Accused(broker, what) => {
+                self.counts.accused += 1;
+                self.tell(Event::Accused { client, broker: usize::from(broker), what })
+            }
+            Said::Convicted(publisher, number) => {
+                let correct = self.clients.iter().any(|it| it.id == publisher);
+                let what = format!("client {client} convicts a correct publisher of number {number}");
+                if correct { Err(Violation { property: "accusations", what }) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) -> Result<(), Violation> {
+        let mut events = vec![event];
+        if let Some(plant) = &mut self.plant {
+            plant(&mut events);
+        }
+        for event in events {
+            let said = event.digest();
+            self.trace = Transcript::new("trace").add(&self.trace).add(said.as_bytes()).finish();
+            self.checkers.see(&event)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, wait: u64, message: Message) {
+        self.made += 1;
+        self.queue.insert((self.now + wait, self.made), message);
+    }
+
+    fn connect_all(&mut self, member: usize) {
+        for broker in 0..self.brokers.len() {
+            let wait = 1 + self.below(self.delay_max);
+            self.push(wait, Message::Connect { member, broker });
+        }
+    }
+
+    fn channel(&self, member: usize, broker: usize) -> u32 {
+        self.channels.get(&(member, broker)).copied().unwrap_or(0)
+    }
+
+    /// A message on its way, behind those before it on its channel.
+    fn carry(&mut self, out: bool, member: usize, broker: usize, message: Message) {
+        let delay = 50 + self.below(self.delay_max);
+        let last = self.last.entry((out, member, broker)).or_default();
+        let at = (self.now + delay).max(*last + 1);
+        *last = at;
+        self.made += 1;
+        self.counts.messages += 1;
+        self.queue.insert((at, self.made), message);
+        if self.breaks > 0 && self.below(10_000) < self.breaks {
+            let wait = self.below(2 * self.delay_max);
+            self.push(wait, Message::Cut { member, broker });
+        }
+    }
+
+    fn send_to(&mut self, member: usize, broker: usize, bytes: Arc<[u8]>) {
+        if self.up.contains(&(member, broker)) {
+            let channel = self.channel(member, broker);
+            self.carry(true, member, broker, Message::ToBroker { member, broker, channel, bytes });
+        }
+    }
+
+    fn member(&self, id: &Id) -> Option<usize> {
+        let clients = self.clients.iter().map(|it| it.id).chain(self.villains.iter().map(|it| it.id));
+        clients.enumerate().find(|(_, it)| it == id).map(|(number, _)| number)
+    }
+
+    fn reply(&mut self, broker: usize, client: &Id, reply: &Reply) -> Result<(), Violation> {
+        let Some(member) = self.member(client) else { return Ok(()) };
+        let shared = match reply {
+            Reply::Attach { sn, attachment } => Some((*sn, attachment)),
+            Reply::Answer { id, answer } => {
+                let sn = self.questions.remove(&(member, broker, *id));
+                match answer {
+                    Answer::Share(attachment) => sn.map(|sn| (sn, attachment)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        if let Some((sn, attachment)) = shared
+            && let Ok(it) = Attachment::<Ristretto255>::from_bytes(attachment)
+            && it.what != What::Denied
+            && let Some((publisher, number)) = self.brokers[broker].published(sn)
+        {
+            self.counts.shares += 1;
+            let height = self.brokers[broker].height();
+            self.tell(Event::Share { broker, client: member, publisher, number, height })?;
+        }
+        if self.up.contains(&(member, broker)) {
+            let (channel, bytes) = (self.channel(member, broker), reply.to_bytes());
+            self.carry(false, member, broker, Message::ToMember { member, broker, channel, bytes });
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, message: Message) -> Result<(), Violation> {
+        let now = self.time();
+        match message {
+            Message::ToBroker { member, broker, channel, bytes } => {
+                if self.channel(member, broker) != channel {
+                    return Ok(());
+                }
+                let id = match self.clients.get(member) {
+                    Some(client) => client.id,
+                    None => self.villains[member - self.clients.len()].id,
+                };
+                self.tell(Event::Held { broker, bytes: bytes.clone() })?;
+                if let Ok(Request::Ask { id, question: Question::Share { sn, .. } }) = Request::from_bytes(&bytes) {
+                    self.questions.insert((member, broker, id), sn);
+                }
+                if !self.brokers[broker].hear(&id, &bytes) {
+                    self.push(0, Message::Cut { member, broker });
+                }
+            }
+            Message::ToMember { member, broker, channel, bytes } => {
+                if self.channel(member, broker) == channel
+                    && let Some(client) = self.clients.get_mut(member)
+                {
+                    client.handle(now, number_of(broker), &bytes);
+                }
+            }
+            Message::Connect { member, broker } => {
+                if !self.brokers[broker].runs() {
+                    let wait = 50_000 + self.below(100_000);
+                    self.push(wait, Message::Connect { member, broker });
+                } else if self.up.insert((member, broker)) {
+                    match self.clients.get_mut(member) {
+                        Some(client) => client.connected(now, number_of(broker)),
+                        None => {
+                            let hello = Request::Hello { cluster: self.cast.cluster }.to_bytes();
+                            self.send_to(member, broker, hello.into());
+                        }
+                    }
+                }
+            }
+            Message::Cut { member, broker } => {
+                if self.up.remove(&(member, broker)) {
+                    *self.channels.entry((member, broker)).or_default() += 1;
+                    let wait = 20_000 + self.below(100_000);
+                    self.push(wait, Message::Connect { member, broker });
+                    match self.clients.get_mut(member) {
+                        Some(client) => {
+                            let id = client.id;
+                            client.disconnected(now, number_of(broker));
+                            self.brokers[broker].leave(&id);
+                        }
+                        None => {
+                            let id = self.villains[member - self.clients.len()].id;
+                            self.brokers[broker].leave(&id);
+                        }
+                    }
+                }
+            }
+            Message::Plan { client, plan, it } => {
+                self.planned -= 1;
+                self.clients[client].plans.push_back((plan, it));
+            }
+            Message::Villain(number) => {
+                let dice = self.rng.next_u64();
+                let (cast, member) = (self.cast.clone(), self.clients.len() + number);
+                let act = self.villains[number].act(&cast, dice);
+                for (plan, of) in act.plans {
+                    let at = self.checkers.book().plans.len();
+                    self.tell(Event::Planned { plan, correct: false })?;
+                    self.tell(Event::Sends { plan: at, number: of })?;
+                }
+                for (broker, bytes) in act.messages {
+                    self.send_to(member, broker, bytes.into());
+                }
+                if self.now < VILLAINS_UNTIL_MICROS {
+                    let wait = 50_000 + self.below(150_000);
+                    self.push(wait, Message::Villain(number));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number_of(broker: usize) -> u16 {
+    u16::try_from(broker).expect("a broker's number has 16 bits")
+}
+
+fn micros_of(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("a run is short")
+}
+
+/// How long brokers' work waits for nothing but time, at most.
+const TICK_MICROS: u64 = 3_000;
+/// Clients' clocks do not begin with their brokers'.
+const BOOT_MICROS: u64 = 5_000_000;
+/// Villains rest from then on, so that a run ends.
+const VILLAINS_UNTIL_MICROS: u64 = 6_000_000;

@@ -1,0 +1,378 @@
+//! Every scenario for some seeds, every checker against what it is to report, and one trace for one seed.
+//! `SEALCAST_SEED=<seed> cargo test -p sealcast-brokers-sim <test>` plays one seed.
+
+use std::sync::Arc;
+
+use sealcast_broker::state::Code;
+
+use crate::cast::{MARK, Threshold};
+use crate::event::Event;
+use crate::liar::Lie;
+use crate::scenario::{Fault, run, run_with};
+use crate::stage::Plant;
+use crate::villain::Deed;
+
+/// Plays seeds on both cores.
+fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
+    let only = std::env::var("SEALCAST_SEED").ok().and_then(|it| it.parse().ok());
+    let seeds: Vec<u64> = only.map_or((0..seeds).collect(), |seed| vec![seed]);
+    for seed in seeds {
+        let report = run(fault, seed, faulty, threshold);
+        if let Some(it) = report.violation {
+            let again = format!("sealcast lab sim brokers --fault {} --seed {seed}", fault.name());
+            panic!("{}: {} ({again})", it.property, it.what);
+        }
+        assert!(report.counts.delivered > 0 && report.counts.shares > 0, "{:?}", report.counts);
+        // What correct clients publish comes to 30 places; villains of these kinds publish, too.
+        let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer));
+        assert!(!adds || report.counts.delivered + report.counts.empty > 30, "the villain did nothing");
+    }
+}
+
+#[test]
+fn whole_brokers_hold_every_promise_without_faults() {
+    holds(Fault::Honest, SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn whole_brokers_bear_loss_and_broken_channels() {
+    holds(Fault::Loss, SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn whole_brokers_bear_crashes_and_restarts() {
+    holds(Fault::Crash, SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn whole_brokers_bear_partitions() {
+    holds(Fault::Partition, SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e12_whole_brokers_all_killed_with_torn_writes_lose_nothing_acknowledged() {
+    holds(Fault::Killed, SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e4_an_equivocator_changes_nothing() {
+    holds(Fault::Lie(Lie::Equivocator), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e2_a_share_withholder_keeps_nobody_from_reading() {
+    holds(Fault::Lie(Lie::ShareWithholder), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e4_a_share_forger_is_found_out() {
+    holds(Fault::Lie(Lie::ShareForger), SEEDS, 1, Threshold::Default);
+    holds(Fault::Lie(Lie::ShareForger), 1, 1, Threshold::Paper);
+}
+
+#[test]
+fn rule_e1_a_liar_in_results_is_not_believed() {
+    holds(Fault::Lie(Lie::LiarInResults), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e1_a_liar_in_bottom_is_not_believed() {
+    holds(Fault::Lie(Lie::LiarInBottom), SEEDS, 1, Threshold::Default);
+    holds(Fault::Lie(Lie::LiarInBottom), 1, 1, Threshold::Paper);
+}
+
+#[test]
+fn rule_e14_a_censor_keeps_nothing_out_of_the_order() {
+    holds(Fault::Lie(Lie::Censor), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e9_a_stale_state_is_not_believed() {
+    holds(Fault::Lie(Lie::StaleState), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn one_number_used_twice_stands_for_one_operation() {
+    holds(Fault::Deed(Deed::SameNumberTwice), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn malformed_ciphertexts_are_never_ordered() {
+    holds(Fault::Deed(Deed::MalformedCiphertext), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn what_is_replayed_is_executed_once_and_for_its_publisher() {
+    holds(Fault::Deed(Deed::Replayer), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e3_a_foreign_issuers_word_opens_nothing() {
+    holds(Fault::Deed(Deed::ForeignIssuer), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_g10_the_same_seed_gives_the_same_run() {
+    for fault in [Fault::Crash, Fault::Lie(Lie::ShareForger)] {
+        let runs = [0, 0, 1].map(|seed| run(fault, seed, 1, Threshold::Default));
+        assert_eq!((&runs[0].trace, runs[0].counts), (&runs[1].trace, runs[1].counts));
+        assert_ne!(runs[0].trace, runs[2].trace);
+    }
+}
+
+/// What checkers are shown instead, once.
+fn once(mut change: impl FnMut(&Event) -> Option<Vec<Event>> + 'static) -> Plant {
+    let mut done = false;
+    Box::new(move |events| {
+        if let [event] = &events[..]
+            && !done
+            && let Some(changed) = change(event)
+        {
+            done = true;
+            *events = changed;
+        }
+    })
+}
+
+fn reports(property: &str, plant: Plant) {
+    let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(plant));
+    let violation = report.violation.unwrap_or_else(|| panic!("nobody reports what hurts «{property}»"));
+    assert_eq!(violation.property, property, "{}", violation.what);
+}
+
+#[test]
+fn another_block_is_reported() {
+    reports(
+        "total order 1",
+        once(|event| match event {
+            Event::Executed { broker: 2, height: 7, roots, .. } => {
+                Some(vec![Event::Executed { broker: 2, height: 7, hash: [9; 32], roots: *roots }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_broker_left_behind_is_reported() {
+    let lost = Box::new(|events: &mut Vec<Event>| {
+        events.retain(|it| !matches!(it, Event::Executed { broker: 1, height: 9.., .. }));
+    });
+    reports("agreement 1", lost);
+}
+
+#[test]
+fn another_state_is_reported() {
+    reports(
+        "state roots",
+        once(|event| match event {
+            Event::Executed { broker: 2, height: 7, roots, hash } => {
+                let roots = (roots.0, [1; 32]);
+                Some(vec![Event::Executed { broker: 2, height: 7, hash: *hash, roots }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn an_operation_without_outcome_is_reported() {
+    reports(
+        "liveness 1",
+        once(|event| match event {
+            Event::Outcome { plan: 0, .. } => Some(Vec::new()),
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_publication_out_of_its_order_is_reported() {
+    let mut held: Option<Vec<Event>> = None;
+    let swap: Plant = Box::new(move |events| {
+        let is_one = matches!(&events[..], [Event::Delivered { client: 3, .. }]);
+        match held.take() {
+            None if is_one => held = Some(std::mem::take(events)),
+            Some(before) if is_one => events.extend(before),
+            before => held = before,
+        }
+    });
+    // Which one reports it first depends on which reader of the desk was first.
+    let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(swap));
+    let violation = report.violation.expect("somebody reports it");
+    assert!(["total order 2", "topic order", "bottom"].contains(&violation.property), "{violation:?}");
+}
+
+#[test]
+fn a_topics_number_out_of_its_order_is_reported() {
+    let mut seen = 0;
+    reports(
+        "topic order",
+        once(move |event| match event {
+            Event::Delivered { client: 4, place, sn, publisher, number, topic, body } if topic.0 == "open" => {
+                seen += 1;
+                let (place, sn, publisher, number) = (*place, *sn, *publisher, *number);
+                let (topic, body) = ((topic.0.clone(), 0), body.clone());
+                (seen == 2).then(|| vec![Event::Delivered { client: 4, place, sn, publisher, number, topic, body }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+/// Takes from these readers all but the first three things that come to them.
+fn forgets(readers: &'static [usize]) -> Plant {
+    let mut seen = std::collections::BTreeMap::new();
+    Box::new(move |events| {
+        events.retain(|event| match event {
+            Event::Delivered { client, .. } | Event::Empty { client, .. } if readers.contains(client) => {
+                let seen: &mut usize = seen.entry(*client).or_default();
+                *seen += 1;
+                *seen <= 3
+            }
+            _ => true,
+        });
+    })
+}
+
+#[test]
+fn a_reader_who_misses_what_another_got_is_reported() {
+    reports("agreement 2", forgets(&[3]));
+}
+
+#[test]
+fn a_publication_that_nobody_gets_is_reported() {
+    reports("liveness 2", forgets(&[4]));
+}
+
+#[test]
+fn what_comes_twice_is_reported() {
+    reports(
+        "no duplication",
+        once(|event| match event {
+            Event::Delivered { client: 2, place: 1.., .. } => Some(vec![event.clone(), event.clone()]),
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn what_nobody_published_is_reported() {
+    reports(
+        "no creation",
+        once(|event| match event.clone() {
+            Event::Delivered { client: 4, place, sn, publisher, number, topic, .. } => {
+                let body = b"invented".to_vec();
+                Some(vec![Event::Delivered { client: 4, place, sn, publisher, number, topic, body }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_plaintext_at_a_broker_is_reported() {
+    reports(
+        "confidentiality",
+        once(|event| match event {
+            Event::Held { broker, .. } => {
+                let bytes: Arc<[u8]> = [b"row ", MARK].concat().into();
+                Some(vec![Event::Held { broker: *broker, bytes }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_share_for_whom_may_not_read_is_reported() {
+    // All shares for the reader at desk rates go to one at desk fx instead.
+    reports(
+        "shares",
+        Box::new(|events| {
+            for event in events {
+                if let Event::Share { client, .. } = event
+                    && *client == 4
+                {
+                    *client = 2;
+                }
+            }
+        }),
+    );
+}
+
+#[test]
+fn a_publication_for_another_desk_is_reported() {
+    let mut for_fx = None;
+    reports(
+        "authorised delivery",
+        once(move |event| match event {
+            Event::Delivered { client: 2, sn, publisher, number, topic, body, .. } if topic.0 == "desks/fx" => {
+                for_fx = Some((*sn, *publisher, *number, topic.clone(), body.clone()));
+                None
+            }
+            Event::Empty { client: 4, place, .. } => {
+                let (sn, publisher, number, topic, body) = for_fx.clone()?;
+                Some(vec![Event::Delivered { client: 4, place: *place, sn, publisher, number, topic, body }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn bottom_twice_is_reported() {
+    reports(
+        "bottom",
+        once(|event| match event {
+            Event::Empty { client, place, count } => {
+                Some(vec![Event::Empty { client: *client, place: *place, count: count + 1 }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_lost_acknowledgement_is_reported() {
+    reports(
+        "nothing acknowledged lost",
+        once(|event| match event {
+            Event::Kept { broker, sn, .. } => Some(vec![Event::Kept { broker: *broker, sn: *sn, who: None }]),
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_receipt_that_does_not_hold_is_reported() {
+    reports(
+        "receipts",
+        once(|event| match event {
+            Event::Receipt { plan, receipt } => {
+                let mut receipt = receipt.clone();
+                receipt.height += 1;
+                Some(vec![Event::Receipt { plan: *plan, receipt }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn an_honest_broker_accused_is_reported() {
+    reports(
+        "accusations",
+        once(|event| match event {
+            Event::Outcome { code: Code::Done, .. } => {
+                Some(vec![event.clone(), Event::Accused { client: 0, broker: 0, what: "nothing".into() }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+/// So many seeds of each scenario: the simulation of more is `sealcast lab sim brokers`.
+const SEEDS: u64 = 2;
+/// The seed under which faults are planted.
+const PLANTED: u64 = 3;

@@ -1,0 +1,360 @@
+//! A fresh broker joins a cluster with history: four brokers, each a process of its own, publications of 1 KB until there
+//! are `--size` of them; then one of the brokers loses its folder, all but its key, and comes back. How long until it has
+//! executed what the others have, and how much memory it took meanwhile. `sealcast lab sync brokers` starts it.
+//!
+//! With `--keep` the brokers prune, and the fresh one begins with a snapshot of theirs; without, it executes everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
+use sealcast_broker::genesis::{Genesis, Issuer};
+use sealcast_broker::operation::{
+    Body, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration,
+};
+use sealcast_broker::protocol::{Answer, Question, Status, Why};
+use sealcast_broker::state::{Code, Reading};
+use sealcast_brokerd::channel::Channel;
+use sealcast_brokerd::config;
+use sealcast_brokerd::sync::Keep;
+use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::identity::keytext::export_seed;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
+use sealcast_wire::Utc;
+
+/// Measure how a fresh broker comes by the history of the others
+#[derive(Debug, Parser)]
+struct Args {
+    /// How much is published before: bytes, or with the unit kB, MB or GB
+    #[arg(long, default_value = "64MB", value_parser = bytes)]
+    size: u64,
+    /// How far back the brokers keep publications, as in broker.toml
+    #[arg(long)]
+    keep: Option<Keep>,
+    /// A folder for the brokers' folders, removed at the end
+    #[arg(long, value_name = "FOLDER")]
+    within: Option<PathBuf>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("fresh-broker: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> io::Result<()> {
+    let within = args.within.clone().unwrap_or_else(std::env::temp_dir);
+    let home = Home::new(within.join(format!("sealcast-fresh-{}", std::process::id())))?;
+    let mut brokers: Vec<Running> = (0..BROKERS).map(|it| home.start(it, args.keep)).collect::<io::Result<_>>()?;
+    let (published, filling) = home.fill(args.size)?;
+
+    drop(brokers.pop());
+    for entry in fs::read_dir(home.folder(FRESH))? {
+        let path = entry?.path();
+        let is_kept = [config::KEY, config::CLUSTER].iter().any(|name| path.ends_with(name));
+        if !is_kept {
+            if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+        }
+    }
+    let (others, begun) = (home.status(0)?, Instant::now());
+    let fresh = home.start(FRESH, args.keep)?;
+    while home.status(FRESH).map_or(0, |it| it.height) < others.height {
+        if begun.elapsed() > PATIENCE {
+            return Err(io::Error::other("it never caught up"));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (seconds, memory) = (begun.elapsed().as_secs_f64(), fresh.memory_peak()?);
+    let (oldest, kept) = home.compare(published)?;
+    let (disk, megabytes) = (bytes_in(&home.folder(FRESH))?, (published * BODY_BYTES as u64) as f64 / 1e6);
+    let (rate, memory, disk) = (megabytes / seconds, memory as f64 / 1e6, disk as f64 / 1e6);
+    if args.json {
+        println!(
+            "{{\"published_mb\":{megabytes:.1},\"blocks\":{},\"kept\":{kept},\"seconds\":{seconds:.2},\"mb_per_second\":{rate:.2},\
+             \"memory_peak_mb\":{memory:.1},\"disk_mb\":{disk:.1},\"filling_seconds\":{filling:.1}}}",
+            others.height
+        );
+    } else {
+        println!(
+            "{megabytes:.0} MB in {published} publications and {} blocks, published in {filling:.0} s; \
+             a fresh broker had executed what the others have after {seconds:.1} s ({rate:.1} MB/s), \
+             at most {memory:.0} MB of memory, {disk:.0} MB on disk; it keeps {kept} publications, the oldest at place {oldest}",
+            others.height
+        );
+    }
+    Ok(())
+}
+
+/// The folders of a cluster, which go when it does.
+struct Home {
+    root: PathBuf,
+    file: ClusterFile,
+    issuer: SigningKey,
+}
+
+/// A broker's process, killed when dropped.
+struct Running(Child);
+
+impl Home {
+    fn new(root: PathBuf) -> io::Result<Home> {
+        let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([9; 32])).expect("it is a seed");
+        let mut seeds: Vec<u8> = (210..210 + BROKERS as u8).collect();
+        seeds.sort_by_key(|seed| key(*seed).public_bytes());
+        let genesis = Genesis {
+            name: "fresh-broker".into(),
+            brokers: seeds.iter().map(|seed| key(*seed).public_bytes()).collect::<BTreeSet<_>>(),
+            quorum: 1,
+            administrators: vec![Key::new(&key(200).public_bytes()).expect("it is a key")],
+            issuers: BTreeMap::from([("lab".to_owned(), Issuer::Key(issuer.public().clone()))]),
+        };
+        // All are bound at once, so that none is given twice.
+        let ports: Vec<TcpListener> =
+            (0..2 * BROKERS).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
+        let at: Vec<String> = ports.iter().map(|it| Ok(it.local_addr()?.to_string())).collect::<io::Result<_>>()?;
+        let addresses = at.chunks(2).map(|it| Addresses { gateway: it[0].clone(), order: it[1].clone() }).collect();
+        let suite = Suite::Ristretto255;
+        let file = ClusterFile { genesis, addresses, threshold: 3, suite, key: None, endorsement: None };
+        let home = Home { root, file, issuer };
+        for (broker, seed) in seeds.into_iter().enumerate() {
+            let folder = home.folder(broker);
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(config::CLUSTER), home.file.to_text())?;
+            let path = folder.join(config::KEY);
+            fs::write(&path, export_seed(&Secret::from_bytes([seed; 32])).as_bytes())?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        }
+        Ok(home)
+    }
+
+    fn folder(&self, broker: usize) -> PathBuf {
+        self.root.join(broker.to_string())
+    }
+
+    fn start(&self, broker: usize, keep: Option<Keep>) -> io::Result<Running> {
+        let program = std::env::current_exe()?.with_file_name("sealcast-broker");
+        let mut command = Command::new(&program);
+        command.arg("run").arg(self.folder(broker)).arg("--until-stdin-closes");
+        if let Some(keep) = keep {
+            command.args(["--keep", &keep.to_string()]);
+        }
+        let log = fs::File::create(self.root.join(format!("{broker}.log")))?;
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
+        child.map(Running).map_err(|e| io::Error::other(format!("{}: {e}", program.display())))
+    }
+
+    /// A channel to a broker, which may just be starting.
+    fn open(&self, broker: usize, seed: u8) -> io::Result<Channel> {
+        let address = self.file.addresses[broker].gateway.parse().map_err(io::Error::other)?;
+        let (keys, begun) = (self.file.broker_keys(), Instant::now());
+        loop {
+            match Channel::open(address, keys[broker], key(seed), self.file.cluster(), ANSWER) {
+                Ok((channel, _)) => return Ok(channel),
+                Err(e) if begun.elapsed() > ANSWER => return Err(e),
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn status(&self, broker: usize) -> io::Result<Status> {
+        match self.open(broker, WATCHER)?.ask(Question::Status)? {
+            Answer::Status(status) => Ok(*status),
+            other => Err(io::Error::other(format!("no status: {other:?}"))),
+        }
+    }
+
+    /// Publishes so many bytes; how many publications, and how long it took.
+    fn fill(&self, size: u64) -> io::Result<(u64, f64)> {
+        let mut channel = self.open(0, PUBLISHER)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
+        let now = i64::try_from(now).expect("before the year 292 277 026 596");
+        let validity = (Utc(now - 3600), Utc(now + 86_400));
+        let claim = Claim::sign(
+            "lab",
+            b"1",
+            validity,
+            &[("role", "publisher")],
+            &Client(key(PUBLISHER).public_bytes()),
+            &self.issuer,
+        );
+        let register = Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) });
+        let cluster = self.file.cluster();
+        let sign = |first: u64, operations| Frame::sign(&cluster, &key(PUBLISHER), first, operations);
+        let register = sign(0, vec![register]);
+        executed(&mut channel, 0, std::slice::from_ref(&register))?;
+        let (begun, frames) = (Instant::now(), size.div_ceil((BODY_BYTES * FRAME) as u64));
+        let mut under_way: Vec<Frame> = Vec::new();
+        let (mut first, mut body) = (1, [0; BODY_BYTES]);
+        for frame in 0..frames {
+            let operations = (0..FRAME as u64).map(|n| {
+                body[..8].copy_from_slice(&(frame * FRAME as u64 + n).to_be_bytes());
+                publish(&body)
+            });
+            let signed = sign(first, operations.collect());
+            first = signed.end();
+            channel.submit(&signed)?;
+            under_way.push(signed);
+            // Half of what is under way is waited for while the other half is ordered.
+            if under_way.len() == WINDOW || frame + 1 == frames {
+                let half = if frame + 1 == frames { under_way.len() } else { WINDOW / 2 };
+                executed(&mut channel, under_way[half - 1].first(), &under_way[..half])?;
+                under_way.drain(..half);
+            }
+        }
+        Ok((frames * FRAME as u64, begun.elapsed().as_secs_f64()))
+    }
+
+    /// Whether the fresh broker answers as broker 0 does: what is latest, and what is oldest that it keeps, with its body.
+    /// Which place that is, and how many there are.
+    fn compare(&self, published: u64) -> io::Result<(u64, u64)> {
+        let mut two = [self.open(0, PUBLISHER)?, self.open(FRESH, PUBLISHER)?];
+        let mut both = |question: Question| -> io::Result<Answer> {
+            let [old, fresh] = two.each_mut().map(|it| it.ask(question.clone()));
+            let (old, fresh) = (old?, fresh?);
+            if old == fresh { Ok(fresh) } else { Err(io::Error::other(format!("brokers differ: {old:?}, {fresh:?}"))) }
+        };
+        let header = || Header { topic: TOPIC.into(), value: None };
+        both(Question::Latest { header: header(), floor: 0 })?;
+        let mut fresh = self.open(FRESH, PUBLISHER)?;
+        let (mut gone, mut kept) = (0, published - 1);
+        while gone < kept {
+            let middle = gone + (kept - gone) / 2;
+            match fresh.ask(Question::Place { header: header(), ps: middle })? {
+                Answer::No(Why::Pruned) => gone = middle + 1,
+                Answer::Places(_) => kept = middle,
+                other => return Err(io::Error::other(format!("place {middle}: {other:?}"))),
+            }
+        }
+        let Answer::Places(places) = fresh.ask(Question::Place { header: header(), ps: kept })? else {
+            return Err(io::Error::other("the oldest place is gone"));
+        };
+        let Some(Reading::Publication(entry)) = places.into_iter().next().map(|it| it.reading) else {
+            return Err(io::Error::other("the publisher may read what it published"));
+        };
+        match fresh.ask(Question::Bodies { sns: vec![entry.sn] })? {
+            Answer::Bodies(bodies) if bodies.len() == 1 => Ok((kept, published - kept)),
+            other => Err(io::Error::other(format!("the oldest body: {other:?}"))),
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Running {
+    /// Bytes of memory that it had at most (`VmHWM`).
+    fn memory_peak(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kilobytes.map(|it| it * 1024).ok_or_else(|| io::Error::other("the kernel does not say"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the operation with this number was executed, and sends the frames again that came to nothing.
+fn executed(channel: &mut Channel, number: u64, frames: &[Frame]) -> io::Result<()> {
+    let mut begun = Instant::now();
+    let mut tries = 0;
+    if number == 0 {
+        channel.submit(&frames[0])?;
+    }
+    loop {
+        match channel.ask(Question::Result { number })? {
+            Answer::Result { results, .. } => {
+                let done = results.outcomes.iter().all(|it| it.code == Code::Done);
+                return if done { Ok(()) } else { Err(io::Error::other(format!("{:?}", results.outcomes))) };
+            }
+            _ if tries > 60 => return Err(io::Error::other("nothing is executed")),
+            _ if begun.elapsed() > Duration::from_secs(2) => {
+                frames.iter().try_for_each(|it| channel.submit(it))?;
+                (begun, tries) = (Instant::now(), tries + 1);
+            }
+            _ => thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+fn publish(body: &[u8]) -> Operation {
+    Operation::Publish(Box::new(Publication {
+        headers: vec![Header { topic: TOPIC.into(), value: None }],
+        associated: vec![],
+        access: None,
+        execute: Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: Body::Plain(body.to_vec()),
+    }))
+}
+
+fn key(seed: u8) -> Arc<OriginKey> {
+    Arc::new(OriginKey::from_seed(&Secret::from_bytes([seed; 32])))
+}
+
+/// What the files in a folder take.
+fn bytes_in(folder: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        bytes += if about.is_dir() { bytes_in(&entry.path())? } else { about.blocks() * 512 };
+    }
+    Ok(bytes)
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "B" => 1,
+        "kB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return Err("a size is a number with kB, MB or GB".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a size begins with a number")?;
+    number.checked_mul(factor).filter(|it| *it > 0).ok_or_else(|| "no such size".into())
+}
+
+const BROKERS: usize = 4;
+/// The one that loses its folder.
+const FRESH: usize = 3;
+const TOPIC: &str = "lab/history";
+const BODY_BYTES: usize = 1024;
+/// Publications of one frame.
+const FRAME: usize = 32;
+/// Frames under way.
+const WINDOW: usize = 256;
+/// Seeds of clients.
+const PUBLISHER: u8 = 1;
+const WATCHER: u8 = 2;
+/// How long a broker may take to say something.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How long the fresh one may take.
+const PATIENCE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,169 @@
+//! A broker that lies to its clients, for demonstrations and tests. It orders and executes as it should, so that it knows
+//! what is true, and says something else; `sealcast-broker` has nothing of this.
+//!
+//! | asked for | it says |
+//! |---|---|
+//! | what a block means to the client | another digest; and with it bodies turned round, where it is to send them |
+//! | its share of a publication | a share of something else |
+//! | the proof of that share | a false one, with its signature |
+//! | its part of a receipt | another state, with its signature |
+//! | what stands at a place, bodies | ⊥; the bytes turned round |
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clap::{Parser, Subcommand};
+use sealcast_broker::cluster_file::Suite;
+use sealcast_broker::genesis::Cluster;
+use sealcast_broker::operation::Client;
+use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Update, Welcome};
+use sealcast_broker::receipt::Testimony;
+use sealcast_broker::state::Reading;
+use sealcast_brokerd::config::Config;
+use sealcast_brokerd::gateway::Service;
+use sealcast_brokerd::serve::{Broker, Failure};
+use sealcast_brokerd::{ending, log};
+use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::tdh2::{ProvedShare, Share};
+use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
+
+/// A broker that lies to its clients: for demonstrations and tests.
+#[derive(Parser)]
+#[command(name = "lying-broker", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the broker of a folder, lying, until SIGINT or SIGTERM.
+    Run {
+        /// The broker's folder, as `sealcast-broker` has it.
+        folder: PathBuf,
+        /// End as if asked when standard input closes.
+        #[arg(long)]
+        until_stdin_closes: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let Command::Run { folder, until_stdin_closes } = Arguments::parse().command;
+    match run(&folder, until_stdin_closes) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            log::error(&failure.to_string());
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure> {
+    let end = ending::asked(until_stdin_closes)?;
+    let config = Config::read(folder).map_err(|e| Failure::Config(e.to_string()))?;
+    let (key, cluster, suite) = (OriginKey::from_seed(&config.seed), config.cluster.cluster(), config.cluster.suite);
+    log::warn("this broker lies to its clients");
+    let mut broker = Broker::start_behind(config, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
+    let failure = broker.wait(&end, None);
+    broker.stop();
+    failure.map_or(Ok(()), Err)
+}
+
+/// Stands between a broker and its clients.
+struct Liar {
+    honest: Arc<dyn Service>,
+    key: OriginKey,
+    cluster: Cluster,
+    suite: Suite,
+}
+
+impl Service for Liar {
+    fn welcome(&self, client: &Client) -> Welcome {
+        self.honest.welcome(client)
+    }
+
+    fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal> {
+        self.honest.submit(client, frame)
+    }
+
+    fn answer(&self, client: &Client, question: Question) -> Answer {
+        match self.honest.answer(client, question) {
+            Answer::Update(update) => Answer::Update(other(update)),
+            Answer::Receipt(testimony) => Answer::Receipt(Box::new(self.perjure(*testimony))),
+            Answer::Places(mut places) => {
+                places.iter_mut().for_each(|place| place.reading = Reading::Empty);
+                Answer::Places(places)
+            }
+            Answer::Bodies(mut bodies) => {
+                bodies.iter_mut().for_each(|(_, body)| body.reverse());
+                Answer::Bodies(bodies)
+            }
+            Answer::Share(bytes) => Answer::Share(self.false_share(&bytes)),
+            answer => answer,
+        }
+    }
+
+    fn says(&self, _: &Client, message: Bytes) -> Bytes {
+        match Reply::from_bytes(&message) {
+            Ok(Reply::Update(update)) => Reply::Update(other(update)).to_bytes().into(),
+            Ok(Reply::Attach { sn, attachment }) => {
+                Reply::Attach { sn, attachment: self.false_share(&attachment) }.to_bytes().into()
+            }
+            _ => message,
+        }
+    }
+}
+
+/// What no other broker says of the block.
+fn other(mut update: Update) -> Update {
+    update.digest.reverse();
+    for (_, body) in update.contents.iter_mut().flat_map(|contents| &mut contents.bodies) {
+        body.reverse();
+    }
+    update
+}
+
+impl Liar {
+    /// The same fact after another state.
+    fn perjure(&self, mut testimony: Testimony) -> Testimony {
+        testimony.state_root.reverse();
+        if let Some(statement) = testimony.statement(&self.cluster) {
+            testimony.signature = self.key.sign(&statement);
+        }
+        testimony
+    }
+
+    fn false_share(&self, attachment: &[u8]) -> Vec<u8> {
+        let falsified = match self.suite {
+            Suite::Ristretto255 => self.falsify::<Ristretto255>(attachment),
+            Suite::P256 => self.falsify::<P256>(attachment),
+        };
+        falsified.unwrap_or_else(|| attachment.to_vec())
+    }
+
+    /// The attachment with an element in its share that has nothing to do with the ciphertext.
+    fn falsify<G: Group>(&self, attachment: &[u8]) -> Option<Vec<u8>> {
+        let Attachment::<G> { ciphertext, what } = Attachment::from_bytes(attachment).ok()?;
+        let element = G::encode(&G::hash_to_point("lying-broker", &ciphertext));
+        let falsify = |share: &mut [u8]| share[2..2 + G::POINT_LEN].copy_from_slice(element.as_ref());
+        let what = match what {
+            What::Share(share) => {
+                let mut bytes = share.encode();
+                falsify(&mut bytes);
+                What::Share(Share::<G>::decode(&bytes).ok()?)
+            }
+            What::Proved(signed) => {
+                let mut bytes = signed.proved.encode();
+                falsify(&mut bytes);
+                let proved = ProvedShare::<G>::decode(&bytes).ok()?;
+                let signature = self.key.sign(&statement(&self.cluster.0, &ciphertext, &bytes));
+                What::Proved(SignedShare { proved, signature })
+            }
+            What::Denied => What::Denied,
+        };
+        Some(Attachment { ciphertext, what }.to_bytes())
+    }
+}

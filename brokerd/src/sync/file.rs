@@ -1,0 +1,226 @@
+//! Snapshots as files.
+//!
+//! ```text
+//! snapshots/<height>   "sealcast snapshot 1\n" ‖ bytes head ‖ u64 floor ‖ bytes certificate ‖ bytes header ‖ row …
+//! bytes = u32 length ‖ …          row = bytes key ‖ bytes value
+//! ```
+//! A file has its name only when all of it is durable. How long the rows are, the head says: a file of another length is
+//! none. The rows are what travels; whoever takes them checks them against the head, and the head against signatures.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use sealcast_broker::state::{Row, SnapshotHead, StoreError};
+use sealcast_order::Floor;
+use sealcast_wire::limits;
+
+/// The snapshots in a folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshots {
+    folder: PathBuf,
+}
+
+/// A snapshot's beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) head: SnapshotHead,
+    /// Where the order begins for who takes it.
+    pub(crate) floor: Floor,
+    /// Where its rows begin in the file.
+    rows_at: u64,
+}
+
+/// Rows out of a stream of bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    buffer: VecDeque<u8>,
+}
+
+impl Snapshots {
+    /// The folder, which need not be there.
+    pub(crate) fn at(folder: PathBuf) -> Snapshots {
+        Snapshots { folder }
+    }
+
+    /// The folder, made if it is not there; what was left half written is removed.
+    pub(crate) fn open(folder: &Path) -> io::Result<Snapshots> {
+        let snapshots = Snapshots::at(folder.to_path_buf());
+        snapshots.prepare()?;
+        Ok(snapshots)
+    }
+
+    /// Makes the folder if it is not there, and removes what was left half written.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|it| it == PART) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Their heights, ascending.
+    pub(crate) fn heights(&self) -> io::Result<Vec<u64>> {
+        let mut heights = Vec::new();
+        if !fs::exists(&self.folder)? {
+            return Ok(heights);
+        }
+        for entry in fs::read_dir(&self.folder)? {
+            heights.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u64>().ok()));
+        }
+        heights.sort_unstable();
+        Ok(heights)
+    }
+
+    /// Writes a snapshot.
+    pub(crate) fn write(
+        &self,
+        head: &SnapshotHead,
+        floor: &Floor,
+        rows: impl Iterator<Item = Result<Row, StoreError>>,
+    ) -> io::Result<()> {
+        let (path, part) = (self.path(head.height()), self.path(head.height()).with_extension(PART));
+        let mut file = BufWriter::with_capacity(limits::SNAPSHOT_PART_BYTES, File::create(&part)?);
+        file.write_all(MAGIC)?;
+        write_bytes(&mut file, &head.to_bytes())?;
+        file.write_all(&floor.height.to_be_bytes())?;
+        write_bytes(&mut file, &floor.certificate)?;
+        write_bytes(&mut file, &floor.header)?;
+        for row in rows {
+            let (key, value) = row.map_err(io::Error::other)?;
+            write_bytes(&mut file, &key)?;
+            write_bytes(&mut file, &value)?;
+        }
+        let file = file.into_inner().map_err(|e| e.into_error())?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(part, path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// The beginning of the snapshot of this height.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub(crate) fn read(&self, height: u64) -> io::Result<Opened> {
+        let mut file = File::open(self.path(height))?;
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact(&mut magic)?;
+        let head = SnapshotHead::from_bytes(&read_bytes(&mut file)?).filter(|it| it.height() == height);
+        let head = head.filter(|_| magic == *MAGIC).ok_or_else(damaged)?;
+        let mut number = [0; 8];
+        file.read_exact(&mut number)?;
+        let (certificate, header) = (read_bytes(&mut file)?, read_bytes(&mut file)?);
+        let floor = Floor { height: u64::from_be_bytes(number), certificate, header };
+        let (head_bytes, parts) = (head.to_bytes().len(), floor.certificate.len() + floor.header.len());
+        let rows_at = (MAGIC.len() + 4 + head_bytes + 8 + 4 + 4 + parts) as u64;
+        if file.metadata()?.len() != rows_at + rows_bytes(&head) {
+            return Err(damaged());
+        }
+        Ok(Opened { head, floor, rows_at })
+    }
+
+    /// Bytes of its rows from an offset on, none behind their end.
+    pub(crate) fn part(&self, height: u64, offset: u64) -> io::Result<Vec<u8>> {
+        let opened = self.read(height)?;
+        let left = rows_bytes(&opened.head).saturating_sub(offset);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(limits::SNAPSHOT_PART_BYTES);
+        let mut bytes = vec![0; length];
+        File::open(self.path(height))?.read_exact_at(&mut bytes, opened.rows_at + offset)?;
+        Ok(bytes)
+    }
+
+    /// Gives each of its rows to `each`.
+    pub(crate) fn each_row(&self, height: u64, mut each: impl FnMut(Row) -> io::Result<()>) -> io::Result<()> {
+        let (mut rows, mut offset) = (Rows::default(), 0);
+        loop {
+            let part = self.part(height, offset)?;
+            if part.is_empty() {
+                return if rows.is_empty() { Ok(()) } else { Err(damaged()) };
+            }
+            offset += part.len() as u64;
+            rows.push(&part);
+            while let Some(row) = rows.next() {
+                each(row)?;
+            }
+        }
+    }
+
+    /// Removes those below a height.
+    pub(crate) fn remove_below(&self, height: u64) -> io::Result<()> {
+        self.heights()?.into_iter().filter(|it| *it < height).try_for_each(|it| fs::remove_file(self.path(it)))
+    }
+
+    pub(crate) fn path(&self, height: u64) -> PathBuf {
+        self.folder.join(height.to_string())
+    }
+}
+
+/// Bytes of a snapshot's rows as they are stored and sent.
+pub(crate) fn rows_bytes(head: &SnapshotHead) -> u64 {
+    head.rows().saturating_mul(8).saturating_add(head.bytes())
+}
+
+impl Rows {
+    /// The next bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend(bytes);
+    }
+
+    /// The next row, if all of it is there.
+    pub(crate) fn next(&mut self) -> Option<Row> {
+        let key = self.length_at(0)?;
+        let value = self.length_at(4 + key)?;
+        if self.buffer.len() < 8 + key + value {
+            return None;
+        }
+        let mut take = |n: usize| -> Vec<u8> {
+            self.buffer.drain(..4);
+            self.buffer.drain(..n).collect()
+        };
+        Some((take(key), take(value)))
+    }
+
+    /// Whether nothing is left over.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    fn length_at(&self, at: usize) -> Option<usize> {
+        if self.buffer.len() < at.checked_add(4)? {
+            return None;
+        }
+        Some(self.buffer.range(at..at + 4).fold(0, |length, byte| length << 8 | usize::from(*byte)))
+    }
+}
+
+fn write_bytes(file: &mut impl io::Write, bytes: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).expect("rows have a limit");
+    file.write_all(&length.to_be_bytes())?;
+    file.write_all(bytes)
+}
+
+fn read_bytes(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    file.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length > limits::FLOOR_BYTES_MAX {
+        return Err(damaged());
+    }
+    let mut bytes = vec![0; length];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the snapshot's file is damaged")
+}
+
+const MAGIC: &[u8; 20] = b"sealcast snapshot 1\n";
+/// Of a file that is being written.
+const PART: &str = "part";

@@ -1,0 +1,34 @@
+//! What a broker keeps, and how one that lacks it gets it.
+//!
+//! ```text
+//! executor ─ every CHECKPOINT_BLOCKS ─▶ retention ─▶ snapshots/ ─▶ floor raised, rows and old blocks pruned
+//!
+//! start ─▶ join: own height ≥ what others still have? ─ yes ─▶ the order fetches blocks from them, and all are executed
+//!                     └ no ─▶ a snapshot, believed by f + 1 signatures (E1) ─▶ state/, then the order from its floor on
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `file` | snapshots as files |
+//! | `retention` | when one is taken, and what is pruned |
+//! | `history` | what other brokers are told |
+//! | `peers` | asking them |
+//! | `join` | beginning with a snapshot |
+//!
+//! *The order's folder lost.* The engine's journal says what a broker voted for. One that comes back without it could vote
+//! twice in a view that is not over; it counts among the f faulty ones until it has caught up.
+
+mod file;
+mod history;
+mod join;
+mod peers;
+mod retention;
+#[cfg(test)]
+mod tests;
+
+pub use retention::{Keep, NotKept};
+
+pub(crate) use file::Snapshots;
+pub(crate) use join::{Place, prepare};
+pub(crate) use peers::{Peers, is_left_behind};
+pub(crate) use retention::{Retention, Setup};

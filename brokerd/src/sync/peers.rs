@@ -1,0 +1,105 @@
+//! Asking the other brokers, each over the door that clients use, under this broker's own key.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::protocol::{Answer, Checkpoint, History, Question};
+use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::signature::OriginKey;
+
+use crate::channel::Channel;
+
+/// The other brokers.
+#[derive(Clone)]
+pub(crate) struct Peers<'a> {
+    pub(crate) cluster: &'a ClusterFile,
+    pub(crate) index: u16,
+    pub(crate) key: &'a Arc<OriginKey>,
+}
+
+impl Peers<'_> {
+    /// At most so many of them may do anything.
+    pub(crate) fn faulty(&self) -> usize {
+        self.cluster.brokers().saturating_sub(1) / 3
+    }
+
+    /// A channel to one of them, on which nothing is waited for longer than `patience`.
+    pub(crate) fn open(&self, broker: u16, patience: Duration) -> io::Result<Channel> {
+        let place = usize::from(broker);
+        let address = address(&self.cluster.addresses[place].gateway)?;
+        let opened = Channel::open(
+            address,
+            self.cluster.broker_keys()[place],
+            self.key.clone(),
+            self.cluster.cluster(),
+            patience,
+        );
+        Ok(opened?.0)
+    }
+
+    /// What each of them says, of those who answer in time.
+    fn ask(&self, question: &Question) -> BTreeMap<u16, Answer> {
+        let all = 0..u16::try_from(self.cluster.brokers()).expect("brokers have a limit");
+        thread::scope(|scope| {
+            let asked: Vec<_> = all
+                .filter(|broker| *broker != self.index)
+                .map(|broker| (broker, scope.spawn(move || self.open(broker, PATIENCE)?.ask(question.clone()))))
+                .collect();
+            let answered = asked.into_iter().filter_map(|(broker, it)| Some((broker, it.join().ok()?.ok()?)));
+            answered.collect()
+        })
+    }
+
+    /// How far back they go.
+    pub(crate) fn histories(&self) -> BTreeMap<u16, History> {
+        let history = |(broker, answer)| match answer {
+            Answer::History(history) => Some((broker, *history)),
+            _ => None,
+        };
+        self.ask(&Question::History).into_iter().filter_map(history).collect()
+    }
+
+    /// The state root after this block that f + 1 of them signed, if as many did (E1).
+    pub(crate) fn state_root(&self, height: u64) -> Option<[u8; 32]> {
+        let mut signed: BTreeMap<[u8; 32], usize> = BTreeMap::new();
+        for (broker, answer) in self.ask(&Question::Checkpoint { height }) {
+            if let Answer::Checkpoint(it) = answer
+                && self.holds(broker, height, &it)
+            {
+                *signed.entry(it.state_root).or_default() += 1;
+            }
+        }
+        signed.into_iter().find(|(_, count)| *count > self.faulty()).map(|(root, _)| root)
+    }
+
+    /// Whether it is this broker's word on that block.
+    fn holds(&self, broker: u16, height: u64, it: &Checkpoint) -> bool {
+        let key = Key::new(&self.cluster.broker_keys()[usize::from(broker)]);
+        let statement = it.statement(&self.cluster.cluster());
+        (it.broker, it.height) == (broker, height) && key.is_ok_and(|key| key.verify(&statement, &it.signature))
+    }
+}
+
+/// Whether at least one honest broker, and with it all but f, has pruned what follows on this height.
+pub(crate) fn is_left_behind(peers: &Peers<'_>, height: u64) -> bool {
+    left_behind(&peers.histories(), peers.faulty(), height)
+}
+
+pub(super) fn left_behind(histories: &BTreeMap<u16, History>, faulty: usize, height: u64) -> bool {
+    let mut oldest: Vec<u64> = histories.values().map(|it| it.oldest).collect();
+    oldest.sort_unstable();
+    // The f + 1-th lowest: f may claim to have anything.
+    oldest.get(faulty).is_some_and(|oldest| *oldest > height + 1)
+}
+
+fn address(text: &str) -> io::Result<SocketAddr> {
+    text.to_socket_addrs()?.next().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// How long a broker may take to answer. A broker that starts waits as long for one that is silent.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,113 @@
+//! Administering brokers that run: a dealt key, two of three administrators, a policy, a revocation, settings read again.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Home, Running};
+use serde_json::Value;
+
+/// As in `brokers.rs`: the brokers' program lies beside the one under test.
+fn brokers_program() {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_sealcast")).with_file_name("sealcast-broker");
+    if !beside.is_file() {
+        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-brokerd"]).status();
+        assert!(built.is_ok_and(|it| it.success()) && beside.is_file(), "sealcast-broker is built beside sealcast");
+    }
+}
+
+/// Three administrators of whom two must sign, members ann and bob of an exchange, and four brokers with a dealt key.
+fn market(name: &str) -> (Home, Running) {
+    brokers_program();
+    let home = Home::new(name);
+    home.good(&["ca", "init", "exchange"]);
+    for member in ["ann", "bob"] {
+        home.good(&["ca", "issue", member, "--attr", "desk=fx"]);
+    }
+    let mut init: Vec<String> =
+        ["brokers", "init", "-n", "4", "--name", "market", "--port", "0", "--dealer", "--quorum", "2", "market"]
+            .map(str::to_owned)
+            .to_vec();
+    for administrator in ["una", "duo", "tre"] {
+        home.good(&["id", "new", administrator]);
+        init.extend(["--admin".to_owned(), home.good(&["id", "export", administrator]).trim().to_owned()]);
+    }
+    let made = home.good(&init.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(made.contains("administrators 2 of 3"), "{made}");
+    let mut up = home.start(&["--id", "ann", "brokers", "up", "--name", "market", "market"]);
+    let ready = up.line_within("context   market", Duration::from_secs(60));
+    ready.expect("four brokers with a dealt key are ready at once");
+    (home, up)
+}
+
+#[test]
+fn administrators_rule_running_brokers_two_of_three() {
+    let (home, mut up) = market("brokers-admin");
+    let status = home.good(&["brokers", "status", "--json"]);
+    assert_eq!(status.lines().filter(|line| line.contains("\"has_share\":true")).count(), 4, "{status}");
+
+    // One administrator begins an act, anybody else's signature is none, and the second one carries it out.
+    let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
+    std::fs::write(home.path().join("policy.toml"), policy).unwrap();
+    let begun = home.good(&["--id", "una", "policy", "set", "policy.toml", "--out", "act.toml"]);
+    assert!(begun.contains("signed by 1 of 2"), "{begun}");
+    let nobody = home.run(&["--id", "bob", "brokers", "sign", "act.toml"]);
+    assert!(nobody.exit == 5 && nobody.stderr.contains("not an administrator"), "{}{}", nobody.stdout, nobody.stderr);
+    let twice = home.good(&["--id", "una", "brokers", "sign", "act.toml"]);
+    assert!(twice.contains("signed by 1 of 2"), "the same one twice is one: {twice}");
+    let done = home.good(&["--id", "duo", "brokers", "sign", "act.toml"]);
+    assert!(done.contains("signed by 2 of 2") && done.contains("in force from block"), "{done}");
+    let again = home.run(&["--id", "tre", "brokers", "sign", "act.toml"]);
+    assert!(again.exit != 0 && again.stderr.contains("2 is next"), "each act once: {}{}", again.stdout, again.stderr);
+    home.good(&["--id", "ann", "pub", "market/eurusd", "1.0842"]);
+    home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
+
+    // A revocation that has returned binds: 2f + 1 brokers have signed that they executed it.
+    let list = home.good(&["ca", "ls", "exchange", "--json"]);
+    let bob = list.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|it| it["name"] == "bob");
+    let serial = bob.expect("bob has a certificate")["serial"].to_string().trim_matches('"').to_owned();
+    let of = format!("exchange:{serial}");
+    let begun = home.good(&["--id", "tre", "brokers", "revoke", "--serial", &of, "--out", "revoke.toml"]);
+    assert!(begun.contains("signed by 1 of 2"), "{begun}");
+    home.good(&["--id", "bob", "pub", "market/eurusd", "1.0844"]);
+    let done = home.good(&["--id", "una", "--json", "brokers", "sign", "revoke.toml"]);
+    let done: Value = serde_json::from_str(done.trim()).expect("an object");
+    assert!(done["done"] == true && done["executed"].as_u64() >= Some(3), "{done}");
+    let refused = home.run(&["--id", "bob", "pub", "market/eurusd", "1.0845"]);
+    assert!(
+        refused.exit == 7 && refused.stderr.contains("revoked our certificate"),
+        "{}{}",
+        refused.stdout,
+        refused.stderr
+    );
+    home.good(&["--id", "ann", "pub", "market/eurusd", "1.0846"]);
+
+    // Nobody is suspended, whom nobody accused.
+    let futile = home.run(&["--id", "una", "brokers", "restore", "xyz"]);
+    assert!(futile.stderr.contains("no client's key"), "{}", futile.stderr);
+
+    // Settings are read again: what may change does, what may not says so, and a wrong file changes nothing.
+    let settings = home.path().join("market/broker-1/broker.toml");
+    std::fs::write(&settings, "share-on = \"write\"\nbatch-size = 16\nthreads = 2\n").unwrap();
+    let said = home.good(&["brokers", "reload", "market/broker-1"]);
+    assert!(said.contains("in force: share-on, batch-size   after a restart: threads"), "{said}");
+    std::fs::write(&settings, "share-on = \"sometimes\"\n").unwrap();
+    let wrong = home.run(&["brokers", "reload", "market/broker-1"]);
+    assert!(
+        wrong.exit == 3 && wrong.stderr.contains("broker.toml") && wrong.stderr.contains("sometimes"),
+        "{}",
+        wrong.stderr
+    );
+    std::fs::write(&settings, "share-on = \"write\"\nbatch-size = 16\n").unwrap();
+    let said = home.good(&["brokers", "reload", "market"]);
+    assert_eq!(said.matches("nothing changed").count(), 4, "{said}");
+    home.good(&["--id", "ann", "pub", "market/eurusd", "1.0847"]);
+
+    up.interrupt();
+    let (exit, all) = up.end();
+    assert_eq!(exit, 130, "{all}");
+    let gone = home.run(&["brokers", "reload", "market/broker-1"]);
+    assert!(gone.exit == 4 && gone.stderr.contains("no broker answers"), "{}", gone.stderr);
+}

@@ -1,0 +1,202 @@
+//! One program over every way and key scheme, told by its URL alone; and a group that meets at brokers who read nothing.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Home, Running, brokers_programs};
+use sealcast::code::Code;
+use sealcast::group::Origin;
+use sealcast::{Session, Subscription};
+
+/// A ward with an authority that the brokers know, its members, and four brokers running.
+struct Ward {
+    home: Home,
+    brokers: Vec<Running>,
+}
+
+impl Ward {
+    fn open(name: &str) -> Ward {
+        brokers_programs();
+        let home = Home::new(name);
+        home.good(&["ca", "init", "ward3"]);
+        home.good(&["ca", "issue", "alice", "--evict", "#"]);
+        for member in ["bob", "carol"] {
+            home.good(&["ca", "issue", member]);
+        }
+        home.good(&["ca", "issue", "dave", "--group", "elsewhere"]);
+        let init = ["--id", "alice", "brokers", "init", "-n", "4", "--name", "ward", "--dealer", "--port", "0", "ward"];
+        home.good(&init);
+        let run = |n: usize| home.start(&["brokers", "run", &format!("ward/broker-{n}")]);
+        let brokers = (0..4).map(run).collect();
+        Ward { home, brokers }
+    }
+
+    fn url(&self, keys: &str) -> String {
+        let file = self.home.path().join("ward/cluster.toml");
+        format!("quorum:{}?keys={keys}&group=ward3&wait=100s", file.display())
+    }
+
+    fn session(&self, url: &str, name: &str) -> Session {
+        let home = sealcast::config::Home::at(&self.home.path().join("home"));
+        let session = sealcast::open(url).home(home).identity(name).wait();
+        session.unwrap_or_else(|e| panic!("{url} as {name}: {e} ({:?})", e.hint()))
+    }
+}
+
+/// A program that knows nothing of ways and keys: what bob read of what alice said.
+fn program(ward: &Ward, url: &str) -> (Vec<String>, Origin) {
+    let (alice, bob) = (ward.session(url, "alice"), ward.session(url, "bob"));
+    alice.ready().wait().unwrap_or_else(|e| panic!("{url}: {e}"));
+    bob.ready().wait().unwrap_or_else(|e| panic!("{url}: {e}"));
+    let mut hello = bob.subscribe("hello/+").wait().expect("a pattern that may be read");
+    let mut poses = bob.subscribe("pose/#").wait().expect("a pattern that may be read");
+    let mut newest = bob.subscribe("pose/+").capacity(1).wait().expect("a pattern that may be read");
+    meet(url, &alice, &mut hello);
+    for n in 0..10 {
+        alice.publish("pose/robot7", format!("at {n}")).wait().unwrap_or_else(|e| panic!("{url}: {e}"));
+    }
+    alice.try_publish("elsewhere", b"not for bob").expect("there is room");
+    alice.publish("pose/robot7/arm", "up").wait().expect("it is published");
+    let read: Vec<_> = (0..11).map(|_| next(url, &mut poses)).collect();
+    let origin = read[0].origin();
+    assert!(read.iter().all(|it| it.origin() == origin), "{url}");
+    assert_eq!(next(url, &mut newest).payload(), b"at 9", "{url}: the last one wins");
+    assert_eq!(newest.missed(), 9, "{url}");
+    let texts = read.iter().map(|it| format!("{} {}", it.topic(), String::from_utf8_lossy(it.payload()))).collect();
+    alice.close();
+    bob.close();
+    (texts, origin)
+}
+
+/// Until one is heard by the other.
+fn meet(url: &str, one: &Session, other: &mut Subscription) {
+    let begun = Instant::now();
+    loop {
+        one.publish("hello/you", "hello").wait().unwrap_or_else(|e| panic!("{url}: {e}"));
+        if other.next_timeout(Duration::from_millis(300)).expect("the session goes on").is_some() {
+            return;
+        }
+        assert!(begun.elapsed() < SOON, "{url}: nobody hears");
+    }
+}
+
+fn next(url: &str, subscription: &mut Subscription) -> sealcast::Message {
+    subscription.next_timeout(SOON).expect("the session goes on").unwrap_or_else(|| panic!("{url}: nothing came"))
+}
+
+#[test]
+fn a_program_runs_unchanged_over_every_way_and_key_scheme() {
+    let ward = Ward::open("every-way");
+    let port = common::free_port();
+    let wanted: Vec<String> =
+        (0..10).map(|n| format!("pose/robot7 at {n}")).chain(["pose/robot7/arm up".to_owned()]).collect();
+    let urls = [
+        "mem:ward?keys=contributory&group=ward3".to_owned(),
+        "mem:order?keys=contributory&group=ward3&order=total".to_owned(),
+        format!("udpm://239.255.76.67:{port}?ttl=0&keys=contributory&group=ward3"),
+        ward.url("contributory"),
+        ward.url("plain"),
+        ward.url("threshold"),
+    ];
+    for url in &urls {
+        let (read, origin) = program(&ward, url);
+        assert_eq!(read, wanted, "{url}");
+        match origin {
+            Origin::Claimed(member) => assert_eq!(&*member.name, "alice", "{url}"),
+            Origin::Client(_) => assert!(url.starts_with("quorum:") && !url.contains("contributory"), "{url}"),
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn members_agree_on_keys_through_brokers_who_read_nothing() {
+    let mut ward = Ward::open("contributory");
+    let url = ward.url("contributory");
+    // Somebody whom the brokers know, and who reads all that they let him.
+    let dave = ward.session(&ward.url("plain"), "dave");
+    let mut seen = dave.subscribe("#").capacity(100_000).wait().expect("the brokers let him");
+    let outsider = sealcast::open(&url).home(sealcast::config::Home::at(&ward.home.path().join("home")));
+    let outsider = outsider.identity("dave").wait().expect("he may try");
+    let denied = outsider.subscribe("#").wait().expect_err("he has no right in the group");
+    assert_eq!(denied.code(), Code::DeniedSubscribe);
+
+    let names = ["alice", "bob", "carol"];
+    let sessions: Vec<Session> = names.iter().map(|name| ward.session(&url, name)).collect();
+    let begun = Instant::now();
+    while !sessions.iter().all(|it| it.view().is_some_and(|view| view.members.len() == 3)) {
+        assert!(begun.elapsed() < SOON, "three members: {:?}", sessions.iter().map(Session::view).collect::<Vec<_>>());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut subscriptions: Vec<Subscription> =
+        sessions.iter().map(|it| it.subscribe("vitals/+").wait().expect("they may")).collect();
+    for n in 0..8 {
+        for (session, name) in sessions.iter().zip(names) {
+            session.publish("vitals/pulse", format!("secret {name} {n}")).wait().expect("it is published");
+        }
+        if n == 3 {
+            // One broker dies meanwhile.
+            drop(ward.brokers.remove(3));
+        }
+    }
+    let read: Vec<Vec<(u64, String)>> = subscriptions
+        .iter_mut()
+        .map(|it| (0..24).map(|_| next(&url, it)).map(|m| (m.sequence(), text(m.payload()))).collect())
+        .collect();
+    assert!(read[0].is_sorted_by(|a, b| a.0 < b.0), "{:?}", read[0]);
+    assert_eq!((&read[1], &read[2]), (&read[0], &read[0]), "all read all in one order");
+    for name in names {
+        let of: Vec<&String> = read[0].iter().map(|(_, text)| text).filter(|text| text.contains(name)).collect();
+        let wanted: Vec<String> = (0..8).map(|n| format!("secret {name} {n}")).collect();
+        assert_eq!(of, wanted.iter().collect::<Vec<_>>());
+    }
+
+    let report = sessions[0].evict("carol", "lost laptop").wait().expect("alice may");
+    assert!(report.to.counter > report.from.counter);
+    let placed = sessions[0].publish("vitals/pulse", "secret after").ordered().wait().expect("it has its place");
+    assert!(placed.number.is_some());
+    assert_eq!(text(next(&url, &mut subscriptions[1]).payload()), "secret after");
+    let after = std::iter::from_fn(|| subscriptions[2].next_timeout(Duration::from_secs(1)).ok().flatten());
+    assert_eq!(after.count(), 0, "the evicted reads nothing");
+    assert!(sessions[2].publish("vitals/pulse", "still here").wait().is_err());
+
+    let brokers = sessions[0].info().brokers.expect("it goes through brokers");
+    assert_eq!((brokers.name.as_str(), brokers.brokers), ("ward", 4));
+    assert!(brokers.standing.is_some_and(|it| it.height > 0));
+    // The commands see the running session, and meet it as members.
+    let shown = ward.home.good(&["--url", &url, "--id", "alice", "group", "show"]);
+    assert!(shown.contains("contributory") && shown.contains("alice") && shown.contains("bob"), "{shown}");
+    let mut watched = sessions[1].subscribe("said/#").wait().expect("bob may");
+    ward.home.good(&["--url", &url, "--id", "alice", "pub", "said/once", "by hand"]);
+    assert_eq!(text(next(&url, &mut watched).payload()), "by hand");
+
+    // And as members of their own.
+    sessions.into_iter().for_each(Session::close);
+    let mut sub = ward.home.start(&["--url", &url, "--id", "bob", "sub", "said/#", "-C", "1", "-W", "100s", "-v"]);
+    sub.line_within("epoch", SOON).expect("a group of its own, to begin with");
+    ward.home.good(&["--url", &url, "--id", "alice", "pub", "said/twice", "by hand too"]);
+    let (exit, said) = sub.end();
+    assert!(exit == 0 && said.contains("from alice") && said.contains("by hand too"), "{said}");
+    let refused = ward.home.run(&["--url", &url, "--id", "alice", "pub", "said/once", "x", "--allow", "ward3:a = b"]);
+    assert!(refused.exit != 0 && refused.stderr.contains("keys=contributory"), "{}", refused.stderr);
+    let bench = ward.home.run(&["--url", &url, "bench", "latency"]);
+    assert!(bench.exit != 0 && bench.stderr.contains("bench brokers"), "{}", bench.stderr);
+
+    let mut bytes = Vec::new();
+    while let Some(message) = seen.next_timeout(Duration::from_millis(300)).expect("dave goes on") {
+        assert!(message.topic().starts_with("group/ward3/"), "{}", message.topic());
+        bytes.extend(message.into_payload());
+    }
+    assert!(bytes.len() > 1000, "brokers have what members sealed");
+    for secret in ["secret", "vitals", "said/", "by hand"] {
+        assert!(!bytes.windows(secret.len()).any(|it| it == secret.as_bytes()), "«{secret}» in clear");
+    }
+}
+
+fn text(payload: &[u8]) -> String {
+    String::from_utf8_lossy(payload).into_owned()
+}
+
+/// A wait that only a failing test sees the end of.
+const SOON: Duration = Duration::from_secs(120);

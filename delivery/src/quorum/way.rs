@@ -1,0 +1,564 @@
+//! The trait [`Delivery`] over the brokers: any key scheme through their one order.
+//!
+//! ```text
+//! keys=plain, threshold     a message is a publication under its topic; patterns are subscriptions at the brokers
+//! keys=contributory         the group's messages are publications under two topics of the group's:
+//!                             group/NAME/keys       the key scheme's, veiled and signed as on multicast
+//!                             group/NAME/messages   datagrams that members sealed; topic and text are inside
+//! ```
+//! Everything comes back at its place in the order, our own too. A shell carries bytes between [`Way`] and the brokers:
+//! it calls [`Way::connected`], [`Way::heard`], [`Way::disconnected`], and sends each batch to the broker that it names.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_broker::operation::{Body, Client, Constraint, Execute, Header, Interest, Operation, Publication};
+use sealcast_broker::state::Code;
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::identity::{Pattern, check_topic};
+use sealcast_wire::frame::KIND_SEALED;
+use sealcast_wire::{
+    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Guarantee, Monotonic, Now, Protect, Reader, Source,
+    To, View, Writer, limits,
+};
+
+use super::{Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Quorum, Standing};
+use crate::memory::{BestEffort, Frame, open_content};
+use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Way {
+    quorum: Quorum,
+    cargo: Cargo,
+    frames: BestEffort,
+    patterns: BTreeMap<Pattern, Wanted>,
+    /// Datagrams of ours that have not come back, by their hash.
+    ours: BTreeMap<[u8; 16], VecDeque<Token>>,
+    /// The place of the last publication that was handed on: several subscriptions may want one.
+    newest: Option<u64>,
+    /// What runs before this one subscribed to is ended.
+    is_tidy: bool,
+    /// When the record was last handed out.
+    stored: Option<Monotonic>,
+    queue: VecDeque<Next>,
+    notices: VecDeque<Notice>,
+    drops: Drops,
+}
+
+/// What publications hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cargo {
+    /// A message each.
+    Messages {
+        /// Brokers hold shares of the key that it is sealed under.
+        sealed: bool,
+    },
+    /// What members of the group with this name say to each other.
+    Group(String),
+}
+
+/// A pattern that somebody reads.
+#[derive(Debug)]
+struct Wanted {
+    readers: usize,
+    token: Token,
+    stands: Option<Result<u64, Code>>,
+}
+
+#[derive(Debug)]
+enum Next {
+    Output(Output),
+    Request(u16, Arc<[u8]>),
+}
+
+impl Way {
+    /// A client that may have run before: of its record only what protects from brokers that went back is used (E11).
+    /// Subscriptions begin now, whatever was read before.
+    ///
+    /// # Errors
+    /// The record is none, or of another cluster or client.
+    pub fn new(now: Now, config: Config, record: Option<&[u8]>, cargo: Cargo) -> Result<Way, sealcast_wire::Malformed> {
+        let mut quorum = match record {
+            None => Quorum::new(config),
+            Some(record) => Quorum::restore(config, record)?,
+        };
+        quorum.forget_subscriptions();
+        let frames = BestEffort::up_to(limits::BODY_BYTES_MAX);
+        let mut way = Way {
+            quorum,
+            cargo,
+            frames,
+            patterns: BTreeMap::new(),
+            ours: BTreeMap::new(),
+            newest: None,
+            is_tidy: false,
+            stored: None,
+            queue: VecDeque::new(),
+            notices: VecDeque::new(),
+            drops: Drops::default(),
+        };
+        if let Cargo::Group(name) = &way.cargo {
+            let all: Pattern = format!("{}/+", group_topic(name)).parse().expect("the name is one level");
+            // What waits to be numbered has room for the first of all.
+            let _ = way.subscribe(now, &all);
+        }
+        Ok(way)
+    }
+
+    /// The channel to a broker is open, and its key is that broker's.
+    pub fn connected(&mut self, now: Now, broker: u16) {
+        self.quorum.connected(now, broker);
+        self.drain(now);
+    }
+
+    /// The channel to a broker is closed, or cannot be opened.
+    pub fn disconnected(&mut self, now: Now, broker: u16) {
+        self.quorum.disconnected(now, broker);
+        self.drain(now);
+    }
+
+    /// A message of a broker, without its length.
+    pub fn heard(&mut self, now: Now, broker: u16, reply: &[u8]) {
+        self.quorum.handle(now, broker, reply);
+        self.drain(now);
+    }
+
+    /// Wants what is published from now on under topics that match; [`Way::stands`] tells when the brokers know it. Each
+    /// call is undone by an [`Way::unsubscribe`].
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn subscribe(&mut self, now: Now, pattern: &Pattern) -> Result<(), SendError> {
+        match self.patterns.get_mut(pattern) {
+            Some(wanted) if !matches!(wanted.stands, Some(Err(_))) => wanted.readers += 1,
+            _ => {
+                let interest = Interest::Is(Constraint { topic: pattern.clone(), value: None });
+                let token = self.quorum.subscribe(now, interest)?;
+                self.patterns.insert(pattern.clone(), Wanted { readers: 1, token, stands: None });
+            }
+        }
+        self.drain(now);
+        Ok(())
+    }
+
+    /// One reader less.
+    pub fn unsubscribe(&mut self, now: Now, pattern: &Pattern) {
+        let Some(wanted) = self.patterns.get_mut(pattern) else { return };
+        wanted.readers -= 1;
+        if wanted.readers == 0
+            && let Some(Wanted { stands: Some(Ok(id)), .. }) = self.patterns.remove(pattern)
+        {
+            // What does not get through now ends when the client says so the next time.
+            let _ = self.quorum.unsubscribe(now, id);
+        }
+        self.drain(now);
+    }
+
+    /// Whether the brokers know a pattern by now, or why they refuse it.
+    pub fn stands(&self, pattern: &Pattern) -> Option<Result<(), Code>> {
+        self.patterns.get(pattern)?.stands.map(|it| it.map(drop))
+    }
+
+    /// The same for the place where a group meets.
+    pub fn group_stands(&self) -> Option<Result<(), Code>> {
+        self.patterns.values().next()?.stands.map(|it| it.map(drop))
+    }
+
+    /// Whether it is known of all that was sent what became of it.
+    pub fn is_settled(&self) -> bool {
+        self.quorum.is_settled()
+    }
+
+    /// Gives the keys' shell what the brokers said of their key since they welcomed us.
+    pub fn look_for_key(&mut self, now: Now) {
+        self.quorum.look_for_key(now);
+        self.drain(now);
+    }
+
+    /// Where the order is; `None` before f + 1 brokers said it.
+    pub fn standing(&self) -> Option<&Standing> {
+        self.quorum.standing()
+    }
+
+    /// The client's key.
+    pub fn client(&self) -> &Client {
+        self.quorum.client()
+    }
+
+    /// Something worth telling the operator.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// What a restarted client goes on from.
+    pub fn record(&self) -> Vec<u8> {
+        self.quorum.record()
+    }
+
+    fn put(&mut self, output: Output) {
+        self.queue.push_back(Next::Output(output));
+    }
+
+    fn drain(&mut self, now: Now) {
+        while let Some(said) = self.quorum.poll(now) {
+            match said {
+                Said::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
+                Said::Standing(Standing { policy, epoch, registered, .. }) => {
+                    if registered && !std::mem::replace(&mut self.is_tidy, true) {
+                        for id in self.quorum.strangers() {
+                            // What does not get through stays for the next run.
+                            let _ = self.quorum.unsubscribe(now, id);
+                        }
+                    }
+                    self.put(Output::Stands(EpochId { counter: epoch, hash: policy }));
+                }
+                Said::Delivered(published) => {
+                    if let Err(why) = self.published(*published) {
+                        self.drops.count(why);
+                    }
+                }
+                Said::Attach { sn, broker, attachment } => {
+                    self.put(Output::Attach { index: sn, attachments: vec![(broker, attachment)] });
+                }
+                Said::Outcome(token, became) => self.became(token, became),
+                Said::Subscribed { token, subscription } => {
+                    if let Some(wanted) = self.patterns.values_mut().find(|it| it.token == token) {
+                        wanted.stands = Some(Ok(subscription));
+                    }
+                }
+                Said::Store(record) => {
+                    if self.stored.is_none_or(|at| now.monotonic.since(at) >= STORE_EVERY) {
+                        self.stored = Some(now.monotonic);
+                        self.put(Output::Store { id: RECORD, record });
+                    }
+                }
+                Said::Notice(notice) => self.notices.push_back(notice),
+                Said::Lost { count, .. } => self.drops.count_many(Dropped::Incomplete, count),
+                Said::Skipped { .. }
+                | Said::Advertised { .. }
+                | Said::Read(..)
+                | Said::Receipt(..)
+                | Said::Status(..) => {}
+            }
+        }
+    }
+
+    /// What became of an operation of ours.
+    fn became(&mut self, token: Token, became: Became) {
+        let outcome = match became {
+            Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.cargo {
+                // Its place is told when it comes back.
+                Cargo::Group(_) => return,
+                Cargo::Messages { .. } => {
+                    let sn = outcome.detail.first_chunk::<8>().map(|sn| u64::from_be_bytes(*sn));
+                    sn.map_or(Outcome::Accepted, Outcome::Placed)
+                }
+            },
+            Became::Executed { outcome, .. } => Outcome::Denied(outcome.code),
+            Became::Superseded { policy, epoch } => Outcome::Superseded(EpochId { counter: epoch, hash: policy }),
+            Became::Refused(_) => Outcome::Failed,
+            // It had its place; in a group it comes back from there.
+            Became::Forgotten if self.places() => return,
+            Became::Forgotten => Outcome::Accepted,
+        };
+        match (self.patterns.values_mut().find(|it| it.token == token), outcome) {
+            (Some(wanted), Outcome::Denied(code)) => wanted.stands = Some(Err(code)),
+            (Some(_), _) => {}
+            (None, _) => {
+                if !matches!(outcome, Outcome::Placed(_) | Outcome::Accepted) {
+                    self.ours.retain(|_, tokens| {
+                        tokens.retain(|it| *it != token);
+                        !tokens.is_empty()
+                    });
+                }
+                self.put(Output::Outcome(token, outcome));
+            }
+        }
+    }
+
+    /// A publication in its place.
+    fn published(&mut self, it: Published) -> Result<(), Dropped> {
+        let Published { entry, publication, .. } = it;
+        let key = entry.client.0;
+        match (&self.cargo, publication.body) {
+            (Cargo::Group(_), Body::Plain(datagram)) => {
+                let source = Source::Client { key, epoch: EpochId::default() };
+                let ours = if entry.client == *self.client() { self.came_back(&datagram) } else { None };
+                if datagram.get(1) == Some(&KIND_SEALED) {
+                    self.put(Output::Record { index: entry.sn, from: source, ours, datagram });
+                    return Ok(());
+                }
+                if let Some(token) = ours {
+                    self.put(Output::Outcome(token, Outcome::Placed(entry.sn)));
+                    return Ok(());
+                }
+                match Frame::parse(open_content(&datagram)?)? {
+                    Frame::Keys(bytes) if bytes.len() <= limits::OPEN_BYTES_MAX => {
+                        self.put(Output::Keys { source, bytes: bytes.to_vec() });
+                        Ok(())
+                    }
+                    _ => Err(Dropped::Malformed),
+                }
+            }
+            (Cargo::Group(_), Body::Sealed(_) | Body::Digest { .. }) => Err(Dropped::Foreign),
+            (Cargo::Messages { .. }, body) => {
+                if self.newest.is_some_and(|newest| newest >= entry.sn) {
+                    return Ok(());
+                }
+                self.newest = Some(entry.sn);
+                let headers = &publication.headers;
+                let read = |it: &&Header| self.patterns.keys().any(|pattern| pattern.matches(&it.topic));
+                let topic = headers.iter().find(read).or(headers.first()).ok_or(Dropped::Malformed)?;
+                let topic: Arc<str> = topic.topic.as_str().into();
+                let epoch = EpochId { counter: entry.epoch, hash: entry.policy };
+                let envelope = Publication { body: Body::Plain(Vec::new()), ..publication };
+                let (header, body) = match body {
+                    Body::Plain(body) => (Vec::new(), body),
+                    Body::Digest { hash, .. } => (Vec::new(), hash.to_vec()),
+                    Body::Sealed(body) => (sealed_header(&entry.client, entry.number, &envelope), body),
+                };
+                let epoch = if header.is_empty() { EpochId::default() } else { epoch };
+                self.put(Output::Deliver(Delivered {
+                    index: entry.sn,
+                    source: Source::Client { key, epoch },
+                    signed: true,
+                    topic,
+                    sent_micros: sent_micros(&envelope.associated),
+                    header,
+                    body,
+                    attachments: Vec::new(),
+                }));
+                Ok(())
+            }
+        }
+    }
+
+    fn came_back(&mut self, datagram: &[u8]) -> Option<Token> {
+        let id = id_of(datagram);
+        let tokens = self.ours.get_mut(&id)?;
+        let token = tokens.pop_front();
+        if tokens.is_empty() {
+            self.ours.remove(&id);
+        }
+        token
+    }
+
+    /// A publication under one topic.
+    fn publish(&mut self, now: Now, topic: String, associated: Vec<u8>, body: Vec<u8>) -> Result<Token, SendError> {
+        if body.len() > limits::BODY_BYTES_MAX {
+            return Err(SendError::TooLong);
+        }
+        let publication = Publication {
+            headers: vec![Header { topic, value: None }],
+            associated,
+            access: None,
+            execute: Execute::Nothing,
+            policy: 0,
+            epoch: 0,
+            body: Body::Plain(body),
+        };
+        self.quorum.publish(now, publication)
+    }
+}
+
+impl Delivery for Way {
+    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        match guarantee {
+            Guarantee::BestEffort | Guarantee::Fifo | Guarantee::Ordered => Some(Agreement::Byzantine),
+            // Brokers keep it; when members hold it, nobody says.
+            Guarantee::Safe => None,
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
+        if message.guarantee == Guarantee::Safe {
+            return Err(SendError::NotGiven(message.guarantee));
+        }
+        let token = match (&self.cargo, message.what) {
+            (Cargo::Group(name), what) => {
+                let kind = if let What::Data { .. } = what { "messages" } else { "keys" };
+                let topic = format!("{}/{kind}", group_topic(name));
+                let datagram = self.frames.datagram(protect.map(|p| &**p), &message)?;
+                let id = id_of(&datagram);
+                let token = self.publish(now, topic, Vec::new(), datagram)?;
+                self.ours.entry(id).or_default().push_back(token);
+                token
+            }
+            (Cargo::Messages { .. }, What::Data { topic, sent_micros, body, .. }) => {
+                check_topic(topic).map_err(|_| SendError::BadTopic)?;
+                let sent = sent_micros.map_or_else(Vec::new, |at| [SENT, &at.to_be_bytes()[..]].concat());
+                self.publish(now, topic.to_owned(), sent, body.to_vec())?
+            }
+            (Cargo::Messages { .. }, What::Sealed { header, body, .. }) => {
+                let (number, publication) = sealed_publication(header, body).ok_or(SendError::TooLong)?;
+                self.quorum.publish_sealed(now, number, publication)?
+            }
+            (Cargo::Messages { .. }, What::Keys { .. }) => return Err(SendError::PerDatagram),
+        };
+        self.drain(now);
+        Ok(token)
+    }
+
+    /// Nothing comes in frames but what [`Way::heard`] takes.
+    fn handle(&mut self, _now: Now, _source: Source, _flags: u16, _frame: &mut [u8], _protect: Option<&dyn Protect>) {
+        self.drops.count(Dropped::Foreign);
+    }
+
+    fn places(&self) -> bool {
+        matches!(self.cargo, Cargo::Group(_))
+    }
+
+    fn open_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        self.frames.take_at(index, source, flags, frame, protect)
+    }
+
+    fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
+        match self.cargo {
+            Cargo::Messages { sealed: true } => Ok(Some(u128::from(self.quorum.number(now)?).to_be_bytes())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Shares come as attachments; that they were asked for is all that there is to say.
+    fn fetch(&mut self, now: Now, _id: FetchId, what: &Fetch) -> bool {
+        if let Fetch::ShareProofs { index } = what {
+            // If the machine is full, the keys ask again when their patience ends.
+            let _ = self.quorum.shares(now, *index, true);
+            self.drain(now);
+        }
+        false
+    }
+
+    fn prepare(&mut self, _now: Now, _next: &View) {
+        self.put(Output::Flushed([0; 32]));
+    }
+
+    fn install(&mut self, _now: Now, _view: &View) {}
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.quorum.timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now, _protect: Option<&Arc<dyn Protect>>) {
+        self.quorum.handle_timeout(now);
+        self.drain(now);
+    }
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        match self.queue.pop_front()? {
+            Next::Output(output) => Some(output),
+            Next::Request(broker, request) => {
+                batch.to = Some(Address::Node(u32::from(broker)));
+                batch.push(&request);
+                Some(Output::Transmit(To::Group))
+            }
+        }
+    }
+
+    fn drops(&self) -> Drops {
+        let mut drops = self.quorum.drops().clone();
+        drops.add(&self.drops);
+        drops
+    }
+}
+
+/// Where a group's members meet: one level for the name, whatever is in it.
+fn group_topic(name: &str) -> String {
+    let mut topic = String::from("group/");
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => topic.push(char::from(byte)),
+            _ => topic += &format!("%{byte:02x}"),
+        }
+    }
+    topic
+}
+
+fn id_of(datagram: &[u8]) -> [u8; 16] {
+    sha256(datagram)[..16].try_into().expect("a hash has 32 bytes")
+}
+
+/// What a key scheme reads before a ciphertext: `u8 1 ‖ client, 32 ‖ u64 number ‖ envelope`.
+fn sealed_header(client: &Client, number: u64, publication: &Publication) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u8(SEALED_HEADER).raw(&client.0).u64(number);
+    publication.envelope().encode(&mut w);
+    w.finish()
+}
+
+/// The publication with such a header and this ciphertext, and its number.
+fn sealed_publication(header: &[u8], ciphertext: &[u8]) -> Option<(u64, Publication)> {
+    let mut r = Reader::new(header);
+    if r.u8().ok()? != SEALED_HEADER || ciphertext.len() > limits::BODY_BYTES_MAX {
+        return None;
+    }
+    let _client: [u8; 32] = r.array().ok()?;
+    let number = r.u64().ok()?;
+    // An operation is its kind, the envelope and the body.
+    let mut operation = vec![PUBLISH];
+    operation.extend_from_slice(r.rest());
+    operation.push(SEALED_BODY);
+    operation.extend_from_slice(&u32::try_from(ciphertext.len()).ok()?.to_be_bytes());
+    operation.extend_from_slice(ciphertext);
+    match Operation::from_bytes(&operation) {
+        Ok(Operation::Publish(publication)) => Some((number, *publication)),
+        _ => None,
+    }
+}
+
+/// The sender's clock, if it told: `"sent" ‖ u64 microseconds since 1970`.
+fn sent_micros(associated: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(associated.strip_prefix(SENT)?.try_into().ok()?))
+}
+
+const SENT: &[u8] = b"sent";
+const SEALED_HEADER: u8 = 1;
+const PUBLISH: u8 = 5;
+const SEALED_BODY: u8 = 2;
+/// The id of the one record.
+const RECORD: u64 = 0;
+/// How often the highest block seen is made durable.
+const STORE_EVERY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_publication_is_the_one_that_its_header_describes() {
+        let publication = Publication {
+            headers: vec![Header { topic: "market/eurusd".into(), value: None }],
+            associated: b"a".to_vec(),
+            access: Some("exchange:desk = fx".parse().unwrap()),
+            execute: Execute::Increment { key: b"k".to_vec(), by: 2 },
+            policy: 3,
+            epoch: 4,
+            body: Body::Sealed(b"ciphertext".to_vec()),
+        };
+        let header = sealed_header(&Client([7; 32]), 9, &publication);
+        assert_eq!(sealed_publication(&header, b"ciphertext"), Some((9, publication)));
+        assert_eq!(sealed_publication(&header[..20], b"ciphertext"), None);
+    }
+
+    #[test]
+    fn a_groups_place_is_one_level_whatever_its_name() {
+        assert_eq!(group_topic("ward3"), "group/ward3");
+        assert_eq!(group_topic("a/b+#"), "group/a%2fb%2b%23");
+        assert_eq!(sent_micros(&[SENT, &7_u64.to_be_bytes()].concat()), Some(7));
+        assert_eq!(sent_micros(b"sent"), None);
+    }
+}

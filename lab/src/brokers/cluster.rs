@@ -1,0 +1,221 @@
+//! Four brokers as processes, in a folder that goes when they do, unless somebody wants to look into it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealcast::brokers::{Brokers, ClientKey, Opening, load, registration};
+use sealcast::config::{Home, KeptIdentity};
+use sealcast::url::Scheme;
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::protocol::Status;
+use sealcast_crypto::identity::Identity;
+
+use super::beside;
+use crate::Failure;
+
+/// The brokers. Dropping it kills them.
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    keep: bool,
+    file: Arc<ClusterFile>,
+    identity: Identity,
+    /// By number; `None` is one that was killed.
+    processes: Vec<Option<Child>>,
+    /// Asks where they stand.
+    watcher: Option<Brokers>,
+}
+
+impl Cluster {
+    /// Makes `n` of them in a new folder within `within`, and starts them.
+    pub(crate) fn start(n: usize, within: &Path) -> Result<Cluster, Failure> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(|e| e.to_string())?;
+        let folder = within.join(format!("sealcast-lab-{:08x}", u32::from_be_bytes(random)));
+        fs::create_dir_all(&folder)?;
+        let (home, at) = (folder.join("home"), folder.join("cluster"));
+        sealcast(&home, &["ca", "init", "lab"])?;
+        sealcast(&home, &["ca", "issue", "ann"])?;
+        let n_text = n.to_string();
+        let init = ["--id", "ann", "brokers", "init", "-n", &n_text, "--port", "0", "--name", "lab"];
+        sealcast(&home, &[&init[..], &[&at.display().to_string()]].concat())?;
+        let file = Arc::new(load(&at.join("cluster.toml"))?);
+        let identity = KeptIdentity::load(&Home::at(&home), "ann")?.identity()?.ok_or("ann has no certificate")?;
+        let processes = (0..n).map(|_| None).collect();
+        let mut cluster = Cluster { folder, keep: false, file, identity, processes, watcher: None };
+        for broker in 0..n {
+            cluster.restart(broker)?;
+        }
+        cluster.watcher = Some(cluster.client(1)?);
+        Ok(cluster)
+    }
+
+    /// How many may fail at once.
+    pub(crate) fn faulty(&self) -> usize {
+        self.file.faulty()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> &Arc<ClusterFile> {
+        &self.file
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The files stay when it goes.
+    pub(crate) fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// A new client in clear, of which nothing is kept on disk; it is registered when it is asked to be.
+    pub(crate) fn client(&self, frame_operations: usize) -> Result<Brokers, Failure> {
+        let (cluster, key) = (self.file.clone(), ClientKey::fresh()?);
+        let registration = registration(&cluster, &self.identity, &key.client(), false);
+        let (keys, patience) = (Scheme::Plain, CALL_PATIENCE);
+        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse: false })?)
+    }
+
+    /// Kills brokers with SIGKILL, all in one instant, as a crash of their machines does.
+    pub(crate) fn kill(&mut self, brokers: &[usize]) -> Result<(), Failure> {
+        let mut killed: Vec<Child> = brokers.iter().filter_map(|broker| self.processes[*broker].take()).collect();
+        killed.iter_mut().try_for_each(Child::kill)?;
+        killed.iter_mut().try_for_each(|it| it.wait().map(drop))?;
+        Ok(())
+    }
+
+    /// Starts a killed one.
+    pub(crate) fn restart(&mut self, broker: usize) -> Result<(), Failure> {
+        let folder = self.folder.join("cluster").join(format!("broker-{broker}"));
+        let log = File::options().create(true).append(true).open(folder.join("log"))?;
+        let mut command = Command::new(beside("sealcast-broker")?);
+        command.arg("run").arg(&folder).arg("--until-stdin-closes");
+        let child = command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        self.processes[broker] = Some(child);
+        if let Some(watcher) = self.watcher.take() {
+            // A new one has not waited in vain for the broker, and looks for it at once.
+            watcher.close();
+            self.watcher = Some(self.client(1)?);
+        }
+        Ok(())
+    }
+
+    /// Fails if one has ended by itself, with what it said last.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        for (broker, process) in self.processes.iter_mut().enumerate() {
+            let ended = process.as_mut().map(Child::try_wait).transpose()?.flatten();
+            if let Some(status) = ended {
+                let log = self.folder.join("cluster").join(format!("broker-{broker}")).join("log");
+                let said = fs::read_to_string(log).unwrap_or_default();
+                let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+                return Err(format!("broker {broker} has ended by itself ({status}): {last}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the brokers stand; `None` for those that do not say.
+    pub(crate) fn stands(&self) -> Vec<Option<Status>> {
+        let watcher = self.watcher.as_ref().expect("it is there once all are started");
+        match watcher.status() {
+            Ok(stands) => stands.into_iter().map(|it| it.said.ok()).collect(),
+            Err(_) => vec![None; self.len()],
+        }
+    }
+
+    /// Which broker leads, as the one sees it that is furthest.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        let furthest = self.stands().into_iter().flatten().max_by_key(|it| it.view)?;
+        Some(usize::from(furthest.leader))
+    }
+
+    /// Waits until every broker stands at most `LAG` blocks behind the first; how long that took.
+    ///
+    /// # Errors
+    /// Where they stand, if it takes longer than `patience`.
+    pub(crate) fn caught_up(&mut self, patience: Duration) -> Result<Duration, Failure> {
+        let begun = Instant::now();
+        loop {
+            let stands = self.stands();
+            let heights: Vec<Option<u64>> = stands.iter().map(|it| it.as_ref().map(|said| said.height)).collect();
+            let (least, most) = (heights.iter().min().copied().flatten(), heights.iter().max().copied().flatten());
+            if least.zip(most).is_some_and(|(least, most)| most - least <= LAG) {
+                return Ok(begun.elapsed());
+            }
+            self.check()?;
+            if begun.elapsed() > patience {
+                return Err(format!("not caught up after {patience:?}: blocks {heights:?}").into());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits until all stand at one block, and compares the states that they have there.
+    ///
+    /// # Errors
+    /// They differ, or never stand together.
+    pub(crate) fn agree(&mut self, patience: Duration) -> Result<u64, Failure> {
+        let begun = Instant::now();
+        let mut seen: Vec<std::collections::BTreeMap<u64, [u8; 32]>> = vec![Default::default(); self.len()];
+        loop {
+            for (broker, said) in self.stands().into_iter().enumerate() {
+                if let Some(said) = said {
+                    seen[broker].insert(said.height, said.state_root);
+                }
+            }
+            let common = seen[0].keys().rev().find(|height| seen.iter().all(|it| it.contains_key(height))).copied();
+            if let Some(height) = common {
+                let alike = seen.iter().all(|it| it[&height] == seen[0][&height]);
+                return if alike { Ok(height) } else { Err(format!("two states after block {height}").into()) };
+            }
+            self.check()?;
+            if begun.elapsed() > patience {
+                return Err(format!("the brokers never stood at one block in {patience:?}").into());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some(watcher) = self.watcher.take() {
+            watcher.close();
+        }
+        let all: Vec<usize> = (0..self.processes.len()).collect();
+        // They may be gone already.
+        let _ = self.kill(&all);
+        if !self.keep {
+            // What cannot be removed is in a temporary folder.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Runs `sealcast` with a home of its own.
+fn sealcast(home: &Path, arguments: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new(beside("sealcast")?);
+    let output = command.args(arguments).env("SEALCAST_HOME", home).stdin(Stdio::null()).output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("sealcast {}: {}", arguments.join(" "), said.trim()).into())
+        }
+    }
+}
+
+/// Who stands at most so many blocks behind has caught up: they come in this instant.
+const LAG: u64 = 8;
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a call to the brokers may take: all of them may be down.
+const CALL_PATIENCE: Duration = Duration::from_secs(60);

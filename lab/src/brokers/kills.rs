@@ -1,0 +1,198 @@
+//! `sealcast lab kills brokers`: crash after crash under load.
+//!
+//! Again and again up to f brokers are killed at once (`kill -9`), stay away for a while, are started again and catch up;
+//! now and then all of them are (E12). All the time two publishers publish and two subscribers read, and it must hold:
+//! what was acknowledged comes, each once, in one order; receipts hold; everybody catches up, to one state.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng as _, SeedableRng as _};
+use serde_json::json;
+
+use super::cluster::Cluster;
+use super::load::{Load, Outcomes, Rate};
+use crate::Failure;
+use crate::figures::progress;
+
+/// Kill brokers again and again under load, and see that nothing is lost
+#[derive(Args, Clone, Debug)]
+pub struct Kills {
+    /// Whom: `brokers`
+    who: Who,
+    /// How often up to f of them are killed
+    #[arg(long, default_value_t = 200)]
+    kills: u32,
+    /// After so many kills all of them are killed at once; 0 is never
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    all_every: u32,
+    /// Whom, and when
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Publications per second
+    #[arg(long, default_value_t = 500.0)]
+    rate: f64,
+    /// How many brokers: 3f+1
+    #[arg(short, default_value_t = 4)]
+    n: usize,
+    /// Where the brokers' folders are made [default: the system's temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    within: Option<PathBuf>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Who {
+    Brokers,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    kills: u32,
+    killed: u32,
+    all: u32,
+    /// The longest time without a delivery when up to f were killed, and when all were.
+    gap: Duration,
+    gap_all: Duration,
+    /// The longest time from a start to having caught up.
+    caught_up: Duration,
+}
+
+impl Kills {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What did not hold, and where the brokers' files are.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let begun = Instant::now();
+        let mut cluster = Cluster::start(self.n, &self.within.clone().unwrap_or_else(std::env::temp_dir))?;
+        let mut seen = Seen::default();
+        let outcomes = self.kill(&mut cluster, &mut seen).map_err(|why| {
+            cluster.keep();
+            let at = cluster.folder().display();
+            Failure::from(format!(
+                "after {} kills and {} of all (seed {}): {why}; see {at}",
+                seen.kills, seen.all, self.seed
+            ))
+        })?;
+        let ms = |it: Duration| it.as_secs_f64() * 1e3;
+        let seconds = begun.elapsed().as_secs_f64();
+        if self.json {
+            let object = json!({
+                "kills": seen.kills, "killed": seen.killed, "all": seen.all, "seed": self.seed, "seconds": seconds,
+                "acknowledged": outcomes.acknowledged, "delivered": outcomes.delivered, "receipts": outcomes.receipts,
+                "gap_ms": ms(seen.gap), "gap_all_ms": ms(seen.gap_all), "caught_up_ms": ms(seen.caught_up),
+                "holds": true,
+            });
+            println!("{object}");
+        } else {
+            println!(
+                "{} kills of {} brokers, and {} of all {} at once, in {seconds:.0} s (seed {})",
+                seen.kills, seen.killed, seen.all, self.n, self.seed
+            );
+            println!(
+                "{} publications acknowledged, {} delivered, each once, in one order at two subscribers; {} receipts hold",
+                outcomes.acknowledged, outcomes.delivered, outcomes.receipts
+            );
+            println!(
+                "longest gap {:.0} ms, {:.0} ms when all were killed; caught up within {:.0} ms; all are in one state",
+                ms(seen.gap),
+                ms(seen.gap_all),
+                ms(seen.caught_up)
+            );
+            println!("nothing was lost");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn kill(&self, cluster: &mut Cluster, seen: &mut Seen) -> Result<Outcomes, Failure> {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        cluster.caught_up(PATIENCE)?;
+        let load = Load::start(cluster, Rate { per_second: self.rate, bytes: 256, frame: 32 })?;
+        let bar = progress(u64::from(self.kills), self.no_progress || self.json);
+        while seen.kills < self.kills {
+            one_more(&load)?;
+            let all = self.all_every > 0 && seen.killed_since_all(self.all_every);
+            let victims = match all {
+                true => (0..self.n).collect(),
+                false => some(&mut rng, self.n, cluster.faulty()),
+            };
+            pause(&mut rng, UP_MS);
+            load.longest_gap();
+            cluster.check()?;
+            cluster.kill(&victims)?;
+            pause(&mut rng, DOWN_MS);
+            for victim in &victims {
+                cluster.restart(*victim)?;
+            }
+            seen.caught_up = seen.caught_up.max(cluster.caught_up(PATIENCE)?);
+            one_more(&load)?;
+            let gap = load.longest_gap();
+            match all {
+                true => (seen.all, seen.gap_all) = (seen.all + 1, seen.gap_all.max(gap)),
+                false => {
+                    seen.kills += 1;
+                    seen.killed += u32::try_from(victims.len()).expect("brokers have a limit");
+                    seen.gap = seen.gap.max(gap);
+                    bar.inc(1);
+                }
+            }
+            load.check()?;
+        }
+        bar.finish_and_clear();
+        let outcomes = load.end()?;
+        cluster.agree(PATIENCE)?;
+        Ok(outcomes)
+    }
+}
+
+impl Seen {
+    /// Whether it is time to kill all.
+    fn killed_since_all(&self, every: u32) -> bool {
+        self.kills / every > self.all
+    }
+}
+
+/// Waits until something more is delivered.
+fn one_more(load: &Load) -> Result<(), Failure> {
+    let (before, begun) = (load.delivered(), Instant::now());
+    while load.delivered() == before {
+        load.check()?;
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("nothing was delivered for {PATIENCE:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// One to `most` of `n`.
+fn some(rng: &mut ChaCha8Rng, n: usize, most: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..n).collect();
+    let wanted = 1 + below(rng, most.max(1));
+    (0..wanted).map(|_| all.swap_remove(below(rng, all.len()))).collect()
+}
+
+fn below(rng: &mut ChaCha8Rng, bound: usize) -> usize {
+    // The bias is far below what anybody could see in a few hundred draws.
+    (rng.next_u64() % bound as u64) as usize
+}
+
+fn pause(rng: &mut ChaCha8Rng, most_ms: u64) {
+    std::thread::sleep(Duration::from_millis(rng.next_u64() % most_ms));
+}
+
+/// How long all are up between two kills, and how long the killed ones are away, at most.
+const UP_MS: u64 = 600;
+const DOWN_MS: u64 = 1200;
+/// Beyond this something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,26 @@
+//! Real brokers on this machine: made by `sealcast brokers init`, run by `sealcast-broker`, loaded, killed and started
+//! again.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cluster` | their folders, processes and clients |
+//! | `load` | two publishers at a rate, two subscribers that remember in which order everything came |
+//! | `kills` | `sealcast lab kills brokers`: crash after crash under load, and what must hold all the time |
+
+pub(crate) mod cluster;
+pub mod kills;
+pub(crate) mod load;
+
+use std::path::PathBuf;
+
+use crate::Failure;
+
+/// A program of this project, built where this one is.
+pub(crate) fn beside(name: &str) -> Result<PathBuf, Failure> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let what = format!("{} is not built: cargo build --release -p sealcast-cli -p sealcast-brokerd", path.display());
+    Err(what.into())
+}

@@ -1,0 +1,109 @@
+//! Publications sealed to the brokers' key: throughput, and what reading costs a broker.
+
+use super::{brokered, disk, number, rate};
+use crate::Failure;
+use crate::figures::{Bench, Goal, Row, median};
+
+pub(in crate::figures) const SEALED: &[&str] =
+    &["brokers-sealed-paper", "brokers-sealed-model", "brokers-sealed", "brokers-sealed-together"];
+pub(in crate::figures) const READS: &[&str] =
+    &["brokers-read-cpu", "brokers-read-cpu-stored", "brokers-read-cpu-asked"];
+
+/// Sealed and released to one subscriber, beside publications that brokers can read, in turn.
+pub(in crate::figures) fn sealed(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let (runs, seconds) = (bench.pick(1, 3), bench.pick(4, 10));
+    let sealed = ["--keys", "threshold"];
+    let single = [&sealed[..], &["--window", "2048"]].concat();
+    let (mut clear, mut paper, mut default, mut together) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..runs {
+        let measure = |options: &[&str]| rate(&brokered(&disk(), seconds, options)?);
+        clear.push(measure(&[])?);
+        paper.push(measure(&[&single[..], &["--paper"]].concat())?);
+        default.push(measure(&single)?);
+        together.push(measure(&[&sealed[..], &["--together", "16"]].concat())?);
+    }
+    let [clear, paper, default, together] = [clear, paper, default, together].map(|it| median(&it));
+    // Two cores do this much in a second, and a publication in clear takes this much of it.
+    let cores = std::thread::available_parallelism()?.get() as f64;
+    let model = 1e6 * cores / (1e6 * cores / clear + SEALING_MICROS);
+    let how = format!("medians of {runs} runs of {seconds} s, frames of 32, 1 KB, in {}", disk().display());
+    let one = format!("{how}, window 2048, one TDH2 ciphertext each");
+    let row = |id: &str, what: &str, unit, goal| Row::new("brokers", id, what, unit, goal);
+    Ok(vec![
+        row("brokers-sealed-paper", "sealed publications read by one subscriber, t = f+1", "1/s", Goal::AtLeast(3.1e3))
+            .measured(paper, &one),
+        row("brokers-sealed-model", "the same ÷ what the unit costs allow beside publications in clear", "ratio", Goal::AtLeast(0.8))
+            .part("sealed", paper)
+            .part("in clear", clear)
+            .part("model", model)
+            .measured(
+                paper / model,
+                format!("{one}; {cores} cores ÷ (processor time in clear + {SEALING_MICROS} µs for sealing, 4 checks and shares, opening)"),
+            ),
+        row("brokers-sealed", "the same, t = 2f+1", "1/s", Goal::Report).measured(default, &one),
+        row("brokers-sealed-together", "16 publications in a ciphertext ÷ in clear", "ratio", Goal::AtLeast(0.65))
+            .part("sealed", together)
+            .part("in clear", clear)
+            .measured(together / clear, format!("{how}, window 8192 both, t = 2f+1, frames of 32 ciphertexts")),
+    ])
+}
+
+/// What a read by topic and number costs a broker.
+pub(in crate::figures) fn reads(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let (runs, seconds) = (bench.pick(1, 3), bench.pick(4, 10));
+    let stored = bench.pick("12000", "40000");
+    let read = |options: &[&str]| -> Result<(f64, f64), Failure> {
+        let object = brokered(&disk(), seconds, &[&["--reads", "--stored", stored][..], options].concat())?;
+        Ok((number(&object, "broker_cpu_us")?, number(&object, "reads_per_second")?))
+    };
+    let sealed = ["--keys", "threshold"];
+    let kinds: [Vec<&str>; 4] =
+        [vec!["-n", "1"], vec![], [&sealed[..], &["--share-on", "write"]].concat(), sealed.to_vec()];
+    let (mut costs, mut rates) = (vec![Vec::new(); kinds.len()], vec![Vec::new(); kinds.len()]);
+    for _ in 0..runs {
+        for (kind, options) in kinds.iter().enumerate() {
+            let (cost, rate) = read(options)?;
+            costs[kind].push(cost);
+            rates[kind].push(rate);
+        }
+    }
+    let cost: Vec<f64> = costs.iter().map(|it| median(it)).collect();
+    let rate: Vec<f64> = rates.iter().map(|it| median(it)).collect();
+    let how = format!(
+        "the mean of all brokers, of which f+1 answer and one sends the body; 8 readers of {stored} stored publications of 1 KB at \
+         random, medians of {runs} runs of {seconds} s, in {}",
+        disk().display()
+    );
+    let row = |id: &str, what: &str, unit, goal, kind: usize| {
+        Row::new("brokers", id, what, unit, goal)
+            .part("µs", cost[kind])
+            .part("all four µs", 4.0 * cost[kind])
+            .part("solo µs", cost[0])
+            .part("reads/s", rate[kind])
+            .part("solo reads/s", rate[0])
+    };
+    Ok(vec![
+        row(
+            "brokers-read-cpu",
+            "a broker's processor time per read ÷ one broker's alone",
+            "ratio",
+            Goal::AtMost(1.1),
+            1,
+        )
+        .measured(cost[1] / cost[0], &how),
+        row("brokers-read-cpu-stored", "the same, sealed, shares computed on write", "ratio", Goal::AtMost(1.15), 2)
+            .measured(cost[2] / cost[0], &how),
+        row(
+            "brokers-read-cpu-asked",
+            "the same, sealed, shares computed on read, over one alone",
+            "µs",
+            Goal::AtMost(40.0),
+            3,
+        )
+        .measured(cost[3] - cost[0], format!("{how}; each read once")),
+    ])
+}
+
+/// One thread, t = 2 of 4, 1 KB, without AVX-512: sealing 66, at each of four brokers checking 44.4 and a share 36.1,
+/// opening 47.
+const SEALING_MICROS: f64 = 435.0;

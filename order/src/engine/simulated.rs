@@ -1,0 +1,248 @@
+//! Brokers in upstream's deterministic runtime: simulated links, a simulated disk, crashes, one seed for everything.
+//! For tests and simulations alone (feature `simulation`).
+//!
+//! ```text
+//! play(seed, torn, story) ─▶ Root ─▶ Brokers::new: links ─▶ start, crash, start_twins … ─▶ Disks ─▶ play_on
+//! ```
+//! A story is one task; while it sleeps, brokers run. All of them end with it, where they stand, and what was not synced
+//! is torn, if it is to be, or gone: [`play_on`] begins another story on the [`Disks`] that are left.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use commonware_cryptography::ed25519::PublicKey;
+use commonware_p2p::Recipients;
+use commonware_p2p::simulated::{self, Link, Oracle, Receiver, SplitOrigin, SplitSender, SplitTarget};
+use commonware_runtime::deterministic::{
+    Checkpoint, Config, Context, FaultConfig, PartialWriteMode, Runner, WriteConfig,
+};
+use commonware_runtime::{Clock as _, Handle as Task, IoBuf, Spawner as _, Supervisor as _};
+use commonware_utils::channel::oneshot;
+use commonware_utils::{Probability, probability};
+use rand_core::Rng as _;
+
+use super::handle::Handle;
+use super::settings::{Settings, Start};
+use super::stack::{self, Cluster, Links, Network};
+use crate::application::Application;
+use crate::block::{Block, Frame};
+use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
+
+/// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
+type Forwarder = fn(SplitOrigin, &Recipients<PublicKey>, &IoBuf) -> Option<Recipients<PublicKey>>;
+type Channels = Links<SplitSender<PublicKey, Context, Forwarder>, Receiver<PublicKey>>;
+
+/// What the brokers' disks hold when a story has ended.
+pub struct Disks(Checkpoint);
+
+/// A story's hold on the runtime.
+pub struct Root(Context);
+
+/// Plays a story. With `torn`, of what a crash finds unsynced half the writes are there, whole or in part.
+pub fn play<T, F: Future<Output = T>>(seed: u64, torn: bool, story: impl FnOnce(Root) -> F) -> (T, Disks) {
+    let faults = FaultConfig {
+        write_rate: torn.then(|| WriteConfig {
+            failure_rate: probability!(0.0),
+            retention_rate: probability!(0.5),
+            mode: if seed.is_multiple_of(2) { PartialWriteMode::Prefix } else { PartialWriteMode::Subset },
+        }),
+        ..FaultConfig::default()
+    };
+    let config = Config::new().with_seed(seed).with_storage_fault_config(faults);
+    let (told, checkpoint) = Runner::new(config).start_and_recover(|context| story(Root(context)));
+    (told, Disks(checkpoint))
+}
+
+/// Goes on after all brokers were killed.
+pub fn play_on<T, F: Future<Output = T>>(disks: Disks, story: impl FnOnce(Root) -> F) -> (T, Disks) {
+    let (told, checkpoint) = Runner::from(disks.0).start_and_recover(|context| story(Root(context)));
+    (told, Disks(checkpoint))
+}
+
+/// Brokers with their links.
+pub struct Brokers {
+    context: Context,
+    settings: Vec<Settings>,
+    running: Vec<Option<(Handle, Task<()>)>>,
+    oracle: Oracle<PublicKey, Context>,
+    keys: Vec<PublicKey>,
+}
+
+impl Brokers {
+    /// Brokers that do not run yet, by index, each with the settings of one cluster; no links.
+    ///
+    /// # Panics
+    /// If the settings contradict each other.
+    pub async fn new(root: Root, settings: Vec<Settings>) -> Brokers {
+        let Root(context) = root;
+        let keys = Cluster::check(&settings[0]).expect("the settings hold").keys;
+        let config = simulated::Config {
+            max_size: 1 << 20,
+            max_peers_per_set: keys.len().try_into().expect("it is not zero"),
+            disconnect_on_block: true,
+            tracked_peer_sets: 1.try_into().expect("it is not zero"),
+        };
+        let (network, oracle) =
+            simulated::Network::new_with_peers(context.child("network"), config, keys.clone()).await;
+        network.start();
+        let running = keys.iter().map(|_| None).collect();
+        Brokers { context: context.child("brokers"), settings, running, oracle, keys }
+    }
+
+    /// Opens the link from `a` to `b`, or changes it: of 100 messages so many come.
+    pub async fn link(&mut self, a: usize, b: usize, latency: Duration, success_percent: u64) {
+        let link = Link {
+            latency,
+            jitter: latency / 3,
+            success_rate: Probability::new(success_percent, 100).expect("a share of 100"),
+        };
+        self.oracle.add_link(self.keys[a].clone(), self.keys[b].clone(), link).await.expect("both are peers");
+    }
+
+    /// Closes it.
+    pub async fn unlink(&mut self, a: usize, b: usize) {
+        self.oracle.remove_link(self.keys[a].clone(), self.keys[b].clone()).await.expect("they were linked");
+    }
+
+    /// Starts a broker on its own disk.
+    pub async fn start(&mut self, i: usize, application: Arc<dyn Application>) {
+        let (links, _) = self.channels(i).await;
+        let running = self.run(i, &format!("broker{i}-"), links, application).await;
+        self.running[i] = Some(running);
+    }
+
+    /// Starts a broker twice under one key: both halves are honest code, together they contradict themselves.
+    /// Returns the second half.
+    pub async fn start_twins(
+        &mut self,
+        i: usize,
+        first: Arc<dyn Application>,
+        second: Arc<dyn Application>,
+    ) -> Arc<dyn Order> {
+        let (one, two) = self.channels(i).await;
+        let first = self.run(i, &format!("broker{i}-"), one, first).await;
+        self.running[i] = Some(first);
+        Arc::new(Running(self.run(i, &format!("twin{i}-"), two, second).await.0))
+    }
+
+    async fn run(
+        &self,
+        i: usize,
+        disk: &str,
+        links: Channels,
+        application: Arc<dyn Application>,
+    ) -> (Handle, Task<()>) {
+        let settings = self.settings[i].clone();
+        let cluster = Cluster::check(&settings).expect("the settings hold");
+        let network =
+            Network { peers: self.oracle.manager(), blocker: self.oracle.control(self.keys[i].clone()), links };
+        let (started, is_started) = oneshot::channel();
+        let name = disk.to_string();
+        let task = self.context.child("broker").spawn(move |context| async move {
+            let (handle, all) = stack::start(context, &name, &settings, cluster, application, network).await;
+            assert!(started.send(handle).is_ok(), "the story waits for its broker");
+            let _ = all.await;
+        });
+        (is_started.await.expect("it starts"), task)
+    }
+
+    async fn channels(&mut self, i: usize) -> (Channels, Channels) {
+        let control = self.oracle.control(self.keys[i].clone());
+        let mut first = Vec::new();
+        let mut second = Vec::new();
+        for channel in 0..stack::CHANNELS {
+            let (sender, receiver) = control.register(channel, stack::quota()).await.expect("the network runs");
+            let (s1, s2) = sender.split_with(everybody as Forwarder);
+            let (r1, r2) = receiver.split_with(self.context.child("split"), |_| SplitTarget::Both);
+            first.push((s1, r1));
+            second.push((s2, r2));
+        }
+        (Links::new(first.into_iter()), Links::new(second.into_iter()))
+    }
+
+    /// Kills a broker: its tasks end where they stand. What its application had not synced is the story's affair.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub async fn crash(&mut self, i: usize) {
+        let (_, task) = self.running[i].take().expect("it runs");
+        task.abort();
+        let _ = task.await;
+    }
+
+    /// A running broker's order.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn order(&self, i: usize) -> Arc<dyn Order> {
+        Arc::new(Running(self.running[i].as_ref().expect("it runs").0.clone()))
+    }
+
+    /// Lets time pass.
+    pub async fn sleep(&self, time: Duration) {
+        self.context.sleep(time).await;
+    }
+
+    /// Time since 1970, as this runtime has it.
+    pub fn now(&self) -> Duration {
+        self.context.current().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+
+    /// A random number of the seed.
+    pub fn random(&mut self) -> u64 {
+        self.context.next_u64()
+    }
+
+    /// A hash over all that the runtime did so far.
+    pub fn trace(&self) -> String {
+        self.context.auditor().state()
+    }
+
+    /// Where a broker whose disk is empty begins.
+    pub fn start_from(&mut self, i: usize, start: Start) {
+        self.settings[i].start = start;
+    }
+
+    /// Whether it could start so.
+    pub fn may_start(&self, i: usize) -> bool {
+        Cluster::check(&self.settings[i]).is_ok()
+    }
+}
+
+/// A broker's handle as an order.
+struct Running(Handle);
+
+impl Order for Running {
+    fn submit(&self, frame: Frame) -> Result<(), Refused> {
+        self.0.submit(frame)
+    }
+
+    fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        self.0.evidence()
+    }
+
+    fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
+        self.0.block(height)
+    }
+
+    fn floor(&self, height: u64) -> Later<Option<Floor>> {
+        self.0.floor(height)
+    }
+
+    fn prune(&self, height: u64) {
+        self.0.prune(height);
+    }
+
+    fn stop(&self) -> Later<()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Both halves of a twin speak to everybody.
+fn everybody(_: SplitOrigin, to: &Recipients<PublicKey>, _: &IoBuf) -> Option<Recipients<PublicKey>> {
+    Some(to.clone())
+}

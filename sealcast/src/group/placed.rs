@@ -1,0 +1,351 @@
+//! Records at their places in a way's one order: all members deliver the same ones, in that order, whatever they know when.
+//!
+//! ```text
+//!   place:     …  e  e  e  k  e  e  k   e   e′  e   e′ …        k: the key scheme's messages, which wait for nothing
+//!                          └─ excludes ─┘   │   └ void
+//!                              void      the cut
+//! ```
+//! *The cut.* Epoch e is over at the first record of a later epoch; what was sealed for e and comes behind it is void, for
+//! everybody, and whoever sealed it seals it again. So there is no overlap by the clock, and nobody has to vouch (A5, B4).
+//!
+//! *Exclusion.* From the message that begins a change which excludes somebody, records of the old epoch wait. They are void
+//! once the new epoch is installed, since the excluded can seal them in anybody's name; if nothing comes of the change,
+//! they are as good as before. Whoever says the beginning itself lets it count from its place, too.
+//!
+//! *Order of one sender.* A publisher seals for the new epoch when all that it sealed for the old one has its place, and
+//! what was void goes first.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_delivery::{Delivery, Outcome, Token};
+use sealcast_keys::Keys;
+use sealcast_wire::{Dropped, EpochId, Header, Monotonic, Now, Source, limits};
+
+use super::gate::{Epoch, Pass, Publication, Queued};
+use super::{Group, Output, lock};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Placed {
+    /// In the order of their places; the first one waits for something, or is about to be passed.
+    waiting: VecDeque<Record>,
+    bytes: usize,
+    /// Since when the first one waits for a key.
+    since: Option<Monotonic>,
+    /// The epoch of the last record that was passed, and those before it.
+    newest: Option<EpochId>,
+    over: VecDeque<EpochId>,
+    /// Clients whose records were opened.
+    insiders: BTreeSet<[u8; 32]>,
+    /// Messages of ours that have not come back, to be sealed again if they are void.
+    pub(super) ours: BTreeMap<Token, Ours>,
+    /// Void ones that are to be sealed again.
+    void: Vec<Ours>,
+    /// An installed epoch for which publishers may seal once all of [`Placed::ours`] have come back.
+    opening: Option<Arc<Epoch>>,
+    /// What the key scheme does now follows from a message at its place.
+    pub(super) by_order: bool,
+    /// It began to exclude somebody by itself, and has not said so yet.
+    pub(super) begins: bool,
+    /// It said so in this message, from whose place that counts.
+    barrier: Option<Token>,
+    /// Something may be passed now that could not before.
+    again: bool,
+}
+
+/// A message of ours under way.
+pub(super) struct Ours {
+    /// What the application knows it by.
+    pub(super) first: Token,
+    pub(super) message: Queued,
+    pub(super) tries: u32,
+}
+
+/// A sealed datagram at its place.
+pub(super) struct Record {
+    pub(super) index: u64,
+    pub(super) from: Source,
+    pub(super) ours: Option<Token>,
+    pub(super) datagram: Vec<u8>,
+}
+
+enum Verdict {
+    Open(usize, EpochId),
+    /// For what comes of a change, or for a key that may still come.
+    Wait {
+        for_key: bool,
+    },
+    Void(Dropped),
+}
+
+impl Placed {
+    /// Whether all messages of ours have their place.
+    pub(super) fn is_settled(&self) -> bool {
+        self.ours.is_empty() && self.void.is_empty()
+    }
+
+    /// The key scheme begins to exclude somebody, by itself and not for what it heard.
+    pub(super) fn begin(&mut self, has_begun: bool) {
+        self.begins = self.barrier.is_none() && !has_begun;
+    }
+
+    /// The key scheme says something.
+    pub(super) fn says(&mut self, token: Token) {
+        if std::mem::take(&mut self.begins) {
+            self.barrier = Some(token);
+        }
+    }
+
+    /// When the first record has waited too long for its key.
+    pub(super) fn timeout(&self) -> Option<Monotonic> {
+        self.since.map(|since| since + limits::EPOCH_OVERLAP)
+    }
+
+    fn pop(&mut self) -> Option<Record> {
+        self.since = None;
+        let record = self.waiting.pop_front()?;
+        self.bytes -= record.datagram.len();
+        Some(record)
+    }
+
+    /// A record of this epoch is passed; the epoch that is over now, if one is.
+    fn pass(&mut self, epoch: EpochId, from: Source) -> Option<EpochId> {
+        if let Source::Client { key, .. } = from
+            && self.insiders.len() < limits::KNOWN_PEOPLE_MAX
+        {
+            self.insiders.insert(key);
+        }
+        let old = self.newest.replace(epoch).filter(|old| *old != epoch)?;
+        if self.over.len() >= limits::FORMER_EPOCHS_MAX {
+            self.over.pop_front();
+        }
+        self.over.push_back(old);
+        Some(old)
+    }
+
+    fn is_insider(&self, from: Source) -> bool {
+        match from {
+            Source::Client { key, .. } => self.insiders.contains(&key),
+            Source::Outside(_) | Source::Inside { .. } => true,
+        }
+    }
+}
+
+impl<K: Keys, D: Delivery> Group<K, D> {
+    /// A record came at its place.
+    pub(super) fn take_record(&mut self, now: Now, record: Record) {
+        let Some(placed) = &mut self.placed else { return self.drops.count(Dropped::Foreign) };
+        let full = placed.waiting.len() >= limits::HELD_DATAGRAMS_MAX
+            || placed.bytes + record.datagram.len() > limits::HELD_BYTES_MAX.max(limits::BODY_BYTES_MAX);
+        if full {
+            return self.voided(now, record, Dropped::Queue);
+        }
+        placed.bytes += record.datagram.len();
+        placed.waiting.push_back(record);
+        self.pass_records(now);
+    }
+
+    /// Passes records as far as they can be judged.
+    pub(super) fn pass_records(&mut self, now: Now) {
+        while let Some(first) = self.placed.as_ref().and_then(|placed| placed.waiting.front()) {
+            let verdict = self.judge_record(now, first);
+            let Some(placed) = &mut self.placed else { return };
+            if let Verdict::Wait { for_key } = verdict {
+                let since = *placed.since.get_or_insert(now.monotonic);
+                placed.since = for_key.then_some(since);
+                break;
+            }
+            let Some(record) = placed.pop() else { break };
+            match verdict {
+                Verdict::Open(at, epoch) => {
+                    if self.open_record(now, at, epoch, record) {
+                        // What the key scheme says to it comes first.
+                        break;
+                    }
+                }
+                Verdict::Void(why) => self.voided(now, record, why),
+                Verdict::Wait { .. } => {}
+            }
+        }
+        self.open_when_back(now);
+    }
+
+    fn judge_record(&self, now: Now, record: &Record) -> Verdict {
+        let Some(placed) = &self.placed else { return Verdict::Void(Dropped::Foreign) };
+        let Ok(header) = Header::parse(&record.datagram) else { return Verdict::Void(Dropped::Malformed) };
+        if placed.over.contains(&header.epoch) {
+            return Verdict::Void(Dropped::OldKey);
+        }
+        match self.ring.standing(header.epoch) {
+            Some(super::ring::Standing::Open(at)) => Verdict::Open(at, header.epoch),
+            Some(super::ring::Standing::Suspended) => Verdict::Wait { for_key: false },
+            Some(super::ring::Standing::Closed) => Verdict::Void(Dropped::OldKey),
+            None => {
+                // Everybody has the same messages of the key scheme before it; we may only be late with our own part.
+                let ahead = self.ring.current().is_some_and(|e| header.epoch.counter > e.view.epoch.counter);
+                let young = placed.since.is_none_or(|since| now.monotonic.since(since) < limits::EPOCH_OVERLAP);
+                if ahead && young && placed.is_insider(record.from) {
+                    Verdict::Wait { for_key: true }
+                } else {
+                    Verdict::Void(Dropped::NoKey)
+                }
+            }
+        }
+    }
+
+    /// Opens a record; whether it was a message for the key scheme.
+    fn open_record(&mut self, now: Now, at: usize, epoch: EpochId, record: Record) -> bool {
+        let Record { index, from, ours, mut datagram } = record;
+        let entry = self.ring.at(at);
+        let Some(protect) = entry.epoch.protect.clone() else { return false };
+        let opened = protect.open(&mut datagram);
+        let output = match opened {
+            Ok((source, flags, frame)) => {
+                if let Source::Inside { slot, .. } = source {
+                    entry.heard.insert(slot, now.monotonic);
+                }
+                if let Some(old) = self.placed.as_mut().and_then(|placed| placed.pass(epoch, from)) {
+                    self.ring.shorten(old, now.monotonic + limits::EPOCH_OVERLAP);
+                }
+                self.delivery.open_at(index, source, flags, frame, &*protect)
+            }
+            Err(why) => Err(why),
+        };
+        if let Some(ours) = ours.and_then(|token| self.placed.as_mut()?.ours.remove(&token)) {
+            // A copy of ours that came first says the same.
+            let stands = matches!(output, Ok(_) | Err(Dropped::Replay));
+            let outcome = if stands { Outcome::Placed(index) } else { Outcome::Failed };
+            self.ready.push_back(Output::Outcome(ours.first, outcome));
+        }
+        match output {
+            Ok(output) => {
+                let for_keys = !matches!(output, sealcast_delivery::Output::Deliver(_));
+                self.do_for_delivery(now, output);
+                if let Some(placed) = self.placed.as_mut().filter(|_| for_keys) {
+                    placed.again = true;
+                }
+                for_keys
+            }
+            Err(why) => {
+                self.drops.count(why);
+                false
+            }
+        }
+    }
+
+    /// A record is void, for everybody.
+    fn voided(&mut self, now: Now, record: Record, why: Dropped) {
+        let ours = record.ours.and_then(|token| self.placed.as_mut()?.ours.remove(&token));
+        match ours {
+            None => self.drops.count(why),
+            Some(ours) => {
+                if let Some(placed) = &mut self.placed {
+                    placed.void.push(ours);
+                }
+                self.open_when_back(now);
+            }
+        }
+    }
+
+    /// The key scheme has said all that it has to say to what came: what waited for that goes on.
+    pub(super) fn keys_are_drained(&mut self, now: Now) -> bool {
+        let Some(placed) = &mut self.placed else { return false };
+        placed.by_order = false;
+        let again = std::mem::take(&mut placed.again);
+        if again {
+            self.pass_records(now);
+        }
+        again
+    }
+
+    /// A message of the key scheme that we sent has its place, or never will.
+    pub(super) fn echoed(&mut self, token: Token) {
+        let Some(placed) = &mut self.placed else { return };
+        if placed.barrier == Some(token) {
+            placed.barrier = None;
+            self.ring.suspend();
+        }
+    }
+
+    /// An epoch is installed: its publishers may seal, at once or when all is back that they sealed before.
+    pub(super) fn open_for(&mut self, now: Now, epoch: Arc<Epoch>) {
+        let Some(placed) = &mut self.placed else { return };
+        placed.barrier = None;
+        placed.begins = false;
+        placed.opening = Some(epoch);
+        lock(&self.gate).pause();
+        self.pass_records(now);
+    }
+
+    /// The change is off: the old epoch goes on.
+    pub(super) fn go_on(&mut self, now: Now) {
+        if let Some(placed) = &mut self.placed {
+            placed.barrier = None;
+            placed.begins = false;
+            self.pass_records(now);
+        }
+    }
+
+    /// We are out.
+    pub(super) fn give_up(&mut self) {
+        let Some(placed) = self.placed.as_mut().map(std::mem::take) else { return };
+        for ours in placed.ours.into_values().chain(placed.void) {
+            self.ready.push_back(Output::Outcome(ours.first, Outcome::Failed));
+        }
+    }
+
+    /// What became of a message of ours, other than coming back at its place.
+    pub(super) fn lost(&mut self, now: Now, token: Token, outcome: Outcome) -> bool {
+        let Some(ours) = self.placed.as_mut().and_then(|placed| placed.ours.remove(&token)) else { return false };
+        self.ready.push_back(Output::Outcome(ours.first, outcome));
+        self.open_when_back(now);
+        true
+    }
+
+    /// Seals again what was void, and lets publishers go on.
+    fn open_when_back(&mut self, now: Now) {
+        let Some(placed) = &mut self.placed else { return };
+        if !placed.ours.is_empty() {
+            return;
+        }
+        let queued = match placed.opening.take() {
+            Some(epoch) => lock(&self.gate).open(epoch),
+            None if placed.void.is_empty() || lock(&self.gate).is_paused() => return,
+            None => VecDeque::new(),
+        };
+        for ours in std::mem::take(&mut placed.void) {
+            self.send_again(now, ours);
+        }
+        self.send_queued(now, queued);
+    }
+
+    /// Seals and sends a message anew, under the epoch of now.
+    pub(super) fn send_again(&mut self, now: Now, ours: Ours) {
+        let Ours { first, message, tries } = ours;
+        let publication = Publication {
+            topic: &message.topic,
+            body: &message.body,
+            guarantee: message.guarantee,
+            sent_micros: message.sent_micros,
+        };
+        let admitted = lock(&self.gate).admit(&publication);
+        let sent = match admitted {
+            Ok(Pass::Send(epoch, route)) if tries < TRIES_MAX => {
+                self.send_as(now, &epoch, route, &publication, Some((first, tries + 1))).map(drop)
+            }
+            Ok(Pass::Queued) => Ok(()),
+            Ok(Pass::Send(..)) => Err(sealcast_delivery::SendError::Retired.into()),
+            Err(why) => Err(why),
+        };
+        if sent.is_err() {
+            self.ready.push_back(Output::Outcome(first, Outcome::Failed));
+        }
+    }
+}
+
+/// How often a message is sealed anew: each time the key changed while it was under way.
+const TRIES_MAX: u32 = 16;
+/// How long the key of an epoch is kept whose end nobody has sealed yet: members say HERE when they install the next.
+pub(super) const OPEN_END: Duration = Duration::from_secs(30);
