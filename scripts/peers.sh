@@ -1,33 +1,93 @@
 #!/bin/sh
-# Installs and builds the peers that figures compare with, into out/peers: scripts/peers.sh [VENV]
+# Installs and builds the peers that figures compare with, into out/peers: scripts/peers.sh [lcm|kafka|nats]; all without one
 #
-#   lcm_peer   the original LCM, called from C (lab/peers/lcm_peer.c): with Debian's liblcm-dev where it
-#              is installed, else with the library inside the Python wheel `lcm`
+#   lcm     the original LCM, called from C (lab/peers/lcm_peer.c): with Debian's liblcm-dev where it
+#           is installed, else with the library inside the Python wheel `lcm`
+#   kafka   Kafka's server and client, by Maven, and what loads it (lab/peers/kafka)
+#   nats    the NATS server, by Go, and what loads it (lab/peers/nats)
 set -eu
 cd "$(dirname "$0")/.."
-venv=${1:-.venv}
 out=out/peers
 mkdir -p "$out"
 
-build() { # build FLAGS…
+kafka=4.3.1
+nats=v2.15.2
+
+build_lcm() { # build_lcm FLAGS…
     cc -O2 -Wall -Wextra -o "$out/lcm_peer.$$" lab/peers/lcm_peer.c "$@" -lpthread && mv "$out/lcm_peer.$$" "$out/lcm_peer"
 }
 
-if printf '#include <lcm/lcm.h>\nint main(void){return !lcm_create;}\n' | cc -xc - -o "$out/probe.$$" -llcm 2>/dev/null; then
-    rm -f "$out/probe.$$"
-    build -llcm
-    version=$(dpkg-query -W -f '${Version}' liblcm1 2>/dev/null || echo "of this system")
-    echo "liblcm $version, C" >"$out/lcm_peer.version"
-else
-    scripts/interop.sh "$venv"
-    site=$("$venv/bin/python" -c 'import lcm, os; print(os.path.dirname(os.path.dirname(lcm.__file__)))')
-    lib=$(find "$site" "$venv/lib" -name liblcm.so 2>/dev/null | head -n 1)
-    include=$(find "$site" "$venv/include" -path '*lcm/lcm.h' 2>/dev/null | head -n 1)
-    if [ -z "$lib" ] || [ -z "$include" ]; then
-        echo "peers: liblcm is missing; type: sudo apt-get install liblcm-dev" >&2
-        exit 1
+peer_lcm() {
+    if printf '#include <lcm/lcm.h>\nint main(void){return !lcm_create;}\n' | cc -xc - -o "$out/probe.$$" -llcm 2>/dev/null; then
+        rm -f "$out/probe.$$"
+        build_lcm -llcm
+        version="$(dpkg-query -W -f '${Version}' liblcm1 2>/dev/null || echo "of this system"), C"
+    else
+        venv=.venv
+        scripts/interop.sh "$venv"
+        site=$("$venv/bin/python" -c 'import lcm, os; print(os.path.dirname(os.path.dirname(lcm.__file__)))')
+        lib=$(find "$site" "$venv/lib" -name liblcm.so 2>/dev/null | head -n 1)
+        include=$(find "$site" "$venv/include" -path '*lcm/lcm.h' 2>/dev/null | head -n 1)
+        if [ -z "$lib" ] || [ -z "$include" ]; then
+            echo "peers: liblcm is missing; type: sudo apt-get install liblcm-dev" >&2
+            return 1
+        fi
+        build_lcm -I"$(dirname "$(dirname "$include")")" "$lib" -Wl,-rpath,"$(dirname "$lib")"
+        version="$("$venv/bin/python" -c 'import importlib.metadata as m; print(m.version("lcm"))') of the Python wheel, C"
     fi
-    build -I"$(dirname "$(dirname "$include")")" "$lib" -Wl,-rpath,"$(dirname "$lib")"
-    echo "liblcm $("$venv/bin/python" -c 'import importlib.metadata as m; print(m.version("lcm"))') of the Python wheel, C" >"$out/lcm_peer.version"
-fi
-echo "peers: $(cat "$out/lcm_peer.version") -> $out/lcm_peer"
+    echo "liblcm $version" >"$out/lcm_peer.version"
+    echo "peers: $(cat "$out/lcm_peer.version") -> $out/lcm_peer"
+}
+
+needs() { # needs PACKAGES TOOLS…: fails with what to type where a tool is missing
+    type=$1
+    shift
+    for tool; do
+        command -v "$tool" >/dev/null 2>&1 || {
+            echo "peers: no $tool; type: $type" >&2
+            return 1
+        }
+    done
+}
+
+peer_kafka() {
+    needs "sudo apt-get install default-jdk-headless maven" java javac mvn
+    if ! grep -qs " $kafka," "$out/kafka/version"; then
+        rm -rf "$out/kafka/jars" "$out/kafka/version"
+        mvn -q -B -Dstyle.color=never -f lab/peers/kafka/pom.xml -Dkafka.version=$kafka -Dmaven.repo.local="$PWD/$out/kafka/maven" \
+            dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/$out/kafka/jars"
+    fi
+    mkdir -p "$out/kafka/classes"
+    javac -cp "$out/kafka/jars/*" -d "$out/kafka/classes" lab/peers/kafka/Load.java
+    echo "Kafka $kafka, Java $(java -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p')" >"$out/kafka/version"
+    echo "peers: $(cat "$out/kafka/version") -> $out/kafka"
+}
+
+peer_nats() {
+    needs "sudo apt-get install golang" go
+    export GOMODCACHE="$PWD/$out/go/mod" GOCACHE="$PWD/$out/go/cache" GOBIN="$PWD/$out/nats" GOFLAGS=-modcacherw
+    if ! "$out/nats/nats-server" --version 2>/dev/null | grep -q " $nats\$"; then
+        go install "github.com/nats-io/nats-server/v2@$nats"
+    fi
+    (cd lab/peers/nats && go build -buildvcs=false -o "$GOBIN/nats_load" .)
+    echo "NATS $nats, $(go version | cut -d' ' -f3)" >"$out/nats/version"
+    echo "peers: $(cat "$out/nats/version") -> $out/nats"
+}
+
+case ${1:-all} in
+lcm | kafka | nats) "peer_$1" ;;
+all)
+    failed=
+    for peer in lcm kafka nats; do
+        scripts/peers.sh $peer || failed="$failed $peer"
+    done
+    [ -z "$failed" ] || {
+        echo "peers: not installed:$failed; their rows print «not run»" >&2
+        exit 1
+    }
+    ;;
+*)
+    echo "usage: scripts/peers.sh [lcm|kafka|nats]" >&2
+    exit 2
+    ;;
+esac

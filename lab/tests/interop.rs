@@ -161,7 +161,7 @@ fn python() -> Result<Peer, String> {
 /// library are there.
 fn c_library() -> Result<Peer, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("lab lies in the workspace");
-    let built = Command::new(root.join("scripts/peers.sh")).output();
+    let built = Command::new(root.join("scripts/peers.sh")).arg("lcm").output();
     match built {
         Ok(o) if o.status.success() => Ok(vec![root.join("out/peers/lcm_peer"), "talk".into()]),
         Ok(o) => Err(format!("liblcm is missing: {}", String::from_utf8_lossy(&o.stderr).trim())),
