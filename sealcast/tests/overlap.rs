@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// Members that may do everything, in one view.
 fn formed(seed: u64, names: &[&str]) -> (Net, Vec<Arc<Identity>>) {
-    let mut ca = Ca::new();
+    let mut ca = Ca::simulated();
     let ids: Vec<_> = names.iter().map(|n| ca.member(n, &["both:#", "evict:#"])).collect();
     let mut net = Net::new(seed);
     let all: Vec<usize> = ids.iter().map(|id| net.start(id)).collect();
@@ -60,7 +60,7 @@ fn counter(net: &Net, node: usize) -> u32 {
 #[test]
 fn rule_a5_nothing_is_lost_at_a_join() {
     for seed in 0..5 {
-        let mut ca = Ca::new();
+        let mut ca = Ca::simulated();
         let ids: Vec<_> = ["a", "b", "c", "d"].iter().map(|n| ca.member(n, &["both:#"])).collect();
         let mut net = Net::new(seed);
         let old: Vec<usize> = ids[..3].iter().map(|id| net.start(id)).collect();
@@ -197,7 +197,7 @@ fn rule_g7_a_paused_publisher_is_told_full() {
 fn rule_g10_the_same_seed_gives_the_same_trace() {
     let trace = |seed| {
         let (mut net, ids) = {
-            let mut ca = Ca::new();
+            let mut ca = Ca::simulated();
             let ids: Vec<_> = ["a", "b"].iter().map(|n| ca.member(n, &["both:#"])).collect();
             let mut net = Net::new(seed);
             net.tapped = Some(Vec::new());

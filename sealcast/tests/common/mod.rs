@@ -53,8 +53,12 @@ impl Drop for Folder {
 /// An authority that names its members by what they may do.
 pub(crate) struct Ca {
     pub(crate) authority: Authority,
+    begin: Utc,
     rng: ChaCha20Rng,
 }
+
+/// The time of day in simulated worlds: certificates, and all that follows from their hashes, are then the same each time.
+pub(crate) const SIMULATED: Utc = Utc(1_800_000_000);
 
 impl Ca {
     pub(crate) fn new() -> Ca {
@@ -62,9 +66,17 @@ impl Ca {
     }
 
     pub(crate) fn seeded(seed: u64) -> Ca {
+        Ca::of(seed, utc())
+    }
+
+    pub(crate) fn simulated() -> Ca {
+        Ca::of(7, SIMULATED)
+    }
+
+    fn of(seed: u64, begin: Utc) -> Ca {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        let authority = Authority::create("test CA", Algorithm::Ed25519, utc(), &mut rng).expect("an authority");
-        Ca { authority, rng }
+        let authority = Authority::create("test CA", Algorithm::Ed25519, begin, &mut rng).expect("an authority");
+        Ca { authority, begin, rng }
     }
 
     /// A member with rights like `both:#`, `pub:pose/+`, `evict:#` in the group `ward3`.
@@ -77,7 +89,7 @@ impl Ca {
         });
         let request =
             Request { name: name.to_owned(), keys: secret.public(), rights: rights.collect(), attributes: vec![] };
-        let certificate = self.authority.issue(&request, utc(), 3600).expect("issued");
+        let certificate = self.authority.issue(&request, self.begin, 3600).expect("issued");
         let identity = Identity::new(&certificate, &secret, self.authority.anchor().clone()).expect("an identity");
         Arc::new(identity.with_veil("ward3", self.authority.veil("ward3")))
     }
