@@ -1,9 +1,11 @@
 //! A client's channel to one broker that blocks while it waits: for tests and small tools.
 
-use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::collections::VecDeque;
+use std::io::{self, BufRead as _, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 use sealcast_broker::genesis::Cluster;
@@ -14,19 +16,24 @@ use sealcast_wire::limits;
 
 use sealcast_tls as tls;
 
-/// An open channel.
+/// An open channel. Each call ends after `patience`, however the bytes come: a broker that sends one now and then is
+/// waited for no longer than one that is silent.
 pub struct Channel {
-    stream: StreamOwned<ClientConnection, TcpStream>,
+    stream: StreamOwned<ClientConnection, Timed>,
+    patience: Duration,
+    /// When patience ends, whatever is asked.
+    last: Option<Instant>,
     questions: u64,
-    /// What came while an answer was waited for.
-    earlier: Vec<Reply>,
+    /// What came while an answer was waited for: the last [`limits::CHANNEL_EARLIER_BYTES_MAX`] of it.
+    earlier: VecDeque<(Reply, usize)>,
+    earlier_bytes: usize,
 }
 
 impl Channel {
-    /// Connects, says hello, and waits for the welcome. Nothing is waited for longer than `patience`.
+    /// Connects, says hello, and waits for the welcome.
     ///
     /// # Errors
-    /// If nobody is there, it is not this broker, or it ends the channel.
+    /// If nobody is there, it is not this broker, it ends the channel, or one of the three takes too long.
     pub fn open(
         address: SocketAddr,
         broker: [u8; 32],
@@ -34,10 +41,14 @@ impl Channel {
         cluster: Cluster,
         patience: Duration,
     ) -> io::Result<(Channel, Welcome)> {
-        let mut channel = Channel::connect(address, broker, key, patience)?;
-        channel.say(&Request::Hello { cluster })?;
-        match channel.hear()? {
-            Reply::Welcome(welcome) => Ok((channel, welcome)),
+        Channel::connect(address, broker, key, patience)?.greet(cluster)
+    }
+
+    /// Says hello, and waits for the welcome.
+    pub(crate) fn greet(mut self, cluster: Cluster) -> io::Result<(Channel, Welcome)> {
+        self.say(&Request::Hello { cluster })?;
+        match self.hear()? {
+            Reply::Welcome(welcome) => Ok((self, welcome)),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the broker did not welcome")),
         }
     }
@@ -52,12 +63,20 @@ impl Channel {
         key: Arc<OriginKey>,
         patience: Duration,
     ) -> io::Result<Channel> {
+        let until = Instant::now() + patience;
         let socket = TcpStream::connect_timeout(&address, patience)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(patience))?;
-        socket.set_write_timeout(Some(patience))?;
         let connection = ClientConnection::new(tls::client(key, broker), tls::name()).map_err(io::Error::other)?;
-        Ok(Channel { stream: StreamOwned::new(connection, socket), questions: 0, earlier: Vec::new() })
+        let stream = StreamOwned::new(connection, Timed { socket, until, end: None });
+        let (questions, earlier, earlier_bytes) = (0, VecDeque::new(), 0);
+        Ok(Channel { stream, patience, last: None, questions, earlier, earlier_bytes })
+    }
+
+    /// From `last` on nothing is waited for, and nothing once `end` is set.
+    pub(crate) fn until(mut self, last: Option<Instant>, end: Arc<AtomicBool>) -> Channel {
+        self.last = last;
+        self.stream.sock.end = Some(end);
+        self
     }
 
     /// Hands in a frame.
@@ -68,18 +87,19 @@ impl Channel {
         self.say(&Request::Submit(frame.to_bytes()))
     }
 
-    /// Asks, and waits for the answer; other replies meanwhile are kept for [`Channel::hear`].
+    /// Asks, and waits for the answer; other replies meanwhile are kept for [`Channel::hear`], the newest of them.
     ///
     /// # Errors
-    /// If the channel broke.
+    /// If the channel broke, or the answer was not there in time.
     pub fn ask(&mut self, question: Question) -> io::Result<Answer> {
         self.questions += 1;
         let asked = self.questions;
-        self.say(&Request::Ask { id: asked, question })?;
+        self.begin(self.patience);
+        self.write_message(&Request::Ask { id: asked, question })?;
         loop {
             match self.read()? {
-                Reply::Answer { id, answer } if id == asked => return Ok(answer),
-                other => self.earlier.push(other),
+                (Reply::Answer { id, answer }, _) if id == asked => return Ok(answer),
+                (other, bytes) => self.keep(other, bytes),
             }
         }
     }
@@ -89,7 +109,12 @@ impl Channel {
     /// # Errors
     /// If the channel broke, or nothing came in time.
     pub fn hear(&mut self) -> io::Result<Reply> {
-        if self.earlier.is_empty() { self.read() } else { Ok(self.earlier.remove(0)) }
+        if let Some((reply, bytes)) = self.earlier.pop_front() {
+            self.earlier_bytes -= bytes;
+            return Ok(reply);
+        }
+        self.begin(self.patience);
+        self.read().map(|(reply, _)| reply)
     }
 
     /// The next reply, if one begins to come in time.
@@ -100,12 +125,9 @@ impl Channel {
         if !self.earlier.is_empty() {
             return self.hear().map(Some);
         }
-        let usual = self.stream.sock.read_timeout()?;
-        self.stream.sock.set_read_timeout(Some(patience))?;
-        let ready = self.stream.fill_buf().map(<[u8]>::is_empty);
-        self.stream.sock.set_read_timeout(usual)?;
-        match ready {
-            Ok(_) => self.read().map(Some),
+        self.begin(patience);
+        match self.stream.fill_buf().map(<[u8]>::is_empty) {
+            Ok(_) => self.hear().map(Some),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
             Err(e) => Err(e),
         }
@@ -116,9 +138,8 @@ impl Channel {
     /// # Errors
     /// If the channel broke.
     pub fn say(&mut self, request: &Request) -> io::Result<()> {
-        let bytes = request.to_bytes();
-        let length = u32::try_from(bytes.len()).expect("a request has a limit").to_be_bytes();
-        self.write(&[&length[..], &bytes].concat())
+        self.begin(self.patience);
+        self.write_message(request)
     }
 
     /// Writes bytes, whatever they are.
@@ -126,11 +147,39 @@ impl Channel {
     /// # Errors
     /// If the channel broke.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.begin(self.patience);
+        self.write_all(bytes)
+    }
+
+    /// Patience begins anew.
+    fn begin(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        self.stream.sock.until = self.last.map_or(until, |last| last.min(until));
+    }
+
+    fn keep(&mut self, reply: Reply, bytes: usize) {
+        self.earlier.push_back((reply, bytes));
+        self.earlier_bytes += bytes;
+        while self.earlier_bytes > limits::CHANNEL_EARLIER_BYTES_MAX
+            && let Some((_, bytes)) = self.earlier.pop_front()
+        {
+            self.earlier_bytes -= bytes;
+        }
+    }
+
+    fn write_message(&mut self, request: &Request) -> io::Result<()> {
+        let bytes = request.to_bytes();
+        let length = u32::try_from(bytes.len()).expect("a request has a limit").to_be_bytes();
+        self.write_all(&[&length[..], &bytes].concat())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)?;
         self.stream.flush()
     }
 
-    fn read(&mut self) -> io::Result<Reply> {
+    /// A reply and its length.
+    fn read(&mut self) -> io::Result<(Reply, usize)> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
@@ -140,6 +189,57 @@ impl Channel {
         }
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes)?;
-        Reply::from_bytes(&bytes).map_err(|_| too_long())
+        Ok((Reply::from_bytes(&bytes).map_err(|_| too_long())?, length))
     }
 }
+
+/// A socket on which nothing is waited for beyond a moment, nor once `end` is set.
+struct Timed {
+    socket: TcpStream,
+    until: Instant,
+    end: Option<Arc<AtomicBool>>,
+}
+
+impl Timed {
+    /// Tries again and again, each time for a short while.
+    fn wait<T>(&mut self, mut act: impl FnMut(&mut TcpStream, Option<Duration>) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            if self.end.as_ref().is_some_and(|end| end.load(Ordering::Acquire)) {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "this broker is asked to end"));
+            }
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match act(&mut self.socket, Some(left.min(LOOK))) {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.wait(|socket, patience| {
+            socket.set_read_timeout(patience)?;
+            socket.read(bytes)
+        })
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|socket, patience| {
+            socket.set_write_timeout(patience)?;
+            socket.write(bytes)
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+/// How often a wait looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(200);

@@ -105,7 +105,7 @@ fn serve(run: Run) -> Result<(), Failure> {
     let end = ending::asked(run.until_stdin_closes)?;
     let mut control = None;
     loop {
-        let mut broker = Broker::start(configure(&run)?)?;
+        let mut broker = Broker::start_until(configure(&run)?, &end, |front| front)?;
         if control.is_none() {
             control = Some(
                 Control::start(&run.folder)

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -85,15 +85,17 @@ impl Broker {
     /// # Errors
     /// [`Failure`].
     pub fn start(config: Config) -> Result<Broker, Failure> {
-        Broker::start_behind(config, |front| front)
+        Broker::start_until(config, &Arc::default(), |front| front)
     }
 
-    /// Starts a broker whose clients meet what `behind` puts before its own front: for brokers that misbehave.
+    /// Starts a broker whose clients meet what `behind` puts before its own front: for brokers that misbehave. While it
+    /// begins with a snapshot it looks whether `end` is set, and then begins without; [`Broker::wait`] ends at once.
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn start_behind(
+    pub fn start_until(
         config: Config,
+        end: &Arc<AtomicBool>,
         behind: impl FnOnce(Arc<dyn Service>) -> Arc<dyn Service>,
     ) -> Result<Broker, Failure> {
         let key = Arc::new(OriginKey::from_seed(&config.seed));
@@ -111,7 +113,7 @@ impl Broker {
             failure: OnceLock::new(),
             running: AtomicBool::new(true),
         });
-        let begin = begin(&config, &key)?;
+        let begin = begin(&config, &key, end)?;
         let executor = Executor::start(executor::Setup {
             genesis: config.cluster.genesis.clone(),
             index: config.index,
@@ -274,6 +276,7 @@ impl Broker {
     pub fn wait(&mut self, end: &AtomicBool, control: Option<&Control>) -> Option<Failure> {
         let (mut height, mut since) = (self.executor.height(), Instant::now());
         let mut clocks = (SystemTime::now(), Instant::now());
+        let mut asked: Option<mpsc::Receiver<bool>> = None;
         loop {
             if let Some(asked) = control.and_then(Control::asked) {
                 asked.answer(&self.reload());
@@ -289,13 +292,16 @@ impl Broker {
             clocks = now;
             // Brokers order a block many times a second, also when nobody publishes.
             if std::mem::replace(&mut height, self.executor.height()) != height {
-                since = Instant::now();
+                (since, asked) = (Instant::now(), None);
             } else if since.elapsed() >= STALLED {
-                if self.is_left_behind() {
-                    let why = format!("the others have pruned what follows on block {height}");
-                    return Some(Failure::Behind(why));
+                match asked.get_or_insert_with(|| self.ask_whether_left_behind()).try_recv() {
+                    Ok(true) => {
+                        let why = format!("the others have pruned what follows on block {height}");
+                        return Some(Failure::Behind(why));
+                    }
+                    Err(TryRecvError::Empty) => {}
+                    Ok(false) | Err(TryRecvError::Disconnected) => (since, asked) = (Instant::now(), None),
                 }
-                since = Instant::now();
             }
             if end.load(Ordering::Acquire) {
                 return None;
@@ -331,12 +337,19 @@ impl Broker {
         lock(&self.hall.admission).take();
     }
 
-    /// Whether the others have pruned blocks that it lacks.
-    pub fn is_left_behind(&self) -> bool {
-        let config = &self.config;
-        let key = Arc::new(OriginKey::from_seed(&config.seed));
-        let peers = Peers { cluster: &config.cluster, index: config.index, key: &key };
-        config.cluster.brokers() > 1 && sync::is_left_behind(&peers, self.executor.height())
+    /// Whether the others have pruned blocks that it lacks. They are asked on a thread of its own: whoever of them takes
+    /// all the time that it may does not keep this one from hearing that it is to end.
+    fn ask_whether_left_behind(&self) -> mpsc::Receiver<bool> {
+        let (answer, answered) = mpsc::channel();
+        let (cluster, index, height) = (self.config.cluster.clone(), self.config.index, self.executor.height());
+        let key = Arc::new(OriginKey::from_seed(&self.config.seed));
+        // Without the thread the answer is lost, and asked for again later.
+        let _ = thread::Builder::new().name("behind".into()).spawn(move || {
+            let peers = Peers { cluster: &cluster, index, key: &key, end: &Arc::default() };
+            // Nobody may wait any more.
+            let _ = answer.send(cluster.brokers() > 1 && sync::is_left_behind(&peers, height));
+        });
+        answered
     }
 
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
@@ -499,13 +512,13 @@ impl Service for Front {
 }
 
 /// Sees to it that what is in the folder can be gone on with; where the order begins, if not at the first block.
-fn begin(config: &Config, key: &Arc<OriginKey>) -> Result<Option<Floor>, Failure> {
+fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result<Option<Floor>, Failure> {
     if config.cluster.brokers() == 1 {
         return Ok(None);
     }
     let place =
         sync::Place { joining: config.at("joining"), state: config.at("state"), snapshots: config.at("snapshots") };
-    let peers = Peers { cluster: &config.cluster, index: config.index, key };
+    let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
     sync::prepare(&place, &peers, &is_floor).map_err(|e| storage(&config.folder, &e))
 }

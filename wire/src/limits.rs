@@ -257,6 +257,19 @@ pub const CHECKPOINT_BLOCKS: u64 = 64;
 pub const SNAPSHOTS_KEPT: u64 = 8;
 /// Bytes of a snapshot that one answer brings.
 pub const SNAPSHOT_PART_BYTES: usize = 1 << 20;
+/// Bytes of one row of a snapshot: a global policy with room to spare.
+pub const SNAPSHOT_ROW_BYTES_MAX: usize = 1 << 20;
+/// Time that one part of a snapshot may take.
+pub const SNAPSHOT_PART_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a snapshot that must come in a second, on the whole: whoever is slower is given up for the next.
+pub const SNAPSHOT_BYTES_PER_SECOND_MIN: u64 = 512 << 10;
+/// Time that another broker may take from the first byte of the handshake to the last one of its answer. A broker that
+/// starts waits as long for one that is silent.
+pub const PEER_ANSWER: Duration = Duration::from_secs(3);
+/// Bytes of replies that come unasked and are kept on a broker's own channel to another one; the newest are.
+pub const CHANNEL_EARLIER_BYTES_MAX: usize = 16 << 20;
+
+const _: () = assert!(RULES_BYTES_MAX < SNAPSHOT_ROW_BYTES_MAX);
 /// Bytes of the proof that a block is final: `BROKERS_MAX` signatures, and of its header: `BLOCK_FRAMES_MAX` hashes.
 pub const FLOOR_BYTES_MAX: usize = 4 << 20;
 /// Publications that are pruned at once.

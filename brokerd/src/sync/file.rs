@@ -145,7 +145,7 @@ impl Snapshots {
             }
             offset += part.len() as u64;
             rows.push(&part);
-            while let Some(row) = rows.next() {
+            while let Some(row) = rows.next()? {
                 each(row)?;
             }
         }
@@ -173,17 +173,20 @@ impl Rows {
     }
 
     /// The next row, if all of it is there.
-    pub(crate) fn next(&mut self) -> Option<Row> {
-        let key = self.length_at(0)?;
-        let value = self.length_at(4 + key)?;
+    ///
+    /// # Errors
+    /// It claims to be longer than a row may be: whoever waited for it would keep all that comes.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Row>> {
+        let Some(key) = self.length_at(0)? else { return Ok(None) };
+        let Some(value) = self.length_at(4 + key)? else { return Ok(None) };
         if self.buffer.len() < 8 + key + value {
-            return None;
+            return Ok(None);
         }
         let mut take = |n: usize| -> Vec<u8> {
             self.buffer.drain(..4);
             self.buffer.drain(..n).collect()
         };
-        Some((take(key), take(value)))
+        Ok(Some((take(key), take(value))))
     }
 
     /// Whether nothing is left over.
@@ -191,11 +194,12 @@ impl Rows {
         self.buffer.is_empty()
     }
 
-    fn length_at(&self, at: usize) -> Option<usize> {
-        if self.buffer.len() < at.checked_add(4)? {
-            return None;
+    fn length_at(&self, at: usize) -> io::Result<Option<usize>> {
+        if self.buffer.len() < at + 4 {
+            return Ok(None);
         }
-        Some(self.buffer.range(at..at + 4).fold(0, |length, byte| length << 8 | usize::from(*byte)))
+        let length = self.buffer.range(at..at + 4).fold(0, |length, byte| length << 8 | usize::from(*byte));
+        if length <= limits::SNAPSHOT_ROW_BYTES_MAX { Ok(Some(length)) } else { Err(damaged()) }
     }
 }
 

@@ -11,11 +11,13 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use sealcast_broker::protocol::{Answer, Offer, Question};
 use sealcast_broker::state::{Restore, SnapshotHead};
 use sealcast_order::Floor;
+use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots, rows_bytes};
 use super::peers::{Peers, left_behind};
@@ -56,6 +58,9 @@ pub(crate) fn prepare(
         offers.retain(|(head, ..)| head.height() > height);
         let mut joined = false;
         for (head, broker, offer) in offers {
+            if peers.end.load(Ordering::Acquire) {
+                return place.floor();
+            }
             let floor = Floor { height: offer.floor, certificate: offer.certificate, header: offer.header };
             match place.take(peers, broker, head, &floor, is_floor) {
                 Ok(()) => {
@@ -96,8 +101,10 @@ impl Place {
         let store = Lsm::open(&self.state_of_joining()).map_err(io::Error::other)?;
         let begun = Restore::begin(&peers.cluster.cluster(), head.clone(), &root, store);
         let restore = begun.map_err(|_| wrong("it is not the state that f + 1 brokers signed"))?;
-        let coming = Coming { channel: peers.open(broker, PATIENCE)?, height, offset: 0, rows: Rows::default() };
-        let store = coming.fill(restore, rows_bytes(&head))?;
+        let length = rows_bytes(&head);
+        let channel = peers.open(broker, limits::SNAPSHOT_PART_PATIENCE, Instant::now() + allowed(length))?;
+        let coming = Coming { channel, height, offset: 0, rows: Rows::default() };
+        let store = coming.fill(restore, length)?;
         store.sync().map_err(io::Error::other)?;
         let written = Snapshots::open(&self.snapshot_of_joining())?;
         written.write(&head, floor, sealcast_broker::state::elements(&store))?;
@@ -161,25 +168,30 @@ struct Coming {
 }
 
 impl Coming {
-    /// Takes all rows of so many bytes.
+    /// Takes all rows of so many bytes. Each part is as long as may be: many small ones would take for ever.
     fn fill(mut self, mut restore: Restore<Lsm>, length: u64) -> io::Result<Lsm> {
         while self.offset < length {
+            let whole = (length - self.offset).min(limits::SNAPSHOT_PART_BYTES as u64);
             let part = match self.channel.ask(Question::Part { height: self.height, offset: self.offset })? {
-                Answer::Part(part) if !part.is_empty() => part,
+                Answer::Part(part) if part.len() as u64 == whole => part,
                 _ => return Err(wrong("it breaks off")),
             };
-            self.offset += part.len() as u64;
+            self.offset += whole;
             self.rows.push(&part);
-            while let Some((key, value)) = self.rows.next() {
+            while let Some((key, value)) = self.rows.next()? {
                 restore.row(key, value).map_err(io::Error::other)?;
             }
         }
-        // A row that claims to be longer than all of them never comes.
-        if self.offset > length || !self.rows.is_empty() {
+        if !self.rows.is_empty() {
             return Err(wrong("it has rows that are none"));
         }
         restore.finish().map_err(io::Error::other)
     }
+}
+
+/// How long a snapshot of so many bytes may take. The length is the one that f + 1 brokers signed.
+fn allowed(length: u64) -> Duration {
+    limits::SNAPSHOT_PART_PATIENCE + Duration::from_secs(length / limits::SNAPSHOT_BYTES_PER_SECOND_MIN)
 }
 
 /// How far the state in a folder has come; 0 without one.
@@ -205,6 +217,3 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 fn wrong(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
-
-/// How long the next part of a snapshot may take.
-const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::protocol::{Answer, Checkpoint, History, Question};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::limits;
 
 use crate::channel::Channel;
 
@@ -20,6 +22,8 @@ pub(crate) struct Peers<'a> {
     pub(crate) cluster: &'a ClusterFile,
     pub(crate) index: u16,
     pub(crate) key: &'a Arc<OriginKey>,
+    /// Once it is set, nobody is waited for.
+    pub(crate) end: &'a Arc<AtomicBool>,
 }
 
 impl Peers<'_> {
@@ -28,18 +32,13 @@ impl Peers<'_> {
         self.cluster.brokers().saturating_sub(1) / 3
     }
 
-    /// A channel to one of them, on which nothing is waited for longer than `patience`.
-    pub(crate) fn open(&self, broker: u16, patience: Duration) -> io::Result<Channel> {
+    /// A channel to one of them, on which no answer is waited for longer than `patience`, and none from `last` on.
+    pub(crate) fn open(&self, broker: u16, patience: Duration, last: Instant) -> io::Result<Channel> {
         let place = usize::from(broker);
         let address = address(&self.cluster.addresses[place].gateway)?;
-        let opened = Channel::open(
-            address,
-            self.cluster.broker_keys()[place],
-            self.key.clone(),
-            self.cluster.cluster(),
-            patience,
-        );
-        Ok(opened?.0)
+        let patience = patience.min(last.saturating_duration_since(Instant::now())).max(Duration::from_millis(1));
+        let channel = Channel::connect(address, self.cluster.broker_keys()[place], self.key.clone(), patience)?;
+        Ok(channel.until(Some(last), self.end.clone()).greet(self.cluster.cluster())?.0)
     }
 
     /// What each of them says, of those who answer in time.
@@ -48,11 +47,17 @@ impl Peers<'_> {
         thread::scope(|scope| {
             let asked: Vec<_> = all
                 .filter(|broker| *broker != self.index)
-                .map(|broker| (broker, scope.spawn(move || self.open(broker, PATIENCE)?.ask(question.clone()))))
+                .map(|broker| (broker, scope.spawn(move || self.ask_one(broker, question))))
                 .collect();
             let answered = asked.into_iter().filter_map(|(broker, it)| Some((broker, it.join().ok()?.ok()?)));
             answered.collect()
         })
+    }
+
+    /// All of it in [`limits::PEER_ANSWER`], whatever it does with the time.
+    fn ask_one(&self, broker: u16, question: &Question) -> io::Result<Answer> {
+        let last = Instant::now() + limits::PEER_ANSWER;
+        self.open(broker, limits::PEER_ANSWER, last)?.ask(question.clone())
     }
 
     /// How far back they go.
@@ -100,6 +105,3 @@ pub(super) fn left_behind(histories: &BTreeMap<u16, History>, faulty: usize, hei
 fn address(text: &str) -> io::Result<SocketAddr> {
     text.to_socket_addrs()?.next().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
-
-/// How long a broker may take to answer. A broker that starts waits as long for one that is silent.
-const PATIENCE: Duration = Duration::from_secs(2);

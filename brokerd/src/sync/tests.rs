@@ -2,6 +2,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,6 +21,8 @@ use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
 use crate::gateway::{Gateway, Service};
+
+mod hostile;
 
 const KEPT: u64 = 2 * limits::CHECKPOINT_BLOCKS;
 
@@ -72,6 +75,8 @@ enum Lie {
     Root,
     /// Another broker's word.
     Stolen,
+    /// The rows one byte at a time.
+    Crumbs,
 }
 
 /// A broker's door, without an order behind it.
@@ -97,6 +102,7 @@ impl Service for Door {
                 Answer::Part(part)
             }
             (Lie::BreaksOff, Answer::Part(part)) => Answer::Part(part[..part.len() / 2].to_vec()),
+            (Lie::Crumbs, Answer::Part(part)) => Answer::Part(part[..1].to_vec()),
             (Lie::Head, Answer::History(mut history)) => {
                 // The number of the next operation.
                 history.snapshot.as_mut().expect("it offers one").head[23] ^= 1;
@@ -142,8 +148,12 @@ fn place(folder: &Folder) -> Place {
 }
 
 fn join(folder: &Folder, file: &ClusterFile) -> Option<Floor> {
+    join_until(folder, file, &Arc::default())
+}
+
+fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<Floor> {
     let key = Arc::new(brokers().remove(3));
-    let peers = Peers { cluster: file, index: 3, key: &key };
+    let peers = Peers { cluster: file, index: 3, key: &key, end };
     prepare(&place(folder), &peers, &|floor| floor.certificate == [1; 8]).expect("the disk holds")
 }
 
@@ -306,13 +316,19 @@ fn rows_come_out_of_any_pieces() {
     whole.push(&bytes);
     for piece in bytes.chunks(7) {
         pieces.push(piece);
-        while let Some(row) = pieces.next() {
-            assert_eq!(Some(row), whole.next());
+        while let Some(row) = pieces.next().expect("rows") {
+            assert_eq!(Some(row), whole.next().expect("rows"));
         }
     }
     assert!(whole.is_empty() && pieces.is_empty());
-    pieces.push(&[0xff; 12]);
-    assert_eq!(pieces.next(), None, "a row that claims four gigabytes claims no memory");
+    pieces.push(&[0xff; 4]);
+    assert!(pieces.next().is_err(), "a row that claims four gigabytes is not waited for");
+    let mut value = Rows::default();
+    value.push(
+        &[&[0, 0, 0, 1, 7][..], &u32::try_from(limits::SNAPSHOT_ROW_BYTES_MAX + 1).expect("small").to_be_bytes()]
+            .concat(),
+    );
+    assert!(value.next().is_err(), "nor one byte too many");
 }
 
 #[test]
