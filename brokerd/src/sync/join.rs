@@ -92,7 +92,7 @@ impl Place {
         is_floor: &dyn Fn(&Floor) -> bool,
     ) -> io::Result<()> {
         let height = head.height();
-        let is_near = floor.height <= height && floor.height + FLOOR_SEARCHED >= height;
+        let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= FLOOR_SEARCHED);
         if !is_near || !is_floor(floor) {
             return Err(wrong("no quorum made its block final"));
         }

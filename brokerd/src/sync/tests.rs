@@ -75,6 +75,8 @@ enum Lie {
     Root,
     /// Another broker's word.
     Stolen,
+    /// A snapshot of the last block that there can be.
+    Last,
     /// The rows one byte at a time.
     Crumbs,
 }
@@ -106,6 +108,12 @@ impl Service for Door {
             (Lie::Head, Answer::History(mut history)) => {
                 // The number of the next operation.
                 history.snapshot.as_mut().expect("it offers one").head[23] ^= 1;
+                Answer::History(history)
+            }
+            (Lie::Last, Answer::History(mut history)) => {
+                let offer = history.snapshot.as_mut().expect("it offers one");
+                offer.head[..8].fill(0xff);
+                offer.floor = u64::MAX;
                 Answer::History(history)
             }
             (Lie::Floor, Answer::History(mut history)) => {

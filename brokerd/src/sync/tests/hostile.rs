@@ -129,3 +129,10 @@ fn a_broker_that_is_to_end_begins_with_nothing() {
     assert_eq!(join_until(&folder, &file, &Arc::new(AtomicBool::new(true))), None);
     assert!(!fs::exists(folder.0.join("state")).expect("it can be looked for"));
 }
+
+#[test]
+fn rule_g7_a_snapshot_of_the_last_block_that_can_be_overflows_nothing() {
+    let (world, aged) = aged();
+    let (file, _gateways) = doors(&world, &aged, [Lie::Last; 3]);
+    assert_eq!(join(&Folder::new(), &file), None);
+}
