@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Reason {
-    /// As many channels are open as may be.
+    /// As many connections of strangers are open as may be, and this was the oldest.
     Connections,
     /// What came is no TLS 1.3 with a raw public key, or not our protocol.
     Handshake,

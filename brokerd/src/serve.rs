@@ -32,7 +32,7 @@ use crate::control::{Control, Reloaded};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
-use crate::gateway::{Gateway, Service};
+use crate::gateway::{Gateway, Service, Standing};
 use crate::log;
 use crate::metrics::{Page, Server};
 use crate::outlet::{Blocks, Outlet};
@@ -498,6 +498,10 @@ struct Front {
 }
 
 impl Service for Front {
+    fn standing(&self, client: &Client) -> Standing {
+        self.executor.standing(client)
+    }
+
     fn welcome(&self, client: &Client) -> Welcome {
         self.executor.welcome(client)
     }

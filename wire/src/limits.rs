@@ -359,8 +359,10 @@ pub const EARLY_SHARES_PER_BROKER: usize = 1024;
 pub const SHARES_ASKED_DOUBLINGS_MAX: u32 = 6;
 
 const _: () = assert!(SEALED_WAITING_BYTES_MAX > BODY_BYTES_MAX);
-/// Connections to one broker's gateway, those still in their handshake among them.
-pub const GATEWAY_CONNECTIONS_MAX: usize = 4096;
+/// Channels of registered clients to one broker's gateway.
+pub const GATEWAY_REGISTERED_MAX: usize = 3072;
+/// Connections of strangers to it, those still in their handshake among them: with one more, the oldest of them ends.
+pub const GATEWAY_STRANGERS_MAX: usize = 1024;
 /// Time from a client's connecting to its hello.
 pub const GATEWAY_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time that a message of a client may take from its first byte to its last: the longest at 140 KB/s.
@@ -369,15 +371,25 @@ pub const GATEWAY_MESSAGE: Duration = Duration::from_secs(30);
 pub const GATEWAY_WRITE: Duration = Duration::from_secs(30);
 /// Bytes of a message of a client: a frame and its kind.
 pub const GATEWAY_REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX + 1;
+/// Bytes of a client's first message.
+pub const GATEWAY_HELLO_BYTES_MAX: usize = 1 << 10;
+/// Bytes of a message of a client that is not registered: an administrators' policy with room to spare.
+pub const GATEWAY_STRANGER_REQUEST_BYTES_MAX: usize = 2 << 20;
 /// Bytes that wait for one client: a second of 1 KB publications at full speed. Beyond them its channel is closed; it
 /// resumes later.
 pub const GATEWAY_OUTGOING_BYTES_MAX: usize = 32 << 20;
 /// Bytes that wait for all clients; beyond them, whoever has more than the mean waiting loses its channel.
 pub const GATEWAY_OUTGOING_ALL_BYTES_MAX: usize = 512 << 20;
-/// Bytes of long messages that are being read from all clients.
+/// Bytes of long messages that are being read from all registered clients.
 pub const GATEWAY_READING_BYTES_MAX: usize = 256 << 20;
-/// Questions of all clients that one broker has not yet answered.
+/// The same of all others.
+pub const GATEWAY_READING_STRANGERS_BYTES_MAX: usize = 32 << 20;
+/// Questions of all registered clients that one broker has not yet answered.
 pub const QUESTIONS_ALL_MAX: usize = 16_384;
+/// Questions of a client that is not registered that one broker has not yet answered.
+pub const QUESTIONS_STRANGER_MAX: usize = 16;
+/// The same of all of them.
+pub const QUESTIONS_STRANGERS_MAX: usize = 1024;
 /// Frames whose signatures are checked in one batch; larger batches gain little.
 pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Frames that wait to be checked or ordered, of a client that is not registered.
@@ -398,3 +410,5 @@ pub const FALSE_FORWARDS_MAX: u32 = 16;
 const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
 const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
+const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
+const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);

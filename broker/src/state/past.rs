@@ -6,7 +6,7 @@ use sealcast_wire::{Malformed, Reader, Writer};
 
 use super::outbox::{self, executed};
 use super::store::{Store, StoreError};
-use super::{Entry, Part, Proof, Results, State, table};
+use super::{Entry, Part, Proof, Results, State, results, table};
 use crate::genesis::Cluster;
 use crate::operation::Client;
 
@@ -24,6 +24,55 @@ pub struct Past {
 }
 
 impl Past {
+    /// What is signed of the block of this height; `None` if it held nothing, or is no longer kept.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn of<S: Store>(store: &S, height: u64) -> Result<Option<Past>, StoreError> {
+        let row = store.get(&table::past(height))?;
+        row.map(|row| table::read(&row, |r| Past::decode(height, r))).transpose()
+    }
+
+    /// The publication of this client and number in that block, with the leaves of all publications there: reads and
+    /// hashes each of them.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn publication<S: Store>(
+        &self,
+        store: &S,
+        client: &Client,
+        number: u64,
+    ) -> Result<Option<PastPublication>, StoreError> {
+        let (mut found, mut leaves) = (None, Vec::new());
+        for (key, row) in super::rows_from(store, table::entry(self.first_sn), &[table::ENTRY]) {
+            let row = row?;
+            let entry = table::read(&row, Entry::decode)?;
+            if table::entry(entry.sn) != key || entry.height != self.height {
+                break;
+            }
+            if entry.client == *client && entry.number == number {
+                found = Some((leaves.len(), entry));
+            }
+            leaves.push(Entry::leaf_of(&row));
+        }
+        Ok(found.map(|(index, entry)| (index, entry, leaves)))
+    }
+
+    /// What became of the frame with this operation in that block, with the leaves of all results there; `None` if it is
+    /// not there, or forgotten.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn result<S: Store>(&self, store: &S, client: &Client, number: u64) -> Result<Option<PastResult>, StoreError> {
+        let Some(results) = results::of_block(store, self.height)? else { return Ok(None) };
+        let leaves = results.iter().map(Results::leaf).collect();
+        let holds =
+            |it: &Results| it.client == *client && (it.first..it.first + it.outcomes.len() as u64).contains(&number);
+        let found = results.into_iter().enumerate().find(|(_, it)| holds(it));
+        Ok(found.map(|(index, results)| (index, results, leaves)))
+    }
+
     /// The outbox root.
     pub fn outbox_root(&self) -> [u8; 32] {
         outbox::root(self.height, &self.roots)
@@ -62,52 +111,12 @@ impl Past {
 }
 
 impl<S: Store> State<S> {
-    /// What is signed of the block of this height; `None` if it held nothing, or is no longer kept.
+    /// [`Past::of`] this state's store.
     ///
     /// # Errors
     /// The storage failed.
     pub fn past(&self, height: u64) -> Result<Option<Past>, StoreError> {
-        let row = self.store.get(&table::past(height))?;
-        row.map(|row| table::read(&row, |r| Past::decode(height, r))).transpose()
-    }
-
-    /// The publication of this client and number in that block, with the leaves of all publications there.
-    ///
-    /// # Errors
-    /// The storage failed.
-    pub fn past_publication(
-        &self,
-        past: &Past,
-        client: &Client,
-        number: u64,
-    ) -> Result<Option<PastPublication>, StoreError> {
-        let (mut found, mut leaves) = (None, Vec::new());
-        for (key, row) in super::rows_from(&self.store, table::entry(past.first_sn), &[table::ENTRY]) {
-            let row = row?;
-            let entry = table::read(&row, Entry::decode)?;
-            if table::entry(entry.sn) != key || entry.height != past.height {
-                break;
-            }
-            if entry.client == *client && entry.number == number {
-                found = Some((leaves.len(), entry));
-            }
-            leaves.push(Entry::leaf_of(&row));
-        }
-        Ok(found.map(|(index, entry)| (index, entry, leaves)))
-    }
-
-    /// What became of the frame with this operation in that block, with the leaves of all results there; `None` if it is
-    /// not there, or forgotten.
-    ///
-    /// # Errors
-    /// The storage failed.
-    pub fn past_result(&self, past: &Past, client: &Client, number: u64) -> Result<Option<PastResult>, StoreError> {
-        let Some(results) = self.block_results(past.height)? else { return Ok(None) };
-        let leaves = results.iter().map(Results::leaf).collect();
-        let holds =
-            |it: &Results| it.client == *client && (it.first..it.first + it.outcomes.len() as u64).contains(&number);
-        let found = results.into_iter().enumerate().find(|(_, it)| holds(it));
-        Ok(found.map(|(index, results)| (index, results, leaves)))
+        Past::of(&self.store, height)
     }
 }
 

@@ -27,11 +27,6 @@ impl<S: Store> State<S> {
         Ok(table::read(&row, from_bytes)?.into_iter().find(holds).map(|it| (height, it)))
     }
 
-    /// What became of a block's frames; `None` if it had none, or they are forgotten.
-    pub(super) fn block_results(&self, height: u64) -> Result<Option<Vec<Results>>, StoreError> {
-        self.store.get(&table::results(height))?.map(|row| table::read(&row, from_bytes)).transpose()
-    }
-
     /// Forgets results of blocks below a height, of [`limits::RESULTS_FORGOTTEN_BLOCKS`] of them at most. Only this
     /// broker's answers change, and nothing that other brokers see.
     ///
@@ -71,6 +66,11 @@ impl<S: Store> State<S> {
 pub(super) fn used(results: &Results) -> impl Iterator<Item = u64> {
     let outcomes = (results.first..).zip(&results.outcomes);
     outcomes.filter(|(_, it)| !matches!(it.code, Code::Duplicate | Code::Gap)).map(|(number, _)| number)
+}
+
+/// What became of a block's frames; `None` if it had none, or they are forgotten.
+pub(super) fn of_block<S: Store>(store: &S, height: u64) -> Result<Option<Vec<Results>>, StoreError> {
+    store.get(&table::results(height))?.map(|row| table::read(&row, from_bytes)).transpose()
 }
 
 /// `u32 count ‖ results …`

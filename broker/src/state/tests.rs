@@ -511,12 +511,12 @@ fn rule_e1_what_was_signed_of_a_block_is_kept_with_its_publications() {
     let past = state.past(outbox.height).unwrap().expect("it held something");
     assert_eq!(past.executed(&state.cluster), outbox.executed(&state.cluster));
     let (number, second) = (outbox.publications[1].number, outbox.publications[1].clone());
-    let (index, entry, leaves) = state.past_publication(&past, &client(2), number).unwrap().expect("it is there");
+    let (index, entry, leaves) = past.publication(&state.store, &client(2), number).unwrap().expect("it is there");
     assert_eq!((index, &entry), (1, &second));
     assert_eq!(past.prove(Part::Publication, index, &leaves), outbox.prove(Part::Publication, 1));
     assert_eq!(past.prove(Part::Publication, 0, &leaves[1..]), None, "not that list");
-    assert!(state.past_publication(&past, &client(1), number).unwrap().is_none());
-    let (index, results, leaves) = state.past_result(&past, &client(1), 2).unwrap().expect("it is there");
+    assert!(past.publication(&state.store, &client(1), number).unwrap().is_none());
+    let (index, results, leaves) = past.result(&state.store, &client(1), 2).unwrap().expect("it is there");
     assert_eq!((index, &results), (1, &outbox.results[1]));
     assert_eq!(past.prove(Part::Result, index, &leaves), outbox.prove(Part::Result, 1));
 }

@@ -22,7 +22,7 @@ use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Update, Welcom
 use sealcast_broker::receipt::Testimony;
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::config::Config;
-use sealcast_brokerd::gateway::Service;
+use sealcast_brokerd::gateway::{Service, Standing};
 use sealcast_brokerd::serve::{Broker, Failure};
 use sealcast_brokerd::{ending, log};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
@@ -81,6 +81,10 @@ struct Liar {
 }
 
 impl Service for Liar {
+    fn standing(&self, client: &Client) -> Standing {
+        self.honest.standing(client)
+    }
+
     fn welcome(&self, client: &Client) -> Welcome {
         self.honest.welcome(client)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_broker::protocol::{Answer, Contents, Question, Standing, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Entry, Part, Place, ReadError, StoreError};
+use sealcast_broker::state::{Entry, Part, Past, Place, ReadError, StoreError};
 use sealcast_wire::limits;
 
 use super::Shared;
@@ -105,26 +105,30 @@ impl Shared {
         Ok(Answer::Receipt(Box::new(Testimony { broker: self.index, height, state_root, fact, proof, signature })))
     }
 
-    /// The same of a block of long ago, for as long as its publications are kept.
+    /// The same of a block of long ago, for as long as its publications are kept. All of the block is read and hashed:
+    /// for clients alone, and no block waits meanwhile.
     fn testify_of_old(&self, client: &Client, height: u64, number: u64) -> Result<Answer, Why> {
-        let state = self.state();
-        let past = match state.past(height).map_err(storage)? {
+        let (rows, newest, floor) = {
+            let state = self.state();
+            state.client(client).map_err(storage)?.ok_or(Why::Nothing)?;
+            (self.rows.freeze(), state.height(), state.floor().height)
+        };
+        let past = match Past::of(&rows, height).map_err(storage)? {
             Some(past) => past,
-            None if height <= state.floor().height => return Err(Why::Pruned),
+            None if height <= floor => return Err(Why::Pruned),
             None => return Err(Why::Nothing),
         };
-        let (fact, proof) = match state.past_publication(&past, client, number).map_err(storage)? {
+        let (fact, proof) = match past.publication(&rows, client, number).map_err(storage)? {
             Some((index, entry, leaves)) => {
                 (Fact::Published(Box::new(entry)), past.prove(Part::Publication, index, &leaves))
             }
-            None => match state.past_result(&past, client, number).map_err(storage)? {
+            None => match past.result(&rows, client, number).map_err(storage)? {
                 Some((index, results, leaves)) => (Fact::Executed(results), past.prove(Part::Result, index, &leaves)),
                 // What became of other operations is forgotten sooner.
-                None if state.height() - height >= limits::RESULTS_KEPT_BLOCKS => return Err(Why::Pruned),
+                None if newest - height >= limits::RESULTS_KEPT_BLOCKS => return Err(Why::Pruned),
                 None => return Err(Why::Nothing),
             },
         };
-        drop(state);
         let proof = proof.ok_or(Why::Storage)?;
         let signature = self.key.sign(&past.executed(&self.cluster));
         let state_root = past.state_root;
@@ -158,6 +162,11 @@ impl Shared {
             }
         }
         if bodies.is_empty() { Err(first.unwrap_or(Why::Nothing)) } else { Ok(Answer::Bodies(bodies)) }
+    }
+
+    /// Whether it was ever registered here: whoever was not is told nothing that takes time to find.
+    pub(crate) fn is_client(&self, client: &Client) -> Result<bool, Why> {
+        Ok(self.state().client(client).map_err(storage)?.is_some())
     }
 
     /// The publication with this sn if the client may read it now (E2).

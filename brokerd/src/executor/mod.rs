@@ -41,6 +41,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
 use sealcast_wire::limits;
 
+use crate::gateway::Standing;
 use crate::outlet::{Blocks, Outlet};
 use crate::release::{Holding, Release};
 use crate::store::Lsm;
@@ -117,6 +118,8 @@ pub(crate) struct Shared {
     pub(crate) outlet: Arc<dyn Outlet>,
     pub(crate) blocks: Arc<dyn Blocks>,
     state: RwLock<State<Lsm>>,
+    /// The rows below it, for what needs no block to wait.
+    rows: Lsm,
     recent: Mutex<Recent>,
     /// Which number is next of clients that were asked for.
     numbers: Mutex<Numbers>,
@@ -220,6 +223,15 @@ impl Executor {
         state.client(client).ok().flatten().is_some_and(|record| record.attributes(state.time()).is_some())
     }
 
+    /// What the client is to this broker now.
+    pub fn standing(&self, client: &Client) -> Standing {
+        match self.shared.is_broker(client) {
+            true => Standing::Broker,
+            false if self.is_registered(client) => Standing::Registered,
+            false => Standing::Stranger,
+        }
+    }
+
     /// How many clients evidence keeps from publishing (E4).
     pub fn suspended(&self) -> usize {
         self.shared.state().suspended().len()
@@ -266,6 +278,7 @@ impl Shared {
         let broker_keys = keys.collect::<Result<_, _>>()?;
         let state = State::open(genesis, store.clone())?;
         let height = state.height();
+        let rows = store.clone();
         let retention = history::Setup { keep, snapshots: Snapshots::at(snapshots), store };
         Ok(Arc::new_cyclic(|shared| Shared {
             cluster,
@@ -276,6 +289,7 @@ impl Shared {
             outlet,
             blocks,
             state: RwLock::new(state),
+            rows,
             recent: Mutex::new(Recent::default()),
             numbers: Mutex::default(),
             height: AtomicU64::new(height),
@@ -294,6 +308,10 @@ impl Shared {
     /// Nothing below this floor is answered any more.
     pub(crate) fn raise_floor(&self, floor: Floor) -> Result<(), StoreError> {
         self.state.write().unwrap_or_else(PoisonError::into_inner).raise_floor(floor)
+    }
+
+    pub(crate) fn is_broker(&self, client: &Client) -> bool {
+        self.broker_keys.iter().any(|key| *key.as_bytes() == client.0)
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {

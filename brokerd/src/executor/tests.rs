@@ -202,6 +202,21 @@ fn rule_e1_receipts_of_old_blocks_can_be_had_as_long_as_publications_are_kept() 
 }
 
 #[test]
+fn rule_g8_blocks_of_long_ago_are_read_and_hashed_for_clients_alone() {
+    let mut world = World::with_clients();
+    // Client 7 has no registration, and a result in the block all the same.
+    let height = world.order(vec![(7, vec![Operation::Sync]), (3, vec![Operation::Sync])]);
+    let mut broker = Broker::start(&world, 0, &[]);
+    broker.execute(&world, 1);
+    let ask =
+        |broker: &Broker, seed: u8, number| broker.executor.answer(&client(seed), Question::Receipt { height, number });
+    assert!(matches!(ask(&broker, 7, 0), Answer::Receipt(_)), "it is in memory");
+    let broker = Broker::start_in(broker.end(), &world, 0, &[]);
+    assert_eq!(ask(&broker, 7, 0), Answer::No(Why::Nothing));
+    assert!(matches!(ask(&broker, 3, world.number(3) - 1), Answer::Receipt(_)));
+}
+
+#[test]
 fn words_of_the_ceremony_come_in_order_and_stay() {
     let mut world = World::with_clients();
     let brokers_of = |seed: u8| (seed, vec![Operation::Ceremony(vec![seed; 3])]);

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sealcast_broker::operation::{Client, Head};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request, Why};
+use sealcast_broker::protocol::{Answer, Question, Reply, Request, Welcome, Why};
 use sealcast_wire::limits;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
+use super::guest::Guest;
+use super::lobby::Seat;
 use super::outgoing::Outgoing;
-use super::{Service, Shared};
+use super::{Service, Shared, Standing};
 use crate::drops::Reason;
 use sealcast_tls as tls;
 
@@ -24,6 +26,7 @@ use sealcast_tls as tls;
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     socket: TcpStream,
+    seat: Seat,
     acceptor: TlsAcceptor,
     service: Arc<dyn Service>,
 ) -> Option<Reason> {
@@ -31,14 +34,18 @@ pub(super) async fn serve(
     let _ = socket.set_nodelay(true);
     let _ =
         SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 4));
-    let greeted = timeout(limits::GATEWAY_HANDSHAKE, greet(shared, socket, acceptor)).await;
+    let lost = seat.lost();
+    let greeted = tokio::select! {
+        greeted = timeout(limits::GATEWAY_HANDSHAKE, greet(shared, socket, acceptor)) => greeted,
+        () = lost.notified() => Ok(Err(Reason::Connections)),
+    };
     let (client, input, output) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(reason)) => return Some(reason),
         Err(_) => return Some(Reason::Late),
     };
     let channel = shared.enter(client);
-    let reason = talk(shared, client, &channel, (input, output), service).await;
+    let reason = talk(shared, Guest::new(client, seat), client, &channel, (input, output), service).await;
     shared.leave(&client, &channel);
     reason
 }
@@ -54,8 +61,12 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
         return Err(Reason::Handshake);
     }
     let (input, output) = tokio::io::split(stream);
-    let mut input = Incoming { input, buffer: BytesMut::new() };
-    let hello = input.message(&shared.reading).await?.ok_or(Reason::Broken)?;
+    let mut input = Incoming { input, buffer: BytesMut::new(), until: Instant::now() };
+    let length = input.length().await?.ok_or(Reason::Broken)?;
+    if length > limits::GATEWAY_HELLO_BYTES_MAX {
+        return Err(Reason::Long);
+    }
+    let hello = input.message(length, &shared.strangers.reading).await?;
     match Request::from_bytes(&hello) {
         Ok(Request::Hello { cluster }) if cluster == shared.cluster => Ok((client, input, output)),
         Ok(Request::Hello { .. }) => Err(Reason::Cluster),
@@ -66,26 +77,41 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
 /// Both directions, until one ends.
 async fn talk(
     shared: &Arc<Shared>,
+    mut guest: Guest,
     client: Client,
     channel: &Arc<Outgoing>,
     (input, mut output): (Input, Output),
     service: Arc<dyn Service>,
 ) -> Option<Reason> {
-    let (asked, about) = (service.clone(), client);
-    let welcome = tokio::task::spawn_blocking(move || asked.welcome(&about)).await;
-    let Ok(welcome) = welcome else { return Some(Reason::Ending) };
+    let lost = guest.lost();
+    let welcome = tokio::select! {
+        welcome = welcome(shared, client, service.clone()) => welcome,
+        () = lost.notified() => return Some(Reason::Connections),
+    };
+    let Some((welcome, standing)) = welcome else { return Some(Reason::Ending) };
+    guest.is(standing, shared);
+    let lost = guest.lost();
     channel.open(Reply::Welcome(welcome).to_bytes().into());
-    let listener = Listener { shared: shared.clone(), client, channel: channel.clone(), service: service.clone() };
+    let (shared, channel) = (shared.clone(), channel.clone());
+    let listener = Listener { shared, guest, client, channel: channel.clone(), service: service.clone() };
     let says = |message| service.says(&client, message);
     let ended = tokio::select! {
         ended = listener.listen(input) => ended,
-        ended = write(channel, says, &mut output) => ended,
+        ended = write(&channel, says, &mut output) => ended,
         reason = channel.over() => Err(reason),
+        // At once: its place is somebody else's.
+        () = lost.notified() => return Some(Reason::Connections),
     };
     // The client learns at once that nothing more comes; whoever is gone already does not.
     let _ = timeout(GOODBYE, output.shutdown()).await;
     // The reason for which somebody ended the channel says more than that it ended.
     channel.ended().or(ended.err())
+}
+
+/// What it is told first, and what it is; `None` if the broker ends.
+async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> Option<(Welcome, Standing)> {
+    let _lane = shared.welcomes.acquire().await.ok()?;
+    tokio::task::spawn_blocking(move || (service.welcome(&client), service.standing(&client))).await.ok()
 }
 
 /// Writes what waits, as long as the client takes it.
@@ -120,15 +146,25 @@ async fn write(
 /// What hears a client after its hello.
 struct Listener {
     shared: Arc<Shared>,
+    guest: Guest,
     client: Client,
     channel: Arc<Outgoing>,
     service: Arc<dyn Service>,
 }
 
 impl Listener {
-    async fn listen(self, mut input: Input) -> Result<(), Reason> {
-        let open = Arc::new(Semaphore::new(limits::QUESTIONS_MAX));
-        while let Some(message) = input.message(&self.shared.reading).await? {
+    async fn listen(mut self, mut input: Input) -> Result<(), Reason> {
+        let open = Arc::new(());
+        let shared = self.shared.clone();
+        while let Some(length) = input.length().await? {
+            if length > READ_BYTES {
+                self.guest.look_again(&shared, &self.service).await;
+            }
+            let means = self.guest.means(&shared);
+            if length > means.request_bytes {
+                return Err(Reason::Long);
+            }
+            let message = input.message(length, &means.reading).await?;
             // Who does not take answers is not heard.
             self.channel.has_room().await?;
             if Request::submitted(&message).is_some() {
@@ -136,7 +172,10 @@ impl Listener {
                 continue;
             }
             match Request::from_bytes(&message) {
-                Ok(Request::Ask { id, question }) => self.ask(&open, id, question),
+                Ok(Request::Ask { id, question }) => {
+                    self.guest.look_again(&shared, &self.service).await;
+                    self.ask(&open, id, question);
+                }
                 _ => return Err(Reason::Malformed),
             }
         }
@@ -150,19 +189,27 @@ impl Listener {
         }
     }
 
-    /// Answers on another thread, since it may read the disk.
-    fn ask(&self, open: &Arc<Semaphore>, id: u64, question: Question) {
-        let permits = (open.clone().try_acquire_owned(), self.shared.questions.clone().try_acquire_owned());
-        let (Ok(mine), Ok(of_all)) = permits else {
+    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`.
+    fn ask(&self, open: &Arc<()>, id: u64, question: Question) {
+        let means = self.guest.means(&self.shared);
+        let is_one_of_few = Arc::strong_count(open) <= means.questions_each;
+        let (true, Ok(of_all)) = (is_one_of_few, means.questions.clone().try_acquire_owned()) else {
             self.shared.drops.count(Reason::Questions);
             return self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
         };
         let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
-        let service = self.service.clone();
-        tokio::task::spawn_blocking(move || {
-            let answer = service.answer(&client, question);
-            reply(&shared, &channel, &Reply::Answer { id, answer });
-            drop((mine, of_all));
+        let (service, lane, mine) = (self.service.clone(), means.lane.clone(), open.clone());
+        tokio::spawn(async move {
+            let Ok(lane) = lane.acquire_owned().await else { return };
+            // What nobody waits for any more is not computed.
+            if channel.ended().is_some() {
+                return;
+            }
+            tokio::task::spawn_blocking(move || {
+                let answer = service.answer(&client, question);
+                reply(&shared, &channel, &Reply::Answer { id, answer });
+                drop((mine, of_all, lane));
+            });
         });
     }
 
@@ -180,51 +227,51 @@ fn reply(shared: &Shared, channel: &Outgoing, reply: &Reply) {
 struct Incoming<R> {
     input: R,
     buffer: BytesMut,
+    /// When all of the message must be there.
+    until: Instant,
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
-    /// The next message; `None` if the stream ends between two. Memory is taken as bytes come, not as they are announced,
-    /// and long messages of all clients share `reading`.
-    async fn message(&mut self, reading: &Semaphore) -> Result<Option<Bytes>, Reason> {
+    /// The length of the next message; `None` if the stream ends between two.
+    async fn length(&mut self) -> Result<Option<usize>, Reason> {
         if self.buffer.is_empty() && self.more().await? == 0 {
             return Ok(None);
         }
-        match timeout(limits::GATEWAY_MESSAGE, self.rest(reading)).await {
-            Ok(message) => message.map(Some),
-            Err(_) => Err(Reason::Stalled),
-        }
+        self.until = Instant::now() + limits::GATEWAY_MESSAGE;
+        let all = timeout_at(self.until, self.fill(LENGTH_BYTES)).await;
+        all.map_err(|_| Reason::Stalled)??;
+        let length = self.buffer.first_chunk().expect("it was waited for");
+        Ok(Some(u32::from_be_bytes(*length) as usize))
     }
 
-    async fn rest(&mut self, reading: &Semaphore) -> Result<Bytes, Reason> {
-        let length = loop {
-            match self.buffer.first_chunk() {
-                Some(length) => break u32::from_be_bytes(*length) as usize,
-                None => self.more_or_broken().await?,
-            }
-        };
-        if length > limits::GATEWAY_REQUEST_BYTES_MAX {
-            return Err(Reason::Long);
-        }
+    /// The message of this length. Memory is taken as bytes come, not as they are announced, and long messages share
+    /// `reading`.
+    async fn message(&mut self, length: usize, reading: &Semaphore) -> Result<Bytes, Reason> {
+        timeout_at(self.until, self.rest(length, reading)).await.map_err(|_| Reason::Stalled)?
+    }
+
+    async fn rest(&mut self, length: usize, reading: &Semaphore) -> Result<Bytes, Reason> {
         let permits = if length > READ_BYTES { u32::try_from(length).expect("it is below the limit") } else { 0 };
         let _permit = reading.acquire_many(permits).await.map_err(|_| Reason::Ending)?;
-        while self.buffer.len() < LENGTH_BYTES + length {
-            self.more_or_broken().await?;
-        }
+        self.fill(LENGTH_BYTES + length).await?;
         let message = self.buffer.split_to(LENGTH_BYTES + length).freeze().slice(LENGTH_BYTES..);
         // A short message must not keep the whole buffer that it came in.
         Ok(if length < COPIED_BYTES { Bytes::copy_from_slice(&message) } else { message })
     }
 
+    /// Reads until so many bytes are there.
+    async fn fill(&mut self, bytes: usize) -> Result<(), Reason> {
+        while self.buffer.len() < bytes {
+            if self.more().await? == 0 {
+                return Err(Reason::Broken);
+            }
+        }
+        Ok(())
+    }
+
     async fn more(&mut self) -> Result<usize, Reason> {
         self.buffer.reserve(READ_BYTES);
         self.input.read_buf(&mut self.buffer).await.map_err(|_| Reason::Broken)
-    }
-
-    async fn more_or_broken(&mut self) -> Result<(), Reason> {
-        match self.more().await? {
-            0 => Err(Reason::Broken),
-            _ => Ok(()),
-        }
     }
 }
 

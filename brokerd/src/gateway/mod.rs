@@ -6,9 +6,19 @@
 //!                                                             └ write: ◀── Outgoing ◀── send ──┘◀── executor
 //! ```
 //! Each client has one channel; a second one takes the place of the first. What a client cannot take ends its channel,
-//! what nobody can understand ends it too, and both are counted ([`Drops`]).
+//! what nobody can understand ends it too, and both are counted ([`Drops`]). Strangers have places, memory and a thread
+//! of their own, and all of it is little: however many come, brokers and registered clients get in and are answered.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lobby` | places of those whom nobody knows |
+//! | `guest` | what a client is to the door, and what it may use |
+//! | `connection` | one channel |
+//! | `outgoing` | what waits for a client |
 
 mod connection;
+mod guest;
+mod lobby;
 mod outgoing;
 
 use std::collections::BTreeMap;
@@ -29,11 +39,27 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::drops::{Drops, Reason};
+use guest::Means;
+use lobby::Lobby;
 use outgoing::Outgoing;
 use sealcast_tls as tls;
 
+/// What a client is to a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody vouches for it: keys are free.
+    Stranger,
+    /// Somebody does.
+    Registered,
+    /// It is one of the brokers of genesis.
+    Broker,
+}
+
 /// What stands behind the gateway. Calls come from its threads.
 pub trait Service: Send + Sync + 'static {
+    /// What a client is now; may read the disk.
+    fn standing(&self, client: &Client) -> Standing;
+
     /// What a client that comes in is told; may read the disk.
     fn welcome(&self, client: &Client) -> Welcome;
 
@@ -64,23 +90,65 @@ struct Shared {
     channels: RwLock<BTreeMap<Client, Arc<Outgoing>>>,
     /// Bytes that wait for all clients.
     outgoing_bytes: Arc<AtomicUsize>,
-    /// One permit for each connection, each byte of long messages, each open question.
-    connections: Arc<Semaphore>,
-    reading: Arc<Semaphore>,
-    questions: Arc<Semaphore>,
+    lobby: Arc<Lobby>,
+    /// One permit for each channel of a registered client.
+    registered: Arc<Semaphore>,
+    strangers: Means,
+    /// Of registered clients and brokers.
+    known: Means,
+    /// One permit for each thread that welcomes.
+    welcomes: Semaphore,
     drops: Arc<Drops>,
+}
+
+/// How much there is for whom.
+struct Sizes {
+    registered: usize,
+    strangers: usize,
+    strangers_reading_bytes: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            registered: limits::GATEWAY_REGISTERED_MAX,
+            strangers: limits::GATEWAY_STRANGERS_MAX,
+            strangers_reading_bytes: limits::GATEWAY_READING_STRANGERS_BYTES_MAX,
+        }
+    }
 }
 
 impl Gateway {
     /// A gateway without doors yet: replies to clients go nowhere until [`Gateway::listen`].
     pub fn new(cluster: Cluster, drops: Arc<Drops>) -> Gateway {
+        Gateway::sized(cluster, drops, &Sizes::default())
+    }
+
+    fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
+        let strangers = Means {
+            reading: Semaphore::new(sizes.strangers_reading_bytes),
+            questions: Arc::new(Semaphore::new(limits::QUESTIONS_STRANGERS_MAX)),
+            lane: Arc::new(Semaphore::new(1)),
+            request_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
+            questions_each: limits::QUESTIONS_STRANGER_MAX,
+        };
+        let known = Means {
+            reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
+            questions: Arc::new(Semaphore::new(limits::QUESTIONS_ALL_MAX)),
+            // Its threads come with the door.
+            lane: Arc::new(Semaphore::new(0)),
+            request_bytes: limits::GATEWAY_REQUEST_BYTES_MAX,
+            questions_each: limits::QUESTIONS_MAX,
+        };
         let shared = Shared {
             cluster,
             channels: RwLock::default(),
             outgoing_bytes: Arc::new(AtomicUsize::new(0)),
-            connections: Arc::new(Semaphore::new(limits::GATEWAY_CONNECTIONS_MAX)),
-            reading: Arc::new(Semaphore::new(limits::GATEWAY_READING_BYTES_MAX)),
-            questions: Arc::new(Semaphore::new(limits::QUESTIONS_ALL_MAX)),
+            lobby: Lobby::new(sizes.strangers),
+            registered: Arc::new(Semaphore::new(sizes.registered)),
+            strangers,
+            known,
+            welcomes: Semaphore::new(1),
             drops,
         };
         Gateway { shared: Arc::new(shared), runtime: Mutex::new(None) }
@@ -100,9 +168,11 @@ impl Gateway {
         service: Arc<dyn Service>,
         threads: usize,
     ) -> io::Result<SocketAddr> {
+        let answering = threads.max(1) * 2;
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
-            .max_blocking_threads(threads.max(1) * 2)
+            // One for strangers and one for welcomes: no lane waits for another one.
+            .max_blocking_threads(answering + 2)
             .thread_name("gateway")
             .enable_all()
             .build()?;
@@ -112,6 +182,7 @@ impl Gateway {
         runtime.spawn(accept(self.shared.clone(), listener, acceptor, service));
         let before = lock(&self.runtime).replace(runtime);
         assert!(before.is_none(), "a gateway listens once");
+        self.shared.known.lane.add_permits(answering);
         Ok(address)
     }
 
@@ -201,17 +272,13 @@ async fn accept(
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let Ok(permit) = shared.connections.clone().try_acquire_owned() else {
-            shared.drops.count(Reason::Connections);
-            continue;
-        };
+        let seat = shared.lobby.enter();
         let (shared, acceptor, service) = (shared.clone(), acceptor.clone(), service.clone());
         tokio::spawn(async move {
-            let reason = connection::serve(&shared, socket, acceptor, service).await;
+            let reason = connection::serve(&shared, socket, seat, acceptor, service).await;
             if let Some(reason) = reason {
                 shared.drops.count(reason);
             }
-            drop(permit);
         });
     }
 }

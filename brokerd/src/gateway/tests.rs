@@ -1,5 +1,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use sealcast_broker::protocol::{Request, Update, Why};
@@ -8,6 +9,8 @@ use sealcast_wire::Utc;
 
 use super::*;
 use crate::channel::Channel;
+
+mod strangers;
 
 const CLUSTER: Cluster = Cluster([7; 32]);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,11 +23,19 @@ fn client(seed: u8) -> Client {
     Client(key(seed).public_bytes())
 }
 
-/// Remembers frames, refuses those that begin with 0, and knows no answer.
+/// Remembers frames, refuses those that begin with 0, and knows no answer: strangers wait for it while it thinks.
 #[derive(Default)]
-struct Counter(Mutex<Vec<(Client, Bytes)>>);
+struct Counter {
+    frames: Mutex<Vec<(Client, Bytes)>>,
+    known: Mutex<BTreeMap<Client, Standing>>,
+    thinks: AtomicBool,
+}
 
 impl Service for Counter {
+    fn standing(&self, client: &Client) -> Standing {
+        lock(&self.known).get(client).copied().unwrap_or(Standing::Stranger)
+    }
+
     fn welcome(&self, _: &Client) -> Welcome {
         Welcome {
             broker: 3,
@@ -44,11 +55,14 @@ impl Service for Counter {
         if frame.first() == Some(&0) {
             return Err(Refusal::Quota);
         }
-        lock(&self.0).push((*client, frame));
+        lock(&self.frames).push((*client, frame));
         Ok(())
     }
 
-    fn answer(&self, _: &Client, _: Question) -> Answer {
+    fn answer(&self, client: &Client, _: Question) -> Answer {
+        while self.standing(client) == Standing::Stranger && self.thinks.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         Answer::No(Why::Nothing)
     }
 }
@@ -62,8 +76,12 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::sized(&Sizes::default())
+    }
+
+    fn sized(sizes: &Sizes) -> World {
         let (drops, counter) = (Arc::new(Drops::default()), Arc::new(Counter::default()));
-        let gateway = Gateway::new(CLUSTER, drops.clone());
+        let gateway = Gateway::sized(CLUSTER, drops.clone(), sizes);
         let anywhere = "127.0.0.1:0".parse().expect("an address");
         let address = gateway.listen(anywhere, key(200), counter.clone(), 2).expect("it listens");
         World { gateway, counter, drops, address }
@@ -80,6 +98,10 @@ impl World {
         channel
     }
 
+    fn knows(&self, seed: u8, standing: Standing) {
+        lock(&self.counter.known).insert(client(seed), standing);
+    }
+
     fn dropped(&self, reason: Reason) {
         until(&format!("one dropped for {reason}"), || self.drops.of(reason) == 1);
     }
@@ -87,6 +109,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.counter.thinks.store(false, Ordering::Release);
         self.gateway.stop();
     }
 }
@@ -113,7 +136,7 @@ fn a_client_submits_asks_and_hears() {
     channel.say(&Request::Submit(vec![1; 100_000])).expect("it is sent");
     channel.say(&Request::Submit(vec![0; 100])).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Quota });
-    assert_eq!(*lock(&world.counter.0), [(client(1), Bytes::from(vec![1; 100_000]))]);
+    assert_eq!(*lock(&world.counter.frames), [(client(1), Bytes::from(vec![1; 100_000]))]);
     world.gateway.send(&client(1), &update(6));
     world.gateway.send(&client(2), &update(6));
     assert_eq!(channel.hear().expect("an update"), update(6));

@@ -166,20 +166,30 @@ impl Release {
         }
     }
 
-    /// What this broker attaches for one reader who asks.
+    /// What this broker attaches for one reader who asks: ⊥ to clients that may not read, for which nothing is computed,
+    /// and nothing to strangers.
     pub(crate) fn answer(&self, shared: &Shared, client: &Client, sn: u64, proved: bool) -> Result<Vec<u8>, Why> {
         let installed = self.installed().ok_or(Why::Nothing)?;
         let entry = shared.state().published(sn).map_err(|_| Why::Storage)?.ok_or(Why::Nothing)?;
-        if proved && !self.proofs.lock().unwrap_or_else(PoisonError::into_inner).allows(client, self.now()) {
-            return Err(Why::Busy);
-        }
-        let kind = if proved { Kind::Proved } else { Kind::Share };
-        let prepared = installed.holding.prepare(shared, &entry, kind);
-        // Judged when all is computed: what was revoked meanwhile does not leave.
-        match shared.readable(client, sn) {
-            Ok(_) => prepared,
-            Err(Why::Denied) => installed.holding.prepare(shared, &entry, Kind::Denied),
+        let may_read = || match shared.readable(client, sn) {
+            Ok(_) => Ok(true),
+            Err(Why::Denied) => Ok(false),
             Err(why) => Err(why),
+        };
+        if may_read()? {
+            if proved && !self.proofs.lock().unwrap_or_else(PoisonError::into_inner).allows(client, self.now()) {
+                return Err(Why::Busy);
+            }
+            let prepared = installed.holding.prepare(shared, &entry, if proved { Kind::Proved } else { Kind::Share });
+            // Judged again when all is computed: what was revoked meanwhile does not leave.
+            if may_read()? {
+                return prepared;
+            }
+        }
+        if shared.is_client(client)? {
+            installed.holding.prepare(shared, &entry, Kind::Denied)
+        } else {
+            Err(Why::Denied)
         }
     }
 

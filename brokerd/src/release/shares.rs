@@ -98,6 +98,10 @@ impl<G: Group> Shares<G> {
         if let Some(known) = cache.and_then(|cache| held(cache).get(&entry.sn).cloned()) {
             return Ok(known);
         }
+        if kind == Kind::Denied {
+            let ciphertext = self.id(shared, entry)?;
+            return Ok(Attachment::<G> { ciphertext, what: What::Denied }.to_bytes());
+        }
         let it = self.checked(shared, entry)?;
         let what = match kind {
             Kind::Share => What::Share(self.share()?.share(&it).map_err(|_| Why::Nothing)?),
@@ -130,12 +134,26 @@ impl<G: Group> Shares<G> {
         if let Some(it) = held(&self.checked).get(&name) {
             return Ok(it.clone());
         }
+        let (labelled, bytes) = self.labelled(shared, entry)?;
+        let it = Arc::new(self.key.check(labelled).map_err(|_| Why::Nothing)?);
+        Ok(held(&self.checked).insert(name, it, bytes + CHECKED_BYTES).clone())
+    }
+
+    /// What names a publication's ciphertext, which nobody checks for that.
+    fn id(&self, shared: &Shared, entry: &Entry) -> Result<[u8; 32], Why> {
+        if let Some(it) = held(&self.checked).get(&(entry.client, entry.number, entry.id)) {
+            return Ok(*it.id());
+        }
+        Ok(*self.labelled(shared, entry)?.0.id())
+    }
+
+    /// A publication's ciphertext bound to its label, and its length.
+    fn labelled(&self, shared: &Shared, entry: &Entry) -> Result<(Labelled<G>, usize), Why> {
         let operation = Operation::from_bytes(&shared.operation(entry)?).map_err(|_| Why::Storage)?;
         let Operation::Publish(publication) = operation else { return Err(Why::Nothing) };
         let Body::Sealed(ciphertext) = &publication.body else { return Err(Why::Nothing) };
         let labelled = self.bind(ciphertext, &publication.label(&entry.client, entry.number)).ok_or(Why::Nothing)?;
-        let it = Arc::new(self.key.check(labelled).map_err(|_| Why::Nothing)?);
-        Ok(held(&self.checked).insert(name, it, ciphertext.len() + CHECKED_BYTES).clone())
+        Ok((labelled, ciphertext.len()))
     }
 
     fn bind(&self, ciphertext: &[u8], label: &Label) -> Option<Labelled<G>> {

@@ -98,7 +98,7 @@ where
         assert_eq!(cluster.open(1, sn, place), payload);
         assert_eq!(cluster.ask(0, 2, sn, false), Ok(What::Denied), "of desk rates");
         assert_eq!(cluster.ask(0, 2, sn, true), Ok(What::Denied));
-        assert_eq!(cluster.ask(0, 77, sn, false), Ok(What::Denied), "a stranger");
+        assert_eq!(cluster.ask(0, 77, sn, false), Err(Why::Denied), "a stranger");
         // Whoever asks gets what whoever subscribed got.
         let sent = cluster.brokers[0].inbox.attachments(1, place + 1)[&sn].clone();
         assert_eq!(cluster.ask(0, 3, sn, false), Ok(cluster.read(&sent)));
@@ -275,6 +275,8 @@ fn after_a_restart_shares_are_of_ciphertexts_checked_anew() {
     broker.executor.set_key((key, Some(shares.remove(0))));
     cluster.brokers.insert(0, broker);
     assert_eq!(cluster.ask(0, 1, sn, false), Err(Why::Pruned), "nobody has the block");
+    let refused = [false, true].map(|proved| cluster.ask(0, 77, sn, proved));
+    assert_eq!(refused, [Err(Why::Denied), Err(Why::Denied)], "G8: for strangers nobody looks for it");
     let archive = &cluster.brokers[0].archive;
     archive.0.lock().unwrap().extend(cluster.world.ordered.iter().map(|(block, _)| block.clone()));
     assert_eq!(cluster.ask(0, 1, sn, false), before);

@@ -52,6 +52,6 @@ impl Shared {
 
     /// A snapshot holds what no client may see.
     fn only_brokers(&self, client: &Client) -> Result<(), Why> {
-        if self.state().genesis().brokers.contains(&client.0) { Ok(()) } else { Err(Why::Denied) }
+        if self.is_broker(client) { Ok(()) } else { Err(Why::Denied) }
     }
 }

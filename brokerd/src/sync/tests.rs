@@ -20,7 +20,7 @@ use super::retention::Keep;
 use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
-use crate::gateway::{Gateway, Service};
+use crate::gateway::{Gateway, Service, Standing};
 
 mod hostile;
 
@@ -88,6 +88,10 @@ struct Door {
 }
 
 impl Service for Door {
+    fn standing(&self, client: &Client) -> Standing {
+        self.executor.standing(client)
+    }
+
     fn welcome(&self, client: &Client) -> Welcome {
         self.executor.welcome(client)
     }

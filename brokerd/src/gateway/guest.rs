@@ -1,0 +1,89 @@
+//! What a client is to the door, from its hello on: a stranger, or somebody for whom there is a place.
+
+use std::sync::Arc;
+
+use sealcast_broker::operation::Client;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::lobby::Seat;
+use super::{Service, Shared, Standing};
+
+/// A client at the door.
+pub(super) struct Guest {
+    client: Client,
+    place: Place,
+}
+
+enum Place {
+    /// One that can be lost.
+    Lobby(Seat),
+    /// One of the registered.
+    Registered { _permit: OwnedSemaphorePermit },
+    /// A broker's: there are few of them, each with one channel.
+    Broker,
+}
+
+/// What clients of a kind share.
+pub(super) struct Means {
+    /// One permit for each byte of long messages.
+    pub(super) reading: Semaphore,
+    /// One permit for each open question.
+    pub(super) questions: Arc<Semaphore>,
+    /// One permit for each thread that answers.
+    pub(super) lane: Arc<Semaphore>,
+    /// Bytes of one message.
+    pub(super) request_bytes: usize,
+    /// Open questions of one client.
+    pub(super) questions_each: usize,
+}
+
+impl Guest {
+    /// In the lobby, until it is looked up.
+    pub(super) fn new(client: Client, seat: Seat) -> Guest {
+        Guest { client, place: Place::Lobby(seat) }
+    }
+
+    /// Told when its place is lost; never, if it has one of its own.
+    pub(super) fn lost(&self) -> Arc<Notify> {
+        match &self.place {
+            Place::Lobby(seat) => seat.lost(),
+            Place::Registered { .. } | Place::Broker => Arc::new(Notify::new()),
+        }
+    }
+
+    pub(super) fn is_stranger(&self) -> bool {
+        matches!(self.place, Place::Lobby(_))
+    }
+
+    /// What it may use.
+    pub(super) fn means<'a>(&self, shared: &'a Shared) -> &'a Means {
+        if self.is_stranger() { &shared.strangers } else { &shared.known }
+    }
+
+    /// It is this now: whoever is known leaves the lobby, if there is a place.
+    pub(super) fn is(&mut self, standing: Standing, shared: &Shared) {
+        let place = match standing {
+            Standing::Stranger => None,
+            Standing::Broker => Some(Place::Broker),
+            Standing::Registered => {
+                shared.registered.clone().try_acquire_owned().ok().map(|_permit| Place::Registered { _permit })
+            }
+        };
+        if let (true, Some(place)) = (self.is_stranger(), place) {
+            self.place = place;
+        }
+    }
+
+    /// Looks whether a stranger is one still; it may have registered meanwhile.
+    pub(super) async fn look_again(&mut self, shared: &Shared, service: &Arc<dyn Service>) {
+        if !self.is_stranger() {
+            return;
+        }
+        let (service, client) = (service.clone(), self.client);
+        // Each stranger waits for one such look at a time.
+        let Ok(_lane) = shared.welcomes.acquire().await else { return };
+        if let Ok(standing) = tokio::task::spawn_blocking(move || service.standing(&client)).await {
+            self.is(standing, shared);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Strangers at the door, who have as many keys and sockets as they like.
+
+use super::*;
+
+/// Four strangers, two registered clients.
+fn small() -> World {
+    World::sized(&Sizes {
+        registered: 2,
+        strangers: 4,
+        strangers_reading_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
+    })
+}
+
+#[test]
+fn rule_g8_strangers_who_fill_the_door_keep_out_strangers_alone() {
+    let world = small();
+    (1..=3).for_each(|seed| world.knows(seed, Standing::Registered));
+    world.knows(9, Standing::Broker);
+    let mut registered = [world.open(1), world.open(2)];
+    // They say hello, or nothing at all, and stay for ever.
+    let mut silent: Vec<Channel> = (20..24).map(|seed| world.open(seed)).collect();
+    let mute: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(world.address).expect("it connects")).collect();
+    until("the oldest of them gave way", || world.drops.of(Reason::Connections) >= 40);
+    assert!(silent.iter_mut().all(|it| it.hear().is_err()));
+    let mut newcomer = world.open(30);
+    let mut broker = world.open(9);
+    for channel in registered.iter_mut().chain([&mut newcomer, &mut broker]) {
+        assert_eq!(channel.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    }
+    // Whom there is no place for waits with the strangers; one that leaves makes room.
+    let third = world.open(3);
+    assert_eq!(world.gateway.clients(), 5);
+    drop((registered, third));
+    until("they have left", || world.gateway.clients() == 2);
+    let _stays = world.open(3);
+    let _more: Vec<Channel> = (40..48).map(|seed| world.open(seed)).collect();
+    assert!(world.gateway.is_here(&client(3)) && world.gateway.is_here(&client(9)));
+    drop(mute);
+}
+
+#[test]
+fn rule_g8_messages_that_strangers_announce_hold_up_nobody_registered() {
+    let world = small();
+    world.knows(1, Standing::Registered);
+    let announce = |seed: u8, bytes: usize| {
+        let mut channel = world.open(seed);
+        channel.write(&u32::try_from(bytes).expect("it is small").to_be_bytes()).expect("it is sent");
+        channel
+    };
+    // All that strangers may be sending at once is announced, and never sent.
+    let _boasters = [announce(20, limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX), announce(21, 1 << 20)];
+    assert!(announce(22, limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX + 1).hear().is_err());
+    world.dropped(Reason::Long);
+    let mut honest = world.open(1);
+    let longest = vec![1; limits::FRAME_BYTES_MAX];
+    honest.say(&Request::Submit(longest.clone())).expect("it is sent");
+    until("the longest frame is here", || *lock(&world.counter.frames) == [(client(1), Bytes::from(longest.clone()))]);
+}
+
+#[test]
+fn rule_g8_before_its_hello_nobody_announces_much() {
+    let world = small();
+    let mut boaster = world.connect(20);
+    boaster.write(&u32::try_from(limits::GATEWAY_HELLO_BYTES_MAX + 1).expect("small").to_be_bytes()).expect("sent");
+    assert!(boaster.hear().is_err());
+    world.dropped(Reason::Long);
+}
+
+#[test]
+fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
+    let world = small();
+    world.knows(1, Standing::Registered);
+    world.counter.thinks.store(true, Ordering::Release);
+    let mut strangers: Vec<Channel> = (20..23).map(|seed| world.open(seed)).collect();
+    for id in 0..=limits::QUESTIONS_STRANGER_MAX as u64 {
+        let ask = Request::Ask { id, question: Question::Status };
+        strangers.iter_mut().for_each(|it| it.say(&ask).expect("it is sent"));
+    }
+    until("each has one too many", || world.drops.of(Reason::Questions) == 3);
+    let mut honest = world.open(1);
+    assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    let mut last = world.open(23);
+    // Whoever registers is a stranger no longer, on the same channel.
+    world.knows(23, Standing::Registered);
+    assert_eq!(last.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    let longest = Request::Submit(vec![1; limits::FRAME_BYTES_MAX]);
+    last.say(&longest).expect("it is sent");
+    until("the longest frame is here", || lock(&world.counter.frames).len() == 1);
+}
