@@ -17,13 +17,16 @@ use crate::text::{bytes, instant};
 /// Read what stands at a topic's places (brokers)
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Publications of a topic are numbered from 0 without gaps, and what stands at a place never changes. A place
-whose publication you may not read shows as ⊥.
+Publications of a topic are numbered from 0 without gaps, and what stands at a place never changes.
+A place whose publication you may not read shows as ⊥. A read is of the newest block that enough
+brokers agree on, which may be a moment ago; with --linearizable, whatever was acknowledged to
+anybody before the call is in it.
 
 Examples:
   sealcast read market/eurusd                 all that there is, at most 100
   sealcast read market/eurusd --from 1200 --limit 20
-  sealcast read market/eurusd --latest --raw")]
+  sealcast read market/eurusd --latest --raw
+  sealcast read market/eurusd --latest --linearizable")]
 pub(crate) struct Read {
     /// The topic
     topic: String,

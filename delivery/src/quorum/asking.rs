@@ -9,7 +9,7 @@ use sealcast_wire::{Dropped, Monotonic, Now, limits};
 
 use super::Quorum;
 use super::delivering::Page;
-use super::event::{Misdeed, Outcome, Output};
+use super::event::{Misdeed, Output};
 use crate::Token;
 
 /// Open questions.
@@ -102,10 +102,11 @@ impl Asking {
 }
 
 impl Ask {
-    /// What more than `faulty` brokers answer alike.
+    /// What more than `faulty` brokers answer alike. That they cannot say it yet is no answer.
     pub(super) fn agreed(&self, faulty: usize) -> Option<&Answer> {
         let alike = |it: &&Answer| self.answers.values().filter(|other| other == it).count() > faulty;
-        self.answers.values().find(alike)
+        let says = |it: &&Answer| !matches!(it, Answer::No(why) if may_change(*why));
+        self.answers.values().filter(says).find(alike)
     }
 
     /// Who answered otherwise than f + 1 did. To be behind, busy or without it is no lie, and neither is to be ahead of f + 1
@@ -235,7 +236,7 @@ impl Quorum {
                     }
                     Answer::No(Why::Pruned) => {
                         if let Some(op) = self.sending.forgotten(number) {
-                            self.report(op.token, Outcome::Forgotten);
+                            self.forgotten(now, op);
                         }
                     }
                     // Not executed yet: it is on its way.
@@ -331,7 +332,7 @@ impl Quorum {
 }
 
 /// Whether another broker, or the same one later, may have a better answer.
-pub(super) fn may_change(why: Why) -> bool {
+fn may_change(why: Why) -> bool {
     matches!(why, Why::Behind | Why::Busy | Why::Storage)
 }
 

@@ -76,6 +76,7 @@ impl Quorum {
     /// What became of one operation is known.
     pub(super) fn settle(&mut self, now: Now, height: u64, settled: Settled) {
         match settled {
+            Settled::Refused(Op { what: What::Floor(read), .. }, _) => self.floor_refused(read),
             Settled::Refused(op, why) => self.report(op.token, Outcome::Refused(why)),
             // The same again under another number; what is sealed is bound to its own.
             Settled::Displaced(op) if op.what == What::Sealed => self.superseded(op.token),
@@ -144,6 +145,15 @@ impl Quorum {
             self.sending.push(now.monotonic, Op::new(INTERNAL, What::Register, &operation));
         }
         true
+    }
+
+    /// It had its place, and nobody knows any more what came of it.
+    pub(super) fn forgotten(&mut self, now: Now, op: Op) {
+        match op.what {
+            // A mark that was passed by unseen is ordered again: it does nothing but say where it stands.
+            What::Floor(_) => self.sending.push(now.monotonic, op.afresh()),
+            _ => self.report(op.token, Outcome::Forgotten),
+        }
     }
 
     fn superseded(&mut self, token: Token) {

@@ -6,7 +6,7 @@ use sealcast_broker::state::{self, Entry, Place};
 use sealcast_wire::{Now, limits};
 
 use super::Quorum;
-use super::asking::{Purpose, may_change};
+use super::asking::Purpose;
 use super::channel::reached;
 use super::event::{self, Answer, Output, Read};
 use super::line::shared;
@@ -26,8 +26,9 @@ pub(super) enum Reading {
 }
 
 impl Quorum {
-    /// Reads the newest state that f + 1 brokers agree on, not older than what the client has seen (E9); `linearizable`
-    /// orders a `Sync` before.
+    /// Reads the newest state that f + 1 brokers agree on, not older than what the client has seen (E9). `linearizable`
+    /// orders a `Sync` before, and the block that executed it is the floor: all that was acknowledged before this call,
+    /// to whomever, is in what is read.
     ///
     /// # Errors
     /// `Full`.
@@ -77,10 +78,16 @@ impl Quorum {
         }
     }
 
+    /// f + 1 brokers refuse to order the `Sync` of a read.
+    pub(super) fn floor_refused(&mut self, token: Token) {
+        self.fail_read(token, Why::Busy);
+    }
+
     fn ask_to_read(&mut self, now: Now, token: Token, floor: u64) {
         let Some(Reading::Asked(what)) = self.reads.get(&token) else { return };
         let question = match what.clone() {
-            Read::Place { header, ps } => Question::Place { header, ps },
+            // What stands at a place never changes, but whether anything does yet is a question of how far one sees.
+            Read::Place { header, ps } => Question::Range { header, from: ps, limit: 1, floor },
             Read::Range { header, from, limit } => Question::Range { header, from, limit, floor },
             Read::Latest { header } => Question::Latest { header, floor },
             Read::Value { topic, key } => Question::Value { topic, key, floor },
@@ -103,21 +110,24 @@ impl Quorum {
                 self.read_places(token, places);
                 return true;
             }
-            Some(protocol::Answer::No(why)) if !may_change(*why) => {
+            Some(protocol::Answer::No(why)) => {
                 let why = *why;
                 self.fail_read(token, why);
                 return true;
             }
             _ => {}
         }
-        if ask.answers.len() <= 2 * self.faulty {
-            return false;
-        }
-        let places = ask.answers.values().filter_map(|it| match it {
+        // 2f + 1 brokers that have come to the floor: f + 1 of them are honest, and see all that there was at it. Others are
+        // not counted, for f who lie and one who is behind make no quorum.
+        let there = ask.answers.values().filter_map(|it| match it {
             protocol::Answer::Places(places) => Some(places.clone()),
+            protocol::Answer::No(Why::Nothing) => Some(Vec::new()),
             _ => None,
         });
-        let lists: Vec<Vec<Place>> = places.collect();
+        let lists: Vec<Vec<Place>> = there.collect();
+        if lists.len() <= 2 * self.faulty {
+            return false;
+        }
         match &ask.question {
             // What stands at a place never changes, so brokers differ only in how far they see.
             Question::Range { .. } => {
@@ -128,10 +138,11 @@ impl Quorum {
                 }
                 is_some
             }
-            Question::Latest { header, .. } => {
+            Question::Latest { header, floor } => {
                 let latest = lists.iter().map(|list| list.last().map(|it| it.ps));
                 let (Some(Some(ps)), header) = (reached(latest, self.faulty), header.clone()) else { return false };
-                self.ask(now, Purpose::Read(token), Question::Place { header, ps }, self.channels.len());
+                let question = Question::Range { header, from: ps, limit: 1, floor: *floor };
+                self.ask(now, Purpose::Read(token), question, self.channels.len());
                 true
             }
             _ => false,

@@ -320,7 +320,9 @@ impl Brokers {
         self.submit(&Operation::Unsubscribe(subscription.id())).map(drop)
     }
 
-    /// Reads; `linearizable` orders a mark before, so that nothing that was executed before the call is missed (E9).
+    /// Reads; nothing where nothing stands yet. Without `linearizable` it may be of a moment ago, though never older than
+    /// what this client has seen; with it a mark is ordered before, and all that was acknowledged to anybody before the
+    /// call is in what is read (E9).
     ///
     /// # Errors
     /// [`Code::NoQuorum`], [`Code::Denied`].
@@ -429,6 +431,7 @@ impl Brokers {
         };
         match done {
             Done::Read(Ok(answer)) => Ok(answer),
+            Done::Read(Err(sealcast_broker::protocol::Why::Nothing)) => Ok(Answer::Places(Vec::new())),
             Done::Read(Err(why)) => Err(match why {
                 sealcast_broker::protocol::Why::Denied => Error::new(
                     Code::DeniedPolicy,

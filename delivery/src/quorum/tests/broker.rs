@@ -25,7 +25,7 @@ pub(super) enum Behaviour {
     Forger,
     /// Takes frames and orders none of them.
     Censor,
-    /// Answers as it was at height 1, and claims heights that are not.
+    /// Answers as it was at height 1, or when it froze, whatever floor it is asked for; and claims heights that are not.
     StaleState,
     /// Right digests, other contents and bodies.
     Equivocator,
@@ -54,6 +54,7 @@ pub(super) struct Broker {
     results: BTreeMap<(Client, u64), (u64, Results)>,
     standing: BTreeMap<(Client, u64), Standing>,
     pub(super) here: BTreeSet<Client>,
+    /// What a stale one shows.
     early: Option<Box<State<Memory>>>,
     brokers: usize,
 }
@@ -196,9 +197,23 @@ impl Broker {
         noted.map(|(_, it)| it.clone()).filter(|it| stands(it.id)).collect()
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
+    /// From now on it lies by showing what is now.
+    pub(super) fn freeze(&mut self) {
+        self.behaviour = Behaviour::StaleState;
+        self.early = Some(Box::new(self.state.clone()));
+    }
+
+    fn answer(&self, client: &Client, mut question: Question) -> Answer {
         let stale = self.behaviour == Behaviour::StaleState;
         let state = self.early.as_deref().filter(|_| stale).unwrap_or(&self.state);
+        if stale
+            && let Question::Range { floor, .. }
+            | Question::Latest { floor, .. }
+            | Question::Value { floor, .. }
+            | Question::Resume { floor, .. } = &mut question
+        {
+            *floor = 0;
+        }
         let no = |error: ReadError| {
             Answer::No(match error {
                 ReadError::Behind { .. } => Why::Behind,
@@ -236,14 +251,24 @@ impl Broker {
                     let reading = if self.behaviour == Behaviour::LiarInEmpty { Reading::Empty } else { reading };
                     Answer::Places(vec![sealcast_broker::state::Place { ps, reading }])
                 }
-                Ok(None) => Answer::Places(Vec::new()),
+                Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
             Question::Range { header, from, limit, floor } => {
-                state.read_range(client, &header, from, usize::from(limit), floor).map_or_else(no, Answer::Places)
+                match state.read_range(client, &header, from, usize::from(limit), floor) {
+                    Ok(places) if places.is_empty() => Answer::No(Why::Nothing),
+                    Ok(mut places) => {
+                        if self.behaviour == Behaviour::LiarInEmpty {
+                            places.iter_mut().for_each(|it| it.reading = Reading::Empty);
+                        }
+                        Answer::Places(places)
+                    }
+                    Err(error) => no(error),
+                }
             }
             Question::Latest { header, floor } => match state.read_latest(client, &header, floor) {
-                Ok(place) => Answer::Places(place.into_iter().collect()),
+                Ok(Some(place)) => Answer::Places(vec![place]),
+                Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
             Question::Value { topic, key, floor } => {

@@ -1,6 +1,7 @@
 //! Stories of clients among brokers, of which some misbehave; hundreds of seeds each.
 
 mod broker;
+mod reading;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

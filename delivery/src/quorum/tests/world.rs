@@ -78,6 +78,8 @@ pub(super) struct World {
     /// Of 1,000 messages, at so many the channel breaks.
     pub(super) breaks: u32,
     pub(super) clock_error: i64,
+    /// Brokers that execute nothing for now.
+    pub(super) held: BTreeSet<u16>,
 }
 
 fn key(seed: u8) -> OriginKey {
@@ -151,6 +153,7 @@ impl World {
             shuffles: false,
             breaks: 0,
             clock_error: 0,
+            held: BTreeSet::new(),
         };
         world.push(10_000, Event::Block);
         world
@@ -365,6 +368,7 @@ impl World {
                 }
                 self.push(10_000, Event::Block);
             }
+            Event::Execute { broker } if self.held.contains(&broker) => self.push(10_000, Event::Execute { broker }),
             Event::Execute { broker } => {
                 // One event for each block, in order.
                 let it = &mut self.brokers[usize::from(broker)];

@@ -1,0 +1,102 @@
+//! How old what is read may be (E9).
+
+use sealcast_broker::operation::{Body, Execute, Publication};
+use sealcast_broker::protocol::Why;
+use sealcast_broker::state::Code;
+
+use super::broker::Behaviour;
+use super::world::{World, header, publication};
+use super::{Answer, Outcome, Output, Place, Read, company};
+use crate::Token;
+
+/// What was read by now, if it was.
+fn found(world: &World, member: usize, token: Token) -> Option<std::result::Result<Answer, Why>> {
+    world.members[member].told.others.iter().find_map(|it| match it {
+        Output::Read(of, answer) if *of == token => Some(answer.clone()),
+        _ => None,
+    })
+}
+
+/// The bodies that a read finds, in the order of places.
+fn read(world: &mut World, member: usize, what: Read, linearizable: bool) -> Vec<String> {
+    let now = world.now();
+    let token = world.members[member].quorum.read(now, what, linearizable).expect("there is room");
+    assert!(world.until(25_000_000, |it| found(it, member, token).is_some()), "no answer");
+    let text = |it: Place| match it.found.expect("it may be read").1.body {
+        Body::Plain(bytes) => String::from_utf8(bytes).expect("it is text"),
+        other => panic!("{other:?}"),
+    };
+    match found(world, member, token) {
+        Some(Ok(Answer::Places(places))) => places.into_iter().map(text).collect(),
+        Some(Ok(Answer::Value(value))) => value.into_iter().map(|it| String::from_utf8(it).expect("text")).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Publishes a text and puts it as a value; f + 1 brokers acknowledge it.
+fn put(world: &mut World, member: usize, text: &str) {
+    let execute = Execute::Put { key: b"k".to_vec(), value: text.as_bytes().to_vec() };
+    let now = world.now();
+    let it = Publication { execute, ..publication(&["open"], text.as_bytes()) };
+    let token = world.members[member].quorum.publish(now, it).expect("there is room");
+    let acknowledged = |it: &World| match it.members[member].told.outcomes.get(&token) {
+        Some(Outcome::Executed { outcome, .. }) => outcome.code == Code::Done,
+        _ => false,
+    };
+    assert!(world.until(20_000_000, acknowledged), "{text} was not acknowledged");
+}
+
+/// The newest, by all ways to read it; each with what it finds.
+fn newest(old: &str, new: &str) -> [(Read, Vec<String>); 4] {
+    let header = || header("open");
+    let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+    [
+        (Read::Latest { header: header() }, texts(&[new])),
+        (Read::Range { header: header(), from: 0, limit: 10 }, texts(&[old, new])),
+        (Read::Place { header: header(), ps: 1 }, texts(&[new])),
+        (Read::Value { topic: "open".into(), key: b"k".to_vec() }, texts(&[new])),
+    ]
+}
+
+/// The brokers that a client asks first, and the others.
+fn asked_first(world: &World, member: usize) -> [u16; 4] {
+    let home = world.members[member].quorum.home;
+    std::array::from_fn(|n| (home + n as u16) % 4)
+}
+
+#[test]
+fn rule_e9_f_plus_1_brokers_that_are_behind_answer_a_plain_read_and_no_linearizable_one() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1, Behaviour::Honest);
+        let [reader, _, writer, _] = company(&mut world);
+        put(&mut world, writer, "old");
+        world.run(200_000);
+        // f + 1 honest brokers execute nothing any more: they, and nobody else, are asked first.
+        world.held = asked_first(&world, reader)[..2].iter().copied().collect();
+        put(&mut world, writer, "new");
+        let latest = || Read::Latest { header: header("open") };
+        assert_eq!(read(&mut world, reader, latest(), false), ["old"], "seed {seed}: a plain read may be of the past");
+        for (what, newest) in newest("old", "new") {
+            assert_eq!(read(&mut world, reader, what.clone(), true), newest, "seed {seed}: {what:?}");
+        }
+        // Who has read the new value never reads the old one again, by no read.
+        assert_eq!(read(&mut world, reader, latest(), false), ["new"], "seed {seed}: reads of one client go forwards");
+    }
+}
+
+#[test]
+fn rule_e9_a_liar_and_an_honest_broker_that_is_behind_make_no_old_answer_together() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1, Behaviour::Honest);
+        let [reader, _, writer, _] = company(&mut world);
+        put(&mut world, writer, "old");
+        world.run(200_000);
+        let [liar, behind, ..] = asked_first(&world, reader);
+        world.brokers[usize::from(liar)].freeze();
+        world.held.insert(behind);
+        put(&mut world, writer, "new");
+        for (what, newest) in newest("old", "new") {
+            assert_eq!(read(&mut world, reader, what.clone(), true), newest, "seed {seed}: {what:?}");
+        }
+    }
+}
