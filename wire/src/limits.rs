@@ -318,8 +318,10 @@ const _: () = assert!(CLIENT_QUESTIONS_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTE
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
 pub const READ_PLACES_MAX: usize = 1024;
-/// Publications that one resumption of a subscription looks at; no block is executed meanwhile.
+/// Publications that one resumption of a subscription looks at.
 pub const RESUME_ENTRIES_MAX: usize = 4096;
+/// Those of them that it looks at in one step, during which no block is executed.
+pub const RESUME_STEP_ENTRIES: usize = 128;
 /// Bytes of entries in one answer, but for its last one: the client then asks on.
 pub const ANSWER_ENTRIES_BYTES: usize = 4 << 20;
 

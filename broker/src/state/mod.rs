@@ -30,6 +30,7 @@ mod outcome;
 mod past;
 mod read;
 mod results;
+mod resume;
 mod snapshot;
 pub mod store;
 mod table;
@@ -54,7 +55,8 @@ pub use floor::Floor;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
 pub use outcome::{Code, ExecuteError, Outcome};
 pub use past::Past;
-pub use read::{Place, ReadError, Reading, Resumed};
+pub use read::{Place, ReadError, Reading};
+pub use resume::{Resumed, Resuming};
 pub use snapshot::{Restore, RestoreError, SnapshotHead, elements};
 pub use store::{Changes, Memory, Row, Store, StoreError};
 

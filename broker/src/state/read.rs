@@ -4,7 +4,6 @@ use sealcast_crypto::identity::Attribute;
 use sealcast_wire::limits;
 
 use super::entry::Entry;
-use super::outbox::{Notice, Run};
 use super::store::{Store, StoreError};
 use super::{State, index, table};
 use crate::operation::{Act, Client, Header};
@@ -25,19 +24,6 @@ pub struct Place {
     pub ps: u64,
     /// What stands there.
     pub reading: Reading,
-}
-
-/// What a subscription got since a place, as far as was looked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resumed {
-    /// As a block would have notified it, but judged on the newest state.
-    pub notice: Notice,
-    /// All operations below this number were looked at; the next question begins here.
-    pub until: u64,
-    /// What the notice delivers, by sn.
-    pub publications: Vec<Entry>,
-    /// So many places from the first one that was asked for are no longer kept; the notice begins behind them.
-    pub lost: u64,
 }
 
 /// Why there is no answer.
@@ -166,56 +152,6 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// What a subscription got from `place` on, which is the first that the client lacks, looking at operations
-    /// from `sn` on: for a client that comes back. The client says both as it last knew them; the subscription's own
-    /// beginning is (0, 0). Looks at [`limits::RESUME_ENTRIES_MAX`] publications at most.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn resume(
-        &self,
-        client: &Client,
-        subscription: u64,
-        place: u64,
-        sn: u64,
-        floor: u64,
-    ) -> Result<Resumed, ReadError> {
-        self.reached(floor)?;
-        let attributes = self.reader(client)?;
-        let standing = self.interests.get(&(*client, subscription)).ok_or(ReadError::NoSubscription)?;
-        let from = table::entry(sn.max(standing.since).max(self.floor.sn));
-        let lost =
-            if sn < self.floor.sn { self.place_at_floor(&(*client, subscription))?.saturating_sub(place) } else { 0 };
-        let rows = self.store.range(&from, &table::after(&[table::ENTRY]), limits::RESUME_ENTRIES_MAX)?;
-        let mut notice = Notice { client: *client, subscription, first: place + lost, runs: Vec::new() };
-        let mut until = self.head.next_sn;
-        if rows.len() == limits::RESUME_ENTRIES_MAX {
-            until = table::read(&rows[rows.len() - 1].0[1..], |r| r.u64())? + 1;
-        }
-        let (mut publications, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
-        for (_, row) in &rows {
-            let entry = table::read(row, Entry::decode)?;
-            let headers = entry.headers();
-            if !standing.interest.matches(&headers) {
-                continue;
-            }
-            let releases = self.releases(&entry, &headers, &attributes);
-            notice.push(entry.sn, releases);
-            if releases {
-                let sn = entry.sn;
-                publications.push(entry);
-                match room.checked_sub(row.len()) {
-                    Some(left) => room = left,
-                    None => {
-                        until = sn + 1;
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(Resumed { notice, until, publications, lost })
-    }
-
     /// The publication with this sn, for the broker itself.
     ///
     /// # Errors
@@ -249,23 +185,12 @@ impl<S: Store> State<S> {
         }
     }
 
-    fn reader(&self, client: &Client) -> Result<Vec<Attribute>, ReadError> {
+    pub(super) fn reader(&self, client: &Client) -> Result<Vec<Attribute>, ReadError> {
         self.client(client)?.and_then(|r| r.attributes(self.head.at)).ok_or(ReadError::Denied)
     }
 
-    fn reached(&self, floor: u64) -> Result<(), ReadError> {
+    pub(super) fn reached(&self, floor: u64) -> Result<(), ReadError> {
         let height = self.head.height;
         if height < floor { Err(ReadError::Behind { height }) } else { Ok(()) }
-    }
-}
-
-impl Notice {
-    /// How many places it covers.
-    pub fn places(&self) -> u64 {
-        let of = |run: &Run| match run {
-            Run::Deliver { .. } => 1,
-            Run::Empty { count } => *count,
-        };
-        self.runs.iter().map(of).sum()
     }
 }

@@ -1,3 +1,4 @@
+mod resuming;
 mod suspension;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_broker::protocol::{Answer, Contents, Question, Standing, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Entry, Part, Past, Place, ReadError, StoreError};
+use sealcast_broker::state::{Entry, Part, Past, Place, ReadError, Resuming, StoreError};
 use sealcast_wire::limits;
 
 use super::Shared;
@@ -71,7 +71,10 @@ impl Shared {
                 self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
             }
             Question::Resume { subscription, place, sn, floor } => {
-                let it = self.state().resume(client, subscription, place, sn, floor).map_err(read)?;
+                let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+                // Blocks are executed between two steps.
+                while resuming.step(&self.state()).map_err(read)? {}
+                let it = resuming.found();
                 Ok(Answer::Resumed { lost: it.lost, notice: it.notice, until: it.until, publications: it.publications })
             }
             Question::Bodies { sns } => self.bodies(client, &sns),

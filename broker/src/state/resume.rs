@@ -1,0 +1,130 @@
+//! What a subscription got while its reader was away, found in short steps: between two of them the state may move on.
+
+use sealcast_wire::limits;
+
+use super::entry::Entry;
+use super::outbox::{Notice, Run};
+use super::read::ReadError;
+use super::store::Store;
+use super::{State, table};
+use crate::operation::Client;
+
+/// What a subscription got since a place, as far as was looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// As a block would have notified it, but judged on the newest state.
+    pub notice: Notice,
+    /// All operations below this number were looked at; the next question begins here.
+    pub until: u64,
+    /// What the notice delivers, by sn.
+    pub publications: Vec<Entry>,
+    /// So many places from the first one that was asked for are no longer kept; the notice begins behind them.
+    pub lost: u64,
+}
+
+/// A resumption under way. Whoever holds the state for it keeps blocks from being executed, for a step at a time.
+#[derive(Debug)]
+pub struct Resuming {
+    found: Resumed,
+    floor: u64,
+    /// Publications that it may still look at, and bytes of entries that it may still take.
+    left: (usize, usize),
+    begun: bool,
+}
+
+impl Resuming {
+    /// From `place` on, which is the first that the client lacks, looking at operations from `sn` on, at a broker that has
+    /// executed block `floor`: for a client that comes back. The client says both as it last knew them; the
+    /// subscription's own beginning is (0, 0). In all it looks at [`limits::RESUME_ENTRIES_MAX`] publications at most.
+    pub fn new(client: Client, subscription: u64, place: u64, sn: u64, floor: u64) -> Resuming {
+        let notice = Notice { client, subscription, first: place, runs: Vec::new() };
+        let found = Resumed { notice, until: sn, publications: Vec::new(), lost: 0 };
+        let left = (limits::RESUME_ENTRIES_MAX, limits::ANSWER_ENTRIES_BYTES);
+        Resuming { found, floor, left, begun: false }
+    }
+
+    /// Looks at the next [`limits::RESUME_STEP_ENTRIES`] publications; whether another step may find more.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn step<S: Store>(&mut self, state: &State<S>) -> Result<bool, ReadError> {
+        state.reached(self.floor)?;
+        let Notice { client, subscription, first: place, .. } = self.found.notice;
+        let attributes = state.reader(&client)?;
+        let id = (client, subscription);
+        let standing = state.interests.get(&id).ok_or(ReadError::NoSubscription)?;
+        if self.found.until < state.floor.sn {
+            // What is pruned between two steps is asked for again.
+            if std::mem::replace(&mut self.begun, true) {
+                return Ok(false);
+            }
+            self.found.lost = state.place_at_floor(&id)?.saturating_sub(place);
+            self.found.notice.first += self.found.lost;
+        }
+        self.begun = true;
+        let from = table::entry(self.found.until.max(standing.since).max(state.floor.sn));
+        let limit = self.left.0.min(limits::RESUME_STEP_ENTRIES);
+        let rows = state.store.range(&from, &table::after(&[table::ENTRY]), limit)?;
+        self.left.0 -= rows.len();
+        self.found.until = match rows.last() {
+            Some((last, _)) if rows.len() == limit => table::read(&last[1..], |r| r.u64())? + 1,
+            _ => state.head.next_sn,
+        };
+        for (_, row) in &rows {
+            let entry = table::read(row, Entry::decode)?;
+            let headers = entry.headers();
+            if !standing.interest.matches(&headers) {
+                continue;
+            }
+            let releases = state.releases(&entry, &headers, &attributes);
+            self.found.notice.push(entry.sn, releases);
+            if releases {
+                let sn = entry.sn;
+                self.found.publications.push(entry);
+                match self.left.1.checked_sub(row.len()) {
+                    Some(left) => self.left.1 = left,
+                    None => {
+                        self.found.until = sn + 1;
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(rows.len() == limit && self.left.0 > 0)
+    }
+
+    /// What was found so far.
+    pub fn found(self) -> Resumed {
+        self.found
+    }
+}
+
+impl<S: Store> State<S> {
+    /// All steps of a [`Resuming`] at once.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn resume(
+        &self,
+        client: &Client,
+        subscription: u64,
+        place: u64,
+        sn: u64,
+        floor: u64,
+    ) -> Result<Resumed, ReadError> {
+        let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+        while resuming.step(self)? {}
+        Ok(resuming.found())
+    }
+}
+
+impl Notice {
+    /// How many places it covers.
+    pub fn places(&self) -> u64 {
+        let of = |run: &Run| match run {
+            Run::Deliver { .. } => 1,
+            Run::Empty { count } => *count,
+        };
+        self.runs.iter().map(of).sum()
+    }
+}
