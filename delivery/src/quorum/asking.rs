@@ -1,6 +1,7 @@
 //! Questions to brokers, each to several until enough of them answer alike.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,6 +120,17 @@ impl Ask {
         self.answers.iter().filter(|(_, it)| differs(it)).map(|(broker, _)| *broker).collect()
     }
 
+    /// Whether a broker has answered, and not that it cannot yet.
+    pub(super) fn has_said(&self, broker: u16) -> bool {
+        self.answers.get(&broker).is_some_and(|it| !matches!(it, Answer::No(why) if may_change(*why)))
+    }
+
+    /// It is asked for the next page of what it has begun to answer: so much comes that there is no hurry.
+    pub(super) fn is_asked_on(&mut self, broker: u16) {
+        self.answers.remove(&broker);
+        self.rounds = 0;
+    }
+
     /// Whether all that were asked have answered.
     pub(super) fn is_answered(&self) -> bool {
         self.asked.iter().all(|broker| self.answers.contains_key(broker))
@@ -135,16 +147,35 @@ impl Quorum {
     /// Asks so many more.
     fn ask_more(&mut self, id: u64, width: usize) {
         let mut up = self.up();
-        let Some(ask) = self.asking.get_mut(id) else { return };
-        up.retain(|broker| !ask.asked.contains(broker));
+        let Some(ask) = self.asking.get(id) else { return };
+        let subscription = if let Purpose::Resume(subscription) = ask.purpose { Some(subscription) } else { None };
+        up.retain(|broker| !ask.asked.contains(broker) && !subscription.is_some_and(|it| self.is_ahead(it, *broker)));
         up.sort_by_key(|broker| {
             let conduct = &self.channels[usize::from(*broker)].conduct;
             (!conduct.misdeeds.is_empty(), conduct.silent.min(SILENCES))
         });
         up.truncate(width);
         let request: Arc<[u8]> = Request::Ask { id, question: ask.question.clone() }.to_bytes().into();
-        ask.asked.extend(&up);
-        up.into_iter().for_each(|broker| self.send(broker, request.clone()));
+        if let Some(ask) = self.asking.get_mut(id) {
+            ask.asked.extend(&up);
+        }
+        for broker in up {
+            match subscription {
+                Some(_) => self.ask_broker(id, broker),
+                None => self.send(broker, request.clone()),
+            }
+        }
+    }
+
+    /// Asks one broker for what follows on its own last page of a subscription.
+    pub(super) fn ask_broker(&mut self, id: u64, broker: u16) {
+        let Some(Ask { purpose: Purpose::Resume(of), question, .. }) = self.asking.get(id) else { return };
+        let (Some(line), &Question::Resume { subscription, floor, .. }) = (self.lines.get_mut(of), question) else {
+            return;
+        };
+        let (place, sn) = line.streams.ask(broker, line.anchor);
+        let question = Question::Resume { subscription, place, sn, floor };
+        self.send(broker, Request::Ask { id, question }.to_bytes().into());
     }
 
     /// Questions that took too long: others are asked too, and in the end all again.
@@ -152,11 +183,22 @@ impl Quorum {
         while let Some(id) = self.asking.late(now.monotonic) {
             let Some(ask) = self.asking.get_mut(id) else { continue };
             let silent: Vec<u16> = ask.asked.iter().filter(|it| !ask.answers.contains_key(it)).copied().collect();
+            if let (Purpose::Resume(subscription), 2..) = (ask.purpose.clone(), ask.rounds)
+                && self.resumed(subscription, id, true)
+            {
+                self.asking.close(id);
+                self.advance(now);
+                continue;
+            }
+            let Some(ask) = self.asking.get_mut(id) else { continue };
             if ask.rounds > 1 {
                 // Answers age: what brokers said of different heights may agree now.
                 ask.asked.clear();
                 if ask.rounds > 2 {
                     ask.answers.clear();
+                    if let Purpose::Resume(subscription) = ask.purpose {
+                        self.lines.entry(subscription).and_modify(|line| line.streams.clear());
+                    }
                 }
             }
             let is_over = ask.rounds >= ROUNDS;
@@ -179,7 +221,7 @@ impl Quorum {
         let purpose = ask.purpose.clone();
         if let (Purpose::Bodies, Answer::Bodies(bodies)) = (&purpose, &mut answer) {
             // Bodies are judged by their ids, not by how many say so.
-            let bodies = std::mem::take(bodies);
+            let bodies = take(bodies);
             ask.answers.insert(broker, answer);
             if self.take_bodies(broker, bodies) {
                 // What did not fit is asked for anew.
@@ -187,6 +229,18 @@ impl Quorum {
                 self.read_on(now);
                 return self.advance(now);
             }
+            return self.judge(now, id);
+        }
+        if let (Purpose::Resume(subscription), Answer::Resumed { lost, notice, until, publications }) =
+            (&purpose, &mut answer)
+        {
+            // A page goes to the line, and that there was one is noted.
+            let page = Page { lost: *lost, notice: notice.clone(), until: *until, publications: take(publications) };
+            notice.runs.clear();
+            if let Some(line) = self.lines.get_mut(subscription).filter(|_| page.notice.subscription == *subscription) {
+                line.streams.take(broker, page);
+            }
+            ask.answers.insert(broker, answer);
             return self.judge(now, id);
         }
         ask.answers.insert(broker, answer.clone());
@@ -246,20 +300,11 @@ impl Quorum {
                 differing.into_iter().for_each(|broker| self.misbehaved(broker, Misdeed::Differed));
             }
             Purpose::Resume(subscription) => {
-                let answers = ask.answers.values().filter_map(|it| match it {
-                    Answer::Resumed { lost, notice, until, publications } => Some(Page {
-                        lost: *lost,
-                        notice: notice.clone(),
-                        until: *until,
-                        publications: publications.clone(),
-                    }),
-                    _ => None,
-                });
-                let (question, answers): (Question, Vec<_>) = (ask.question.clone(), answers.collect());
-                if answers.len() > faulty && self.resumed(subscription, &question, answers) {
+                if self.resumed(subscription, id, false) {
                     self.asking.close(id);
+                    self.changed(now);
                     self.advance(now);
-                } else {
+                } else if !self.ask_on(subscription, id) {
                     self.widen(id, all);
                 }
             }

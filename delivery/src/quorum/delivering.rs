@@ -13,9 +13,9 @@ use sealcast_wire::{Monotonic, Now, limits};
 
 use super::Quorum;
 use super::asking::Purpose;
-use super::channel::reached;
+use super::catching::Company;
 use super::event::{Delivered, Misdeed, Output};
-use super::line::{Found, Item, places, shared};
+use super::line::{Item, Line};
 use super::updates::Known;
 
 /// Bodies of publications and advertisements, named by their operations' ids.
@@ -195,7 +195,12 @@ impl Quorum {
         // What subscriptions get: by sn, and at the same sn by subscription.
         let mut readers: Vec<(u64, u64)> = Vec::new();
         for notice in &contents.notices {
-            let Some(line) = self.lines.get_mut(&notice.subscription).filter(|it| it.is_read) else { continue };
+            let Some(line) = self.lines.get_mut(&notice.subscription) else { continue };
+            if !line.is_read {
+                // Whoever reads it later has this to catch up with.
+                line.goal = line.goal.max(notice.first + notice.places());
+                continue;
+            }
             let mut place = notice.first;
             for run in &notice.runs {
                 match run {
@@ -331,52 +336,36 @@ impl Quorum {
         Step::On
     }
 
-    /// Takes in what f + 1 brokers found of a subscription. `true` if the question is done with.
-    pub(super) fn resumed(&mut self, id: u64, question: &Question, answers: Vec<Page>) -> bool {
-        let (Some(line), Question::Resume { place: first, .. }) = (self.lines.get_mut(&id), question) else {
-            return true;
-        };
-        let fits = |it: &Page| it.notice.subscription == id && it.notice.first == first.saturating_add(it.lost);
-        let answers: Vec<Page> = answers.into_iter().filter(fits).collect();
-        // What f + 1 no longer keep is lost, unless as many still have it.
-        let still = answers.iter().filter(|it| it.lost == 0).count();
-        let lost = if still > self.faulty { None } else { reached(answers.iter().map(|it| it.lost), self.faulty) };
-        let start = first + lost.unwrap_or(0);
-        let mut lists = Vec::new();
-        let mut ends: BTreeMap<(u64, u64), usize> = BTreeMap::new();
-        for Page { notice, until, publications, .. } in answers {
-            let entries: BTreeMap<u64, &Entry> = publications.iter().map(|it| (it.sn, it)).collect();
-            let found = places(&notice.runs, limits::RESUME_ENTRIES_MAX).into_iter().map_while(|sn| match sn {
-                Some(sn) => entries.get(&sn).map(|entry| Found::Publication(Box::new((*entry).clone()))),
-                None => Some(Found::Empty),
-            });
-            let list: Vec<Found> = found.collect();
-            *ends.entry((notice.first + list.len() as u64, until)).or_default() += 1;
-            // All lists are to begin at one place.
-            let within = |places: u64| usize::try_from(places).unwrap_or(usize::MAX).min(limits::RESUME_ENTRIES_MAX);
-            let missing = within(notice.first.saturating_sub(start));
-            let passed = within(start.saturating_sub(notice.first));
-            lists.push(std::iter::repeat_n(Found::Lost, missing).chain(list.into_iter().skip(passed)).collect());
-        }
-        let agreed = shared(&lists, self.faulty);
-        let (end, known) = (start + agreed.len() as u64, line.fetched());
-        line.lose(start);
-        line.fetch(start, agreed.into_iter());
-        // All of a page was ⊥: the next one begins behind it.
-        let whole = ends.into_iter().find(|((place, _), n)| *n > self.faulty && *place == end);
-        let before = line.anchor;
-        if let Some(((_, until), _)) = whole
-            && (end, until) > line.anchor
-        {
-            line.anchor = (end, until);
-        }
-        end > known || line.anchor != before
+    /// Takes in what f + 1 brokers say of a subscription; of what they do not agree on something is given up only once
+    /// nobody is to be waited for, and if it is `late` for nobody. `true` if the question is done with.
+    pub(super) fn resumed(&mut self, id: u64, ask: u64, late: bool) -> bool {
+        let (up, brokers, faulty) = (self.up(), self.channels.len(), self.faulty);
+        let (Some(line), Some(ask)) = (self.lines.get_mut(&id), self.asking.get(ask)) else { return true };
+        let waits = |broker: u16| !late && up.contains(&broker) && !ask.has_said(broker);
+        let may_agree = !late || ask.rounds < DIFFERING_ROUNDS;
+        line.fetch(&Company { brokers, faulty, waits: &waits, may_agree })
+    }
+
+    /// Asks those brokers on whose pages ended before what is wanted; whether there are such.
+    pub(super) fn ask_on(&mut self, id: u64, ask: u64) -> bool {
+        let up = self.up();
+        let (Some(line), Some(ask_of)) = (self.lines.get(&id), self.asking.get_mut(ask)) else { return false };
+        let mut behind = line.streams.behind(line.fetched());
+        behind.retain(|broker| up.contains(broker));
+        behind.iter().for_each(|broker| ask_of.is_asked_on(*broker));
+        behind.iter().for_each(|broker| self.ask_broker(ask, *broker));
+        !behind.is_empty()
+    }
+
+    /// Who need not be asked of a subscription, because what it said reaches further than what is agreed on.
+    pub(super) fn is_ahead(&self, id: u64, broker: u16) -> bool {
+        self.lines.get(&id).is_some_and(|line| line.streams.covers(broker, line.fetched()))
     }
 
     /// f + 1 brokers no longer keep the bodies that are wanted: what stands where is asked for again, and is lost then.
     pub(super) fn bodies_pruned(&mut self) {
         self.bodies.wanted.clear();
-        self.lines.values_mut().for_each(|line| line.ready.clear());
+        self.lines.values_mut().for_each(Line::refetch);
         self.reads_pruned();
     }
 
@@ -519,6 +508,9 @@ fn behind(runs: Vec<Run>, mut places: u64) -> Vec<Run> {
     left
 }
 
+/// Times that a question's patience ends before brokers that answer differently are taken to do so for ever: they were asked
+/// afresh meanwhile.
+const DIFFERING_ROUNDS: u32 = 4;
 /// How long a block's digests and contents may take before they are asked for.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How often a block is asked for before it is given up, which leaves a gap that is caught up.

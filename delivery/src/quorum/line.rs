@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 use sealcast_broker::operation::Interest;
 use sealcast_broker::state::{Entry, Run};
 
+use super::catching::{Agreed, Company, Streams};
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -24,6 +26,8 @@ pub(super) struct Line {
     pub(super) goal: u64,
     /// What stands from `place` on, fetched.
     pub(super) ready: VecDeque<Item>,
+    /// What brokers say of what follows.
+    pub(super) streams: Streams,
     /// Whether somebody reads it in this run.
     pub(super) is_read: bool,
     /// What its reader has taken: the next place, and an anchor at or before it.
@@ -42,7 +46,16 @@ pub(super) enum Item {
 
 impl Line {
     pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> Line {
-        Line { interest, place, anchor, goal: place, ready: VecDeque::new(), is_read: true, taken: (place, anchor) }
+        Line {
+            interest,
+            place,
+            anchor,
+            goal: place,
+            ready: VecDeque::new(),
+            streams: Streams::default(),
+            is_read: true,
+            taken: (place, anchor),
+        }
     }
 
     /// Whether there are places that have not been delivered.
@@ -73,6 +86,16 @@ impl Line {
         }
     }
 
+    /// An honest broker says that this place was next at this sn: what has the same one as its anchor need look no further
+    /// back. Of another anchor it says nothing, for at a lower sn, as somebody may have named it, another place was next.
+    pub(super) fn moves_up(&mut self, pair: (u64, u64)) {
+        for anchor in [&mut self.anchor, &mut self.taken.1] {
+            if anchor.0 == pair.0 {
+                *anchor = pair.max(*anchor);
+            }
+        }
+    }
+
     /// Its reader has taken what stands below `place`, the last of it the publication with this sn, if it was one.
     pub(super) fn take(&mut self, place: u64, sn: Option<u64>) {
         if place > self.taken.0 && place <= self.place {
@@ -94,30 +117,40 @@ impl Line {
         self.place + self.ready.iter().map(places).sum::<u64>()
     }
 
-    /// Brokers no longer keep what stands below this place.
-    pub(super) fn lose(&mut self, below: u64) {
-        if let Some(count) = below.checked_sub(self.fetched()).filter(|count| *count > 0) {
-            self.ready.push_back(Item::Lost(count));
+    /// Takes in what brokers agree on from what is ready on; whether that is anything.
+    pub(super) fn fetch(&mut self, company: &Company<'_>) -> bool {
+        let at = self.fetched();
+        let agreed = self.streams.agree(at, company);
+        let any = !agreed.is_empty();
+        for it in agreed {
+            match (self.ready.back_mut(), it) {
+                (_, Agreed::Found(Found::Publication(entry))) => self.ready.push_back(Item::Publication(entry)),
+                (Some(Item::Empty(count)), Agreed::Found(Found::Empty)) => *count += 1,
+                (_, Agreed::Found(Found::Empty)) => self.ready.push_back(Item::Empty(1)),
+                (Some(Item::Lost(count)), Agreed::Lost(more)) => *count += more,
+                (_, Agreed::Lost(count)) => self.ready.push_back(Item::Lost(count)),
+            }
         }
+        let (end, before) = (self.fetched(), self.anchor);
+        // What is found exists.
+        self.goal = self.goal.max(end);
+        // All of a page was ⊥, or nothing: the next one begins behind it, also in the next run.
+        if let Some(pair) = self.streams.pair(end, company.faulty) {
+            self.anchor = self.anchor.max(pair);
+            if pair.0 <= self.taken.0 {
+                self.taken.1 = self.taken.1.max(pair);
+            }
+        }
+        if end >= self.goal {
+            self.streams.clear();
+        }
+        any || self.anchor != before
     }
 
-    /// Takes in what brokers found from `first` on, as far as f + 1 of them say alike.
-    pub(super) fn fetch(&mut self, first: u64, found: impl Iterator<Item = Found>) {
-        let known = self.fetched();
-        for (place, found) in (first..).zip(found) {
-            if place < known {
-                continue;
-            }
-            match (self.ready.back_mut(), found) {
-                (_, Found::Publication(entry)) => self.ready.push_back(Item::Publication(entry)),
-                (Some(Item::Empty(count)), Found::Empty) => *count += 1,
-                (_, Found::Empty) => self.ready.push_back(Item::Empty(1)),
-                (Some(Item::Lost(count)), Found::Lost) => *count += 1,
-                (_, Found::Lost) => self.ready.push_back(Item::Lost(1)),
-            }
-        }
-        // What is found exists.
-        self.goal = self.goal.max(self.fetched());
+    /// What was fetched is not to be had.
+    pub(super) fn refetch(&mut self) {
+        self.ready.clear();
+        self.streams.clear();
     }
 }
 
@@ -126,7 +159,6 @@ impl Line {
 pub(super) enum Found {
     Publication(Box<Entry>),
     Empty,
-    Lost,
 }
 
 /// The sn at each place of these runs, `None` for ⊥; at most `max` places.

@@ -18,12 +18,13 @@
 //! | `standing` | where the order is, as f + 1 brokers back it; how old that is |
 //! | `sending`, `outcomes` | operations with their numbers, frames under way; what became of them |
 //! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
-//! | `line` | a subscription's cursor, and catching up after a gap |
+//! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
 //! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
 //! | `record` | what a restarted program goes on from (G6) |
 //! | `way` | the trait [`crate::Delivery`] over all of this |
 
 mod asking;
+mod catching;
 mod channel;
 mod delivering;
 mod event;

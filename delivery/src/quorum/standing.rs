@@ -239,11 +239,18 @@ impl Quorum {
 
     /// Places that f + 1 brokers had when their channels opened exist; whoever has them all goes on from there.
     fn set_goal(&mut self, id: u64) {
-        let goal = reached(self.stood(id).map(|(_, it)| it.next), self.faulty);
-        let pair = super::channel::believed(self.stood(id).map(|(greeted, it)| (it.next, greeted.sn)), self.faulty);
+        let stood: Vec<(u64, u64)> = self.stood(id).map(|(greeted, it)| (it.next, greeted.sn)).collect();
+        let goal = reached(stood.iter().map(|(next, _)| *next), self.faulty);
+        let pair = super::channel::believed(stood.iter().copied(), self.faulty);
         let Some(line) = self.lines.get_mut(&id) else { return };
         line.goal = line.goal.max(goal.unwrap_or(0));
         pair.into_iter().for_each(|pair| line.stands_at(pair));
+        // Brokers speak of different blocks: whose place is still that of an anchor is moved up to an sn at which an
+        // honest one finds it so.
+        for (place, _) in [line.anchor, line.taken.1] {
+            let there = stood.iter().filter(|(next, _)| *next == place).map(|(_, sn)| *sn);
+            reached(there, self.faulty).into_iter().for_each(|sn| line.moves_up((place, sn)));
+        }
     }
 }
 

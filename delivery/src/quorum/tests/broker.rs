@@ -7,7 +7,9 @@ use sealcast_broker::protocol::{
     Answer, Contents, Question, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Floor, Memory, Outbox, ReadError, Reading, Results, Run, State, Store as _, elements};
+use sealcast_broker::state::{
+    Floor, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, elements,
+};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::Utc;
 
@@ -277,7 +279,9 @@ impl Broker {
                 found.map_or_else(no, |it| Answer::Value(if lies { Some(b"lie".to_vec()) } else { it }))
             }
             Question::Resume { subscription, place, sn, floor } => {
-                match state.resume(client, subscription, place, sn, floor) {
+                // One step of what a broker would look at, so that few publications make several pages.
+                let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+                match resuming.step(state).map(|_| resuming.found()) {
                     Ok(mut found) => {
                         let sns: Vec<u64> = found.notice.runs.iter().filter_map(Run::delivered).collect();
                         let publications = sns.iter().map(|sn| state.entry(*sn).expect("it is there")).collect();

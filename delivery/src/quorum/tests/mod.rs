@@ -2,6 +2,7 @@
 
 mod broker;
 mod reading;
+mod retention;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -507,37 +508,5 @@ fn a_client_that_was_cut_off_catches_up() {
         }
         settle(&mut world, &[trader, other], &tokens);
         check_all(&world, &[trader, other], &tokens, &format!("seed {seed}"));
-    }
-}
-
-#[test]
-fn rule_e9_who_comes_back_too_late_learns_what_is_lost_and_goes_on_with_the_oldest_that_is_kept() {
-    for seed in 0..30 {
-        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, _, first, _] = company(&mut world);
-        subscribe(&mut world, &[trader]);
-        publish_some(&mut world, first, &[trader], 4);
-        let member = &mut world.members[trader];
-        member.told.record = Some(member.quorum.record());
-        member.told.subscribed.clear();
-        world.restart(trader);
-        // Nobody reads while more is published, and pruned.
-        let read = world.members[trader].told.delivered.len();
-        publish_some(&mut world, first, &[], 9);
-        world.run(2_000_000);
-        world.brokers.iter_mut().for_each(broker::Broker::prune);
-        let now = world.now();
-        world.members[trader].quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
-        publish_some(&mut world, first, &[], 5);
-        world.until(60_000_000, |it| it.members[trader].told.delivered.len() >= read + 5);
-        let told = &world.members[trader].told;
-        let lost = told.others.iter().filter_map(|it| match it {
-            Output::Lost { place, count, .. } => Some((*place, *count)),
-            _ => None,
-        });
-        assert_eq!(lost.collect::<Vec<_>>(), [(4, 9)], "seed {seed}");
-        let places: Vec<u64> = told.delivered.iter().map(|it| it.place).collect();
-        assert_eq!(places, [0, 1, 2, 3, 13, 14, 15, 16, 17], "seed {seed}: places are what they were");
-        assert_eq!(told.skipped, 0, "seed {seed}");
     }
 }

@@ -1,0 +1,179 @@
+//! What brokers say of the places that a subscription lacks, each of them from as far back as it keeps them.
+//!
+//! ```text
+//! broker 0   ▐ 0 … found … │ next page ▶
+//! broker 1   ░░░ lost ░░░▐ 5 000 … found … │ next page ▶
+//! broker 2   ░░░░░░░ lost ░░░░░░░▐ 9 000 … found … │
+//!            at ▲ : f + 1 find the same ─▶ it is that; who has nothing yet is asked on from where its own page ended
+//! ```
+//! Brokers begin at different places and their pages end at different ones, so each goes on from its own end: a pair
+//! (place, sn) that only one broker has named is asked of nobody else. A place is lost if too few are left who could find
+//! the same there, or, when nobody is to be waited for any more, if f + 1 say so.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sealcast_broker::state::Entry;
+use sealcast_wire::limits;
+
+use super::channel::believed;
+use super::delivering::Page;
+use super::line::{Found, places};
+
+/// By broker, what it says of one subscription.
+#[derive(Debug, Default)]
+pub(super) struct Streams(BTreeMap<u16, Stream>);
+
+/// What one broker says.
+#[derive(Debug)]
+struct Stream {
+    /// The place of the first in `found`; what is before it the broker no longer keeps.
+    first: u64,
+    found: VecDeque<Found>,
+    /// Where its next page begins: a place, and the sn from which on it looks.
+    next: (u64, u64),
+    /// Where the page begins that it was asked for and has not sent.
+    asked: Option<(u64, u64)>,
+    /// Its last page brought it on.
+    moved: bool,
+    pages: u32,
+}
+
+/// How many brokers there are, and what is to be waited for before anything is given up.
+pub(super) struct Company<'a> {
+    pub(super) brokers: usize,
+    pub(super) faulty: usize,
+    /// This one may yet say something.
+    pub(super) waits: &'a dyn Fn(u16) -> bool,
+    /// Those who said different things may yet say the same: honest brokers do, once they see as far.
+    pub(super) may_agree: bool,
+}
+
+impl Streams {
+    /// Asks a broker for its next page: from where on. Who has said nothing yet, or less than is agreed on, begins at the
+    /// `anchor`, a pair that f + 1 brokers back.
+    pub(super) fn ask(&mut self, broker: u16, anchor: (u64, u64)) -> (u64, u64) {
+        let stream = self.0.entry(broker).or_insert_with(|| Stream::new(anchor));
+        if stream.pages == 0 || stream.next < anchor {
+            *stream = Stream::new(anchor);
+        }
+        (stream.asked, stream.moved) = (Some(stream.next), false);
+        stream.next
+    }
+
+    /// Takes in a page that a broker was asked for.
+    pub(super) fn take(&mut self, broker: u16, page: Page) {
+        let Some(stream) = self.0.get_mut(&broker) else { return };
+        let fits = |asked: &mut (u64, u64)| asked.0.checked_add(page.lost) == Some(page.notice.first);
+        let Some(asked) = stream.asked.take_if(fits) else { return };
+        let entries: BTreeMap<u64, Entry> = page.publications.into_iter().map(|it| (it.sn, it)).collect();
+        let found = places(&page.notice.runs, limits::RESUME_ENTRIES_MAX).into_iter().map_while(|sn| match sn {
+            Some(sn) => entries.get(&sn).map(|entry| Found::Publication(Box::new(entry.clone()))),
+            None => Some(Found::Empty),
+        });
+        if page.lost > 0 {
+            stream.found.clear();
+            stream.first = page.notice.first;
+        }
+        stream.found.extend(found);
+        stream.next = (stream.end(), page.until.max(asked.1));
+        stream.moved = stream.next != asked;
+        stream.pages += 1;
+    }
+
+    /// What stands from `at` on, as far as it is agreed on.
+    pub(super) fn agree(&mut self, mut at: u64, company: &Company<'_>) -> Vec<Agreed> {
+        let mut agreed = Vec::new();
+        loop {
+            let found: Vec<&Found> = self.told().filter_map(|it| it.at(at)).collect();
+            let alike = found.iter().find(|it| found.iter().filter(|other| other == it).count() > company.faulty);
+            if let Some(found) = alike {
+                agreed.push(Agreed::Found((*found).clone()));
+                at += 1;
+            } else if let Some(end) = self.lost(at, found.len(), company) {
+                agreed.push(Agreed::Lost(end - at));
+                at = end;
+            } else {
+                break;
+            }
+        }
+        self.0.values_mut().for_each(|it| it.pass(at));
+        agreed
+    }
+
+    /// Up to where nothing can be had from `at` on, of which so many brokers have `found` something, not alike.
+    fn lost(&self, at: u64, found: usize, company: &Company<'_>) -> Option<u64> {
+        let starts: Vec<u64> = self.told().map(|it| it.first).filter(|first| *first > at).collect();
+        let first = *starts.iter().min()?;
+        if starts.len() + company.faulty >= company.brokers {
+            return Some(first);
+        }
+        let brokers = 0..u16::try_from(company.brokers).expect("brokers have a limit");
+        let mut silent = brokers.filter(|broker| !self.covers(*broker, at));
+        let waits = silent.any(|broker| self.is_moving(broker) || (company.waits)(broker));
+        let ends = self.told().map(|it| it.end()).filter(|end| *end > at).min();
+        let differ = found > company.faulty && company.may_agree;
+        (!waits && !differ && starts.len() > company.faulty).then(|| first.min(ends.unwrap_or(first)))
+    }
+
+    /// Whether it is known what a broker says of this place.
+    pub(super) fn covers(&self, broker: u16, at: u64) -> bool {
+        self.0.get(&broker).is_some_and(|it| it.pages > 0 && (it.first > at || it.end() > at))
+    }
+
+    /// Whether its last page brought a broker on, so that it has more to say.
+    fn is_moving(&self, broker: u16) -> bool {
+        self.0.get(&broker).is_some_and(|it| it.moved && it.pages < PAGES_MAX)
+    }
+
+    /// Who has more to say that is needed at this place, because what it said ends before.
+    pub(super) fn behind(&self, at: u64) -> Vec<u16> {
+        self.0.keys().copied().filter(|broker| self.is_moving(*broker) && !self.covers(*broker, at)).collect()
+    }
+
+    /// Where f + 1 brokers go on alike, if it is at this place.
+    pub(super) fn pair(&self, at: u64, faulty: usize) -> Option<(u64, u64)> {
+        believed(self.told().map(|it| it.next).filter(|next| next.0 == at), faulty)
+    }
+
+    /// What was said counts no more.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Who has said something.
+    fn told(&self) -> impl Iterator<Item = &Stream> {
+        self.0.values().filter(|it| it.pages > 0)
+    }
+}
+
+/// What is agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Agreed {
+    Found(Found),
+    /// So many places are no longer kept.
+    Lost(u64),
+}
+
+impl Stream {
+    fn new(next: (u64, u64)) -> Stream {
+        Stream { first: next.0, found: VecDeque::new(), next, asked: None, moved: false, pages: 0 }
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.found.len() as u64
+    }
+
+    fn at(&self, place: u64) -> Option<&Found> {
+        self.found.get(usize::try_from(place.checked_sub(self.first)?).ok()?)
+    }
+
+    /// What is before this place is dealt with.
+    fn pass(&mut self, place: u64) {
+        let gone = usize::try_from(place.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.found.len());
+        self.found.drain(..gone);
+        self.first += gone as u64;
+    }
+}
+
+/// Pages of one broker that are waited for while others have none of it: whoever names few places a page stalls for as long.
+const PAGES_MAX: u32 = 4096;
