@@ -42,6 +42,12 @@ pub trait Keys: Send {
     /// comes as [`Output::Opened`], perhaps after more attachments or fetches.
     fn open(&mut self, _now: Now, _message: Delivered<'_>) {}
 
+    /// Whether a delivered message of so many bytes, its header included, can be taken now. One for which there is no room
+    /// is never opened: whoever delivers keeps it until there is.
+    fn has_room(&self, _bytes: usize) -> bool {
+        true
+    }
+
     /// What became of a message that was sent with this token.
     fn outcome(&mut self, _now: Now, _token: Token, _outcome: Outcome) {}
 
@@ -83,6 +89,10 @@ impl<K: Keys + ?Sized> Keys for Box<K> {
 
     fn open(&mut self, now: Now, message: Delivered<'_>) {
         (**self).open(now, message);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        (**self).has_room(bytes)
     }
 
     fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {

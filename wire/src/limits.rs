@@ -310,6 +310,11 @@ pub const CLIENT_FRAME_BYTES: usize = 256 << 10;
 pub const CLIENT_HEIGHTS_MAX: usize = 1024;
 /// Of these, blocks that only one broker has named.
 pub const CLIENT_HEIGHTS_PER_BROKER_MAX: usize = 256;
+/// Bytes of the publications in these blocks; what has no more room is asked for when its turn comes.
+pub const CLIENT_BODIES_BYTES_MAX: usize = 64 << 20;
+/// Bytes of publications that wait at a client for those before them to be opened, and as many for one reader; no more
+/// are handed on meanwhile.
+pub const CLIENT_WAITING_BYTES_MAX: usize = 32 << 20;
 /// Questions of a client that are open at once.
 pub const CLIENT_QUESTIONS_MAX: usize = 128;
 

@@ -61,6 +61,11 @@ impl Bodies {
         missing.copied().take(limits::READ_PLACES_MAX).collect()
     }
 
+    /// Whether it is here.
+    pub(super) fn holds(&self, sn: u64) -> bool {
+        self.got.contains_key(&sn)
+    }
+
     /// The publication with this entry, if its body is here.
     pub(super) fn publication(&mut self, entry: &Entry) -> Option<Publication> {
         publication(&self.take(entry.sn, &entry.id)?)
@@ -114,7 +119,7 @@ impl Quorum {
             return;
         }
         self.take_results(now);
-        loop {
+        while self.may_hand_on() {
             let lagging: Vec<u64> = self.lines.iter().filter(|(_, line)| line.lags()).map(|(id, _)| *id).collect();
             let step = match (lagging.is_empty(), self.updates.head()) {
                 (false, _) => self.catch_up(now, &lagging),
@@ -381,7 +386,8 @@ impl Quorum {
     }
 
     pub(super) fn ask_for_bodies(&mut self, now: Now) {
-        let sns = self.bodies.missing();
+        // What nobody may be handed now is not asked for.
+        let sns = if self.held { self.missing_of_reads() } else { self.bodies.missing() };
         if !sns.is_empty() && self.asking.has_room() && !self.asking.is_open(&Purpose::Bodies) {
             self.ask(now, Purpose::Bodies, Question::Bodies { sns }, 1);
         }

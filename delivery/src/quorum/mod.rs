@@ -19,6 +19,7 @@
 //! | `sending`, `outcomes` | operations with their numbers, frames under way; what became of them |
 //! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
 //! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
+//! | `pace` | handing on no faster than it is taken |
 //! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
 //! | `record` | what a restarted program goes on from (G6) |
 //! | `way` | the trait [`crate::Delivery`] over all of this |
@@ -30,6 +31,7 @@ mod delivering;
 mod event;
 mod line;
 mod outcomes;
+mod pace;
 mod reading;
 mod receipts;
 mod record;
@@ -104,6 +106,10 @@ pub struct Quorum {
     tokens: u64,
     /// When the record is to be stored, if it changed.
     store_at: Option<Monotonic>,
+    /// Whether publications wait until the application has room for them.
+    held: bool,
+    /// Handing on stopped for [`Quorum::poll`] to be drained.
+    midway: bool,
     drops: Drops,
     outputs: VecDeque<Output>,
 }
@@ -137,6 +143,8 @@ impl Quorum {
             receipts: Receipts::default(),
             tokens: 0,
             store_at: None,
+            held: false,
+            midway: false,
             drops: Drops::default(),
             outputs: VecDeque::new(),
             config,
@@ -357,6 +365,7 @@ impl Quorum {
 
     /// The next thing to be done, until there is none. What was published leaves here.
     pub fn poll(&mut self, now: Now) -> Option<Output> {
+        self.hand_on_further(now);
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }

@@ -186,6 +186,19 @@ impl Quorum {
         self.ask_for_bodies(now);
     }
 
+    /// The bodies that reads wait for, by sn.
+    pub(super) fn missing_of_reads(&self) -> Vec<u64> {
+        let places = self.reads.values().filter_map(|it| match it {
+            Reading::Places(places) => Some(places),
+            Reading::Asked(_) => None,
+        });
+        let missing = places.flatten().filter_map(|(_, found)| match found.as_deref() {
+            Some((entry, None)) if !self.bodies.holds(entry.sn) => Some(entry.sn),
+            _ => None,
+        });
+        missing.take(limits::READ_PLACES_MAX).collect()
+    }
+
     /// Bodies that reads wait for are no longer kept.
     pub(super) fn reads_pruned(&mut self) {
         let waits = |(token, it): (&Token, &Reading)| matches!(it, Reading::Places(_)).then_some(*token);

@@ -19,6 +19,8 @@ pub(super) struct Updates {
     pub(super) applied: u64,
     /// Digests that were believed, of late.
     past: BTreeMap<u64, [u8; 32]>,
+    /// Bytes of the bodies in [`Updates::heights`].
+    bytes: usize,
 }
 
 /// One block.
@@ -66,7 +68,7 @@ impl Updates {
                 if newest <= height {
                     return true;
                 }
-                self.heights.remove(&newest);
+                self.remove(newest);
             }
         }
         let it = self.heights.entry(height).or_insert_with(|| Height {
@@ -81,9 +83,14 @@ impl Updates {
         *it.digests.entry(broker).or_insert(digest) == digest
     }
 
-    /// Contents that have this digest.
-    pub(super) fn contents(&mut self, height: u64, digest: [u8; 32], contents: Contents) {
+    /// Contents that have this digest. Bodies for which there is no room are asked for when their turn comes.
+    pub(super) fn contents(&mut self, height: u64, digest: [u8; 32], mut contents: Contents) {
+        let new = bytes(&contents);
+        if !self.make_room(height, new) {
+            contents.bodies.clear();
+        }
         if let Some(it) = self.heights.get_mut(&height) {
+            let before = it.bytes();
             match it.contents.get_mut(&digest) {
                 // All brokers may have sent it; and an answer may bring bodies that the speaker kept back.
                 Some(held) if held.bodies.len() >= held.publications.len() + held.advertisements.len() => {}
@@ -92,7 +99,20 @@ impl Updates {
                     it.contents.insert(digest, Box::new(contents));
                 }
             }
+            self.bytes += it.bytes() - before;
         }
+    }
+
+    /// Makes room for so many bytes of bodies: those of later blocks are not needed yet. `false` if there is none.
+    fn make_room(&mut self, height: u64, bytes: usize) -> bool {
+        for (_, it) in self.heights.range_mut(height.saturating_add(1)..).rev() {
+            if self.bytes + bytes <= limits::CLIENT_BODIES_BYTES_MAX {
+                break;
+            }
+            self.bytes -= it.bytes();
+            it.contents.values_mut().for_each(|it| it.bodies.clear());
+        }
+        self.bytes + bytes <= limits::CLIENT_BODIES_BYTES_MAX
     }
 
     /// A broker says that it has nothing of the client's at a height.
@@ -143,12 +163,20 @@ impl Updates {
 
     /// Takes out what a believed block holds.
     pub(super) fn take(&mut self, height: u64, digest: &[u8; 32]) -> Option<Box<Contents>> {
-        self.heights.get_mut(&height)?.contents.remove(digest)
+        let taken = self.heights.get_mut(&height)?.contents.remove(digest)?;
+        self.bytes -= bytes(&taken);
+        Some(taken)
+    }
+
+    fn remove(&mut self, height: u64) -> Option<Height> {
+        let removed = self.heights.remove(&height)?;
+        self.bytes -= removed.bytes();
+        Some(removed)
     }
 
     /// A block is dealt with. Names who said something else of it.
     pub(super) fn done(&mut self, height: u64, digest: Option<[u8; 32]>) -> Vec<u16> {
-        let Some(it) = self.heights.remove(&height) else { return Vec::new() };
+        let Some(it) = self.remove(height) else { return Vec::new() };
         let Some(digest) = digest else { return it.digests.keys().copied().collect() };
         self.applied = self.applied.max(height);
         self.past.insert(height, digest);
@@ -157,4 +185,15 @@ impl Updates {
         }
         it.digests.iter().filter(|(_, said)| **said != digest).map(|(broker, _)| *broker).collect()
     }
+}
+
+impl Height {
+    fn bytes(&self) -> usize {
+        self.contents.values().map(|it| bytes(it)).sum()
+    }
+}
+
+/// Bytes of the bodies in contents.
+fn bytes(contents: &Contents) -> usize {
+    contents.bodies.iter().map(|(_, body)| body.len()).sum()
 }

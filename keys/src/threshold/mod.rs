@@ -164,7 +164,7 @@ impl<G: Group> Threshold<G> {
             return Ok(());
         }
         let size = header.len() + body.len();
-        if self.collecting.len() >= limits::SEALED_WAITING_MAX || self.bytes + size > limits::SEALED_WAITING_BYTES_MAX {
+        if !self.has_room(size) {
             return Err(Dropped::Queue);
         }
         let label = Header::from_bytes(header)?.label();
@@ -268,6 +268,10 @@ impl<G: Group> Threshold<G> {
 }
 
 impl<G: Group> Keys for Threshold<G> {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.collecting.len() < limits::SEALED_WAITING_MAX && self.bytes + bytes <= limits::SEALED_WAITING_BYTES_MAX
+    }
+
     fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
         match lane {
             Lane::Data => (Guarantee::Ordered, Agreement::Byzantine),

@@ -18,6 +18,7 @@ use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::{Envelope, Fetch, Now, limits};
 
 use super::inbox::{Inbox, Item};
+use super::lines::{Lines, Sealed};
 use super::member::Record;
 use super::sealing::Sealing;
 use super::{Opening, Outgoing, Stand};
@@ -41,8 +42,9 @@ pub(super) struct Engine {
     sealing: Sealing,
     /// What subscriptions are asked for, until they stand.
     wanted: BTreeMap<Token, Interest>,
-    /// By their numbers.
-    lines: BTreeMap<u64, Line>,
+    lines: Lines,
+    /// Nothing more is handed on, because readers or keys have enough.
+    behind: bool,
     /// Sealed publications that a caller reads, and what opened of them; `Some(None)` is ⊥.
     reads: BTreeMap<u64, Option<Option<Vec<Vec<u8>>>>>,
     /// Tokens that nobody waits for any more.
@@ -87,17 +89,6 @@ pub(super) enum Done {
     Status(BTreeMap<u16, Status>),
 }
 
-/// A subscription's items in their order, some of them still sealed.
-struct Line {
-    inbox: Arc<Inbox>,
-    waiting: VecDeque<Waiting>,
-}
-
-enum Waiting {
-    Ready(Item),
-    Sealed { place: u64, entry: Box<Entry>, associated: Vec<u8> },
-}
-
 impl Engine {
     pub(super) fn new(opening: Opening, registry: &Registry) -> Result<Engine> {
         let Opening { cluster, key, registration, keys, frame_operations, accuse, patience: _ } = opening;
@@ -125,7 +116,8 @@ impl Engine {
             record,
             sealing,
             wanted: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            lines: Lines::default(),
+            behind: false,
             reads: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             unstored: None,
@@ -212,9 +204,14 @@ impl Engine {
         if let Sealing::Waiting = self.sealing {
             self.find_key()?;
         }
+        let Some(sealed) = sealed(entry, publication.clone()).filter(|_| self.seals()) else {
+            // Without keys nothing sealed is ever opened.
+            self.reads.insert(entry.sn, Some(None));
+            return Ok(());
+        };
         self.quorum.shares(now, entry.sn, false)?;
         self.reads.insert(entry.sn, None);
-        self.open(now, entry, publication);
+        self.lines.put_first(sealed);
         Ok(())
     }
 
@@ -303,7 +300,7 @@ impl Engine {
     /// A subscription has no reader any more.
     pub(super) fn leave(&mut self, subscription: u64) {
         self.mark(self.clock.now());
-        self.lines.remove(&subscription);
+        self.lines.end(subscription);
     }
 
     /// Does all that can be done without waiting; whether anything came of it.
@@ -319,12 +316,12 @@ impl Engine {
             self.sealing.handle_timeout(now);
             any = true;
         }
+        if self.lines.has_unopened() {
+            // Without a key there is nothing yet to open it with.
+            let _ = self.find_key();
+        }
         any |= self.pump(now);
-        // A reader that does not keep up is waited for: what came later waits in the channels.
-        while !self.lines.values().any(|line| line.inbox.is_full()) {
-            if !self.attend(now) {
-                break;
-            }
+        while self.attend(now) {
             any = true;
             self.pump(now);
         }
@@ -390,7 +387,8 @@ impl Engine {
         let of_machines = of_machines.map(|at| at.since(now.monotonic));
         let of_channels = self.channels.iter().filter_map(Channel::timeout).min();
         let of_channels = of_channels.map(|at| at.saturating_duration_since(Instant::now()));
-        [of_machines, of_channels].into_iter().flatten().min()
+        let for_key = (matches!(self.sealing, Sealing::Waiting) && self.lines.has_unopened()).then_some(ASK_AGAIN);
+        [of_machines, of_channels, for_key].into_iter().flatten().min()
     }
 
     /// Sends what is queued, as far as the kernel takes it, and ends.
@@ -401,7 +399,7 @@ impl Engine {
             self.unstored = Some(self.quorum.record());
             self.store();
             self.channels.iter_mut().for_each(Channel::end);
-            self.lines.values().for_each(|line| line.inbox.close(Error::closed()));
+            self.lines.close(&Error::closed());
         }
     }
 
@@ -411,7 +409,7 @@ impl Engine {
 
     /// Nothing more can be done.
     pub(super) fn fail(&mut self, why: Error) {
-        self.lines.values().for_each(|line| line.inbox.close(why.clone()));
+        self.lines.close(&why);
         self.failure.get_or_insert(why);
     }
 
@@ -449,14 +447,25 @@ impl Engine {
                 self.perform(now, output);
             } else if let Some(output) = self.sealing.poll() {
                 self.perform_for_keys(now, output);
-            } else {
+            } else if let Some(sealed) = self.lines.next_to_open(|bytes| self.sealing.has_room(bytes)) {
+                let Sealed { entry, header, ciphertext, .. } = sealed;
+                let body = Some(&ciphertext[..]);
+                self.sealing.open(now, Delivered { index: entry.sn, header: &header, body, attachments: &[] });
+            } else if !self.hand_over(now) {
                 break;
             }
             any = true;
         }
-        self.lines.values_mut().for_each(Line::advance);
         self.store();
         any
+    }
+
+    /// Gives readers what is ready for them; whether more may come because of that.
+    fn hand_over(&mut self, now: Now) -> bool {
+        self.lines.advance();
+        let is_behind = self.lines.is_behind();
+        self.quorum.hold(now, is_behind);
+        std::mem::replace(&mut self.behind, is_behind) && !is_behind
     }
 
     fn perform(&mut self, now: Now, output: quorum::Output) {
@@ -468,13 +477,18 @@ impl Engine {
                     channel.send(&request);
                 }
             }
-            quorum::Output::Standing(standing) => self.sealing.stands(now, &standing),
+            quorum::Output::Standing(standing) => {
+                self.sealing.stands(now, &standing);
+                if self.lines.has_unopened() {
+                    let _ = self.find_key();
+                }
+            }
             quorum::Output::Delivered(delivered) => self.deliver(now, *delivered),
             quorum::Output::Skipped { subscription, place, count } => {
-                self.line_up(subscription, Waiting::Ready(Item::Empty { place, count }));
+                self.line_up(now, subscription, Item::Empty { place, count });
             }
             quorum::Output::Lost { subscription, place, count } => {
-                self.line_up(subscription, Waiting::Ready(Item::Lost { place, count }));
+                self.line_up(now, subscription, Item::Lost { place, count });
             }
             quorum::Output::Advertised { .. } => {}
             quorum::Output::Attach { sn, broker, attachment } => {
@@ -492,8 +506,7 @@ impl Engine {
             }
             quorum::Output::Subscribed { token, subscription } => {
                 self.wanted.remove(&token);
-                let inbox = Arc::new(Inbox::new(subscription));
-                self.lines.insert(subscription, Line { inbox: inbox.clone(), waiting: VecDeque::new() });
+                let inbox = self.lines.begin(subscription);
                 self.finish(token, Done::Subscribed(inbox));
             }
             quorum::Output::Read(token, answer) => self.finish(token, Done::Read(answer)),
@@ -541,44 +554,43 @@ impl Engine {
 
     fn deliver(&mut self, now: Now, delivered: quorum::Delivered) {
         let quorum::Delivered { subscription, place, entry, publication } = delivered;
-        if !self.lines.contains_key(&subscription) {
+        if !self.lines.is_read(subscription) {
             return;
         }
-        match publication.body {
-            Body::Plain(_) | Body::Digest { .. } => {
-                let bodies = match publication.body {
-                    Body::Plain(bytes) => vec![bytes],
-                    Body::Digest { hash, .. } => vec![hash.to_vec()],
-                    Body::Sealed(_) => unreachable!("it stands below"),
-                };
-                let associated = publication.associated;
-                let item = Item::Publication { place, entry: Box::new(entry), associated, bodies };
-                self.line_up(subscription, Waiting::Ready(item));
+        let entry = Box::new(entry);
+        let item = match publication.body {
+            Body::Plain(bytes) => {
+                Item::Publication { place, entry, associated: publication.associated, bodies: vec![bytes] }
             }
+            Body::Digest { hash, .. } => {
+                Item::Publication { place, entry, associated: publication.associated, bodies: vec![hash.to_vec()] }
+            }
+            // Without keys nothing sealed is ever opened.
+            Body::Sealed(_) if !self.seals() => Item::Empty { place, count: 1 },
             Body::Sealed(_) => {
-                let associated = publication.associated.clone();
-                let known = self.lines.values().any(|line| line.waits_for(entry.sn));
-                let boxed = Box::new(entry.clone());
-                self.line_up(subscription, Waiting::Sealed { place, entry: boxed, associated });
-                if !known {
+                if !self.lines.has_unopened() {
+                    // Until it is known, it is looked for again now and then.
                     let _ = self.find_key();
-                    self.open(now, &entry, &publication);
                 }
+                if let Some(sealed) = sealed(&entry, publication) {
+                    self.lines.put_sealed(subscription, place, sealed);
+                }
+                return self.look_back(now);
             }
-        }
+        };
+        self.line_up(now, subscription, item);
     }
 
-    /// Hands a ciphertext to the keys.
-    fn open(&mut self, now: Now, entry: &Entry, publication: &Publication) {
-        let Body::Sealed(body) = &publication.body else { return };
-        let header =
-            Header { client: entry.client.0, number: entry.number, envelope: publication.envelope() }.to_bytes();
-        self.sealing.open(now, Delivered { index: entry.sn, header: &header, body: Some(body), attachments: &[] });
+    fn line_up(&mut self, now: Now, subscription: u64, item: Item) {
+        self.lines.put(subscription, item);
+        self.look_back(now);
     }
 
-    fn line_up(&mut self, subscription: u64, waiting: Waiting) {
-        if let Some(line) = self.lines.get_mut(&subscription) {
-            line.waiting.push_back(waiting);
+    /// Stops what comes if readers or keys have enough.
+    fn look_back(&mut self, now: Now) {
+        if !self.behind && self.lines.is_behind() {
+            self.behind = true;
+            self.quorum.hold(now, true);
         }
     }
 
@@ -587,9 +599,7 @@ impl Engine {
         if let Some(read) = self.reads.get_mut(&sn) {
             *read = Some(bodies.clone());
         }
-        for line in self.lines.values_mut() {
-            line.settle(sn, bodies.as_ref());
-        }
+        self.lines.settle(sn, bodies.as_ref());
     }
 
     /// Takes the threshold key into use, if it is known by now.
@@ -666,41 +676,8 @@ impl Engine {
 
     /// Tells the machine what readers have taken, so that a restarted program goes on there.
     fn mark(&mut self, now: Now) {
-        for (subscription, line) in &self.lines {
-            if let Some((place, sn)) = line.inbox.taken() {
-                self.quorum.taken(now, *subscription, place, sn);
-            }
-        }
-    }
-}
-
-impl Line {
-    fn waits_for(&self, sn: u64) -> bool {
-        self.waiting.iter().any(|it| matches!(it, Waiting::Sealed { entry, .. } if entry.sn == sn))
-    }
-
-    fn settle(&mut self, sn: u64, bodies: Option<&Vec<Vec<u8>>>) {
-        for it in &mut self.waiting {
-            if let Waiting::Sealed { place, entry, associated } = it
-                && entry.sn == sn
-            {
-                let (place, entry, associated) = (*place, entry.clone(), std::mem::take(associated));
-                *it = Waiting::Ready(match bodies {
-                    Some(bodies) => Item::Publication { place, entry, associated, bodies: bodies.clone() },
-                    None => Item::Empty { place, count: 1 },
-                });
-            }
-        }
-    }
-
-    /// Hands over what is ready, in order.
-    fn advance(&mut self) {
-        let ready = self.waiting.iter().take_while(|it| matches!(it, Waiting::Ready(_))).count();
-        if ready > 0 {
-            self.inbox.extend(self.waiting.drain(..ready).filter_map(|it| match it {
-                Waiting::Ready(item) => Some(item),
-                Waiting::Sealed { .. } => None,
-            }));
+        for (subscription, place, sn) in self.lines.taken() {
+            self.quorum.taken(now, subscription, place, sn);
         }
     }
 }
@@ -737,9 +714,19 @@ pub(super) fn plain(publication: &Publication) -> Option<Vec<Vec<u8>>> {
     }
 }
 
+/// What the keys need to open a publication; `None` if it is not sealed.
+fn sealed(entry: &Entry, publication: Publication) -> Option<Sealed> {
+    let header = Header { client: entry.client.0, number: entry.number, envelope: publication.envelope() }.to_bytes();
+    let Body::Sealed(ciphertext) = publication.body else { return None };
+    Some(Sealed { entry: Box::new(entry.clone()), associated: publication.associated, header, ciphertext })
+}
+
 fn short(key: &[u8]) -> String {
     key.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How often brokers that had no key are asked again whether they have one now.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests;

@@ -58,9 +58,41 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
+    /// Bytes of them.
+    bytes: usize,
     /// The place behind the last item that was taken, and its sn, since the engine last looked.
     taken: Option<(u64, Option<u64>)>,
     closed: Option<Error>,
+}
+
+impl Item {
+    /// Bytes of what was published.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Item::Publication { associated, bodies, .. } => {
+                associated.len() + bodies.iter().map(Vec::len).sum::<usize>()
+            }
+            Item::Empty { .. } | Item::Lost { .. } => 0,
+        }
+    }
+}
+
+impl State {
+    fn is_full(&self) -> bool {
+        self.items.len() >= limits::SUBSCRIBER_MESSAGES || self.bytes >= limits::CLIENT_WAITING_BYTES_MAX
+    }
+
+    /// Takes the next item, if there is one; and whether there is room again that there was not.
+    fn take(&mut self) -> (Option<Item>, bool) {
+        let was_full = self.is_full();
+        let Some(item) = self.items.pop_front() else { return (None, false) };
+        self.bytes -= item.bytes();
+        self.taken = Some(match &item {
+            Item::Publication { place, entry, .. } => (place + 1, Some(entry.sn)),
+            Item::Empty { place, count } | Item::Lost { place, count } => (place + count, None),
+        });
+        (Some(item), was_full && !self.is_full())
+    }
 }
 
 impl Inbox {
@@ -70,7 +102,7 @@ impl Inbox {
 
     /// Whether the reader must take something before more may come.
     pub(super) fn is_full(&self) -> bool {
-        lock(&self.state).items.len() >= limits::SUBSCRIBER_MESSAGES
+        lock(&self.state).is_full()
     }
 
     /// What the reader has taken since the last call: the place behind it, and the sn of its last publication.
@@ -80,8 +112,18 @@ impl Inbox {
 
     /// Hands over items at once: who waits is woken once.
     pub(super) fn extend(&self, items: impl Iterator<Item = Item>) {
-        lock(&self.state).items.extend(items);
+        let mut state = lock(&self.state);
+        for item in items {
+            state.bytes += item.bytes();
+            state.items.push_back(item);
+        }
+        drop(state);
         self.ready.notify_one();
+    }
+
+    #[cfg(test)]
+    pub(super) fn take(&self) -> Option<Item> {
+        lock(&self.state).take().0
     }
 
     pub(super) fn close(&self, why: Error) {
@@ -108,14 +150,9 @@ impl Subscription {
         let until = Instant::now() + patience;
         let mut state = lock(&self.inbox.state);
         loop {
-            let was_full = state.items.len() >= limits::SUBSCRIBER_MESSAGES;
-            if let Some(item) = state.items.pop_front() {
-                state.taken = Some(match &item {
-                    Item::Publication { place, entry, .. } => (place + 1, Some(entry.sn)),
-                    Item::Empty { place, count } | Item::Lost { place, count } => (place + count, None),
-                });
+            if let (Some(item), has_room) = state.take() {
                 drop(state);
-                if was_full {
+                if has_room {
                     // The driver waits for room; one that is gone needs none.
                     let _ = self.shared.waker.wake();
                 }
@@ -136,5 +173,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.shared.lock().leave(self.inbox.id);
+        // What waited for its reader need not wait any more.
+        let _ = self.shared.waker.wake();
     }
 }

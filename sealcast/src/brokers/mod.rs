@@ -11,6 +11,7 @@
 mod engine;
 mod file;
 mod inbox;
+mod lines;
 mod member;
 mod sealing;
 

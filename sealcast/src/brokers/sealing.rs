@@ -74,6 +74,11 @@ impl Sealing {
         each!(self, it => it.outcome(now, Token(0), Outcome::Superseded(versions.into())), else ());
     }
 
+    /// Whether a publication of so many bytes, its header included, can be opened now.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        each!(self, it => it.has_room(bytes), else false)
+    }
+
     pub(super) fn open(&mut self, now: Now, message: Delivered<'_>) {
         each!(self, it => it.open(now, message), else ());
     }

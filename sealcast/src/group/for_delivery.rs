@@ -153,6 +153,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 From::Anonymous
             }
             Source::Outside(_) | Source::Client { .. } => {
+                if !self.keys.has_room(header.len() + body.len()) {
+                    // It would never be opened, and its topic wait for it.
+                    return Err(Dropped::Queue);
+                }
                 self.opening.wait(index, topic, sent_micros, source)?;
                 let sealed = keys::Delivered { index, header: &header, body: Some(&body), attachments: &attachments };
                 self.keys.open(now, sealed);

@@ -18,6 +18,7 @@ struct Script {
     story: Story,
     outputs: VecDeque<keys::Output>,
     needs: (Guarantee, Agreement),
+    has_room: bool,
 }
 
 impl Keys for Script {
@@ -36,6 +37,9 @@ impl Keys for Script {
     }
     fn suspect(&mut self, _: Now, slot: Slot) {
         told(&self.story, format!("suspect {}", slot.0));
+    }
+    fn has_room(&self, _: usize) -> bool {
+        self.has_room
     }
     fn flushed(&mut self, _: Now, cut: [u8; 32]) {
         told(&self.story, format!("flushed {}", cut[0]));
@@ -138,7 +142,7 @@ fn send(token: u64, lane: Lane, after: Option<u64>) -> keys::Output {
 
 fn group(needs: (Guarantee, Agreement), outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
-    let keys = Script { story: story.clone(), outputs: outputs.into(), needs };
+    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true };
     let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0 };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
@@ -246,8 +250,12 @@ fn what_comes_after_a_message_waits_for_its_outcome() {
 
 #[test]
 fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
-    let keys =
-        Script { story: Story::default(), outputs: VecDeque::new(), needs: (Guarantee::Ordered, Agreement::Byzantine) };
+    let keys = Script {
+        story: Story::default(),
+        outputs: VecDeque::new(),
+        needs: (Guarantee::Ordered, Agreement::Byzantine),
+        has_room: true,
+    };
     let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0 };
     let error = Group::new(keys, wire, OriginMode::Auto).err().expect("refused");
     assert_eq!(error.code(), crate::Code::BadPair);
@@ -268,4 +276,28 @@ fn rule_g1_foreign_and_malformed_datagrams_change_nothing_but_a_counter() {
     assert!(drain(&mut group).is_empty() && lock(&story).is_empty());
     let drops = group.drops();
     assert_eq!(drops.of(Dropped::Malformed) + drops.of(Dropped::Foreign), 8, "{drops:?}");
+}
+
+#[test]
+fn rule_g7_a_sealed_message_for_which_the_keys_have_no_room_keeps_nobody_waiting() {
+    let (mut group, _) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
+    drain(&mut group);
+    let sealed = |index| {
+        let source = Source::Client { key: [1; 32], epoch: EpochId::default() };
+        let (header, body) = (b"header".to_vec(), b"ciphertext".to_vec());
+        let (topic, sent_micros, attachments) = ("t".into(), None, Vec::new());
+        let delivered =
+            delivery::Delivered { index, source, signed: true, topic, sent_micros, header, body, attachments };
+        delivery::Output::Deliver(delivered)
+    };
+    group.keys.has_room = false;
+    group.delivery_mut().outputs.push_back(sealed(1));
+    assert!(drain(&mut group).is_empty());
+    group.keys.has_room = true;
+    group.delivery_mut().outputs.push_back(sealed(2));
+    drain(&mut group);
+    let opened = keys::Output::Opened { index: 2, origin: None, bodies: Some(vec![b"it".to_vec()]) };
+    group.keys.outputs.push_back(opened);
+    assert_eq!(drain(&mut group).len(), 1, "what comes later does not wait for it");
+    assert_eq!(group.drops().of(Dropped::Queue), 1);
 }

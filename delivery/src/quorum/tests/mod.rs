@@ -510,3 +510,39 @@ fn a_client_that_was_cut_off_catches_up() {
         check_all(&world, &[trader, other], &tokens, &format!("seed {seed}"));
     }
 }
+
+#[test]
+fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_on_otherwise() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        let [trader, other, first, second] = company(&mut world);
+        subscribe(&mut world, &[trader, other]);
+        let mut tokens = BTreeMap::new();
+        for _ in 0..3 {
+            publish(&mut world, first, 9, &mut tokens);
+            let now = world.now();
+            world.members[trader].quorum.hold(now, true);
+            let before = world.members[trader].told.delivered.len();
+            // What it asks and publishes itself meanwhile is answered.
+            publish(&mut world, trader, 3, &mut tokens);
+            publish(&mut world, second, 20, &mut tokens);
+            let now = world.now();
+            let read = Read::Place { header: header("secret"), ps: 0 };
+            let read = world.members[trader].quorum.read(now, read, true).expect("there is room");
+            let is_read = |world: &World| {
+                let told = &world.members[trader].told.others;
+                told.iter().any(|it| matches!(it, Output::Read(of, Ok(_)) if *of == read))
+            };
+            let all = |world: &World| {
+                tokens[&trader].iter().all(|token| world.members[trader].told.outcomes.contains_key(token))
+            };
+            assert!(world.until(20_000_000, |it| is_read(it) && all(it)), "seed {seed}");
+            // What was handed out before it was held may still be drained.
+            assert!(world.members[trader].told.delivered.len() <= before + 9, "seed {seed}: it is held");
+            let now = world.now();
+            world.members[trader].quorum.hold(now, false);
+        }
+        settle(&mut world, &[trader, other], &tokens);
+        check_all(&world, &[trader, other], &tokens, &format!("seed {seed}"));
+    }
+}

@@ -1,0 +1,250 @@
+//! A client's machines among four brokers whose words the test writes: no sockets, no other threads.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sealcast_broker::cluster_file::{Addresses, Suite};
+use sealcast_broker::genesis::Genesis;
+use sealcast_broker::operation::{Client, Execute, OperationId};
+use sealcast_broker::protocol::{Contents, Reply, SignedKey, Standing, Update, Welcome};
+use sealcast_broker::state::{Notice as Places, Run};
+use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::group::{Parameters, Ristretto255};
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::tdh2::{Ciphertext, KeyShare, PublicKey, deal};
+use sealcast_keys::threshold::sealed::{Attachment, What};
+use sealcast_keys::threshold::{self, Threshold, pin};
+use sealcast_wire::{Incarnation, Utc};
+
+use super::super::{ClientKey, FRAME_OPERATIONS};
+use super::*;
+
+type G = Ristretto255;
+
+/// The subscription to everything that the brokers know of.
+const STANDING: u64 = 7;
+
+struct Stage {
+    engine: Engine,
+    brokers: Vec<OriginKey>,
+    key: PublicKey<G>,
+    holders: Vec<KeyShare<G>>,
+    publisher: Threshold<G>,
+    height: u64,
+    /// Publications in their order: what the keys need.
+    sealed: Vec<sealcast_keys::Sealed>,
+    /// Keeps what channels are registered with.
+    _poll: mio::Poll,
+}
+
+impl Stage {
+    /// Four brokers, two of which open what is sealed; the client knows their key from the file, or not yet.
+    fn new(knows_key: bool) -> Stage {
+        let mut brokers: Vec<OriginKey> =
+            (1..5_u8).map(|i| OriginKey::from_seed(&Secret::from_bytes([i; 32]))).collect();
+        brokers.sort_by_key(OriginKey::public_bytes);
+        let keys: Vec<[u8; 32]> = brokers.iter().map(OriginKey::public_bytes).collect();
+        let genesis = Genesis {
+            name: "test".into(),
+            brokers: keys.iter().copied().collect(),
+            quorum: 1,
+            administrators: vec![Key::new(&keys[0]).expect("a key")],
+            issuers: BTreeMap::new(),
+        };
+        let cluster = genesis.cluster().0;
+        let (key, holders) =
+            deal::<G>(Parameters::new(&cluster, 2, 4), &mut ChaCha20Rng::seed_from_u64(1)).expect("2 of 4");
+        let encoded = key.encode();
+        let publisher = [9; 32];
+        let config = threshold::Config::new(publisher, cluster, &keys, &encoded, &pin(&cluster, &encoded));
+        let seed = Secret::from_bytes([8; 32]);
+        let versions = threshold::Standing::default();
+        let config = config.expect("they fit");
+        let publisher = Threshold::new("publisher", Incarnation::default(), config, versions, &seed);
+        let vouched = VouchedKey { epoch: 0, key: encoded, signatures: BTreeMap::new() };
+        let nowhere = || Addresses { gateway: "127.0.0.1:1".into(), order: "127.0.0.1:1".into() };
+        let cluster = ClusterFile {
+            genesis,
+            addresses: (0..4).map(|_| nowhere()).collect(),
+            threshold: 2,
+            suite: Suite::Ristretto255,
+            key: knows_key.then_some(vouched),
+            endorsement: None,
+        };
+        let opening = Opening {
+            cluster: Arc::new(cluster),
+            key: ClientKey::fresh().expect("the system has randomness"),
+            registration: None,
+            keys: Scheme::Threshold,
+            patience: Duration::from_secs(1),
+            frame_operations: FRAME_OPERATIONS,
+            accuse: true,
+        };
+        let poll = mio::Poll::new().expect("the system polls");
+        let engine = Engine::new(opening, poll.registry()).expect("it opens");
+        Stage { engine, brokers, key, holders, publisher, height: 1, sealed: Vec::new(), _poll: poll }
+    }
+
+    fn say(&mut self, broker: u16, reply: &Reply) {
+        let now = self.engine.clock.now();
+        self.engine.quorum.handle(now, broker, &reply.to_bytes());
+        self.engine.pump(now);
+    }
+
+    /// All brokers welcome the client, which has one subscription.
+    fn welcome(&mut self, key: bool) {
+        let cluster = self.engine.cluster.cluster();
+        for broker in 0..4 {
+            let now = self.engine.clock.now();
+            self.engine.quorum.connected(now, broker);
+            let encoded = self.key.encode();
+            let signature = self.brokers[usize::from(broker)].sign(&SignedKey::statement(&cluster, 0, &encoded));
+            let standing =
+                Standing { id: STANDING, interest: "#".parse().expect("an interest"), since: 0, next: self.next() };
+            self.say(
+                broker,
+                &Reply::Welcome(Welcome {
+                    broker,
+                    height: self.height,
+                    at: Utc(0),
+                    sn: self.next(),
+                    policy: 0,
+                    epoch: 0,
+                    registered: true,
+                    next: 0,
+                    subscriptions: vec![standing],
+                    key: key.then_some(SignedKey { epoch: 0, key: encoded, signature }),
+                }),
+            );
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.sealed.len() as u64
+    }
+
+    fn interest() -> Interest {
+        "#".parse().expect("an interest")
+    }
+
+    fn subscribe(&mut self) -> Arc<Inbox> {
+        let token = self.engine.subscribe(Stage::interest()).expect("there is room");
+        self.engine.pump(self.engine.clock.now());
+        match self.engine.done.remove(&token) {
+            Some(Done::Subscribed(inbox)) => inbox,
+            _ => panic!("it stands at the brokers"),
+        }
+    }
+
+    /// A block of publications with these bodies, of which f + 1 brokers tell.
+    fn block(&mut self, bodies: &[Vec<u8>]) {
+        self.height += 1;
+        let header = || sealcast_broker::operation::Header { topic: "t".into(), value: None };
+        let (first, client) = (self.next(), *self.engine.quorum.client());
+        let (mut publications, mut operations, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        for body in bodies {
+            let sn = self.next();
+            let publication = Publication {
+                headers: vec![header()],
+                associated: b"for all".to_vec(),
+                access: None,
+                execute: Execute::Nothing,
+                policy: 0,
+                epoch: 0,
+                body: Body::Plain(Vec::new()),
+            };
+            let sealed = self.publisher.seal_together(sn, publication.envelope(), &[body]).expect("it is small enough");
+            let publication = Publication { body: Body::Sealed(sealed.body.clone()), ..publication };
+            let operation = Operation::Publish(Box::new(publication)).to_bytes();
+            publications.push(Entry {
+                sn,
+                height: self.height,
+                at: Utc(0),
+                frame: 0,
+                client: Client([9; 32]),
+                number: sn,
+                id: OperationId::of(&operation),
+                policy: 0,
+                epoch: 0,
+                places: vec![(header(), sn)],
+                access: None,
+            });
+            operations.push((sn, operation));
+            runs.push(Run::Deliver { sn });
+            self.sealed.push(sealed);
+        }
+        let notices = vec![Places { client, subscription: STANDING, first, runs }];
+        let (results, advertisements) = (Vec::new(), Vec::new());
+        let mut contents = Contents { at: Utc(0), results, notices, publications, advertisements, bodies: Vec::new() };
+        let digest = contents.digest(&self.engine.cluster.cluster(), &client, self.height);
+        contents.bodies = operations;
+        let height = self.height;
+        self.say(0, &Reply::Update(Update { height, digest, contents: Some(contents) }));
+        self.say(1, &Reply::Update(Update { height, digest, contents: None }));
+    }
+
+    /// Two brokers give their shares of a publication.
+    fn shares(&mut self, sn: u64) {
+        let sealed = &self.sealed[usize::try_from(sn).expect("small")];
+        let label = Header::from_bytes(&sealed.header).expect("it is a header").label();
+        let ciphertext = Ciphertext::decode(&sealed.body).expect("it is a ciphertext");
+        let checked = self.key.check(self.key.bind(ciphertext, &label)).expect("it is good");
+        for broker in 0..2_u16 {
+            let what = What::Share(self.holders[usize::from(broker)].share(&checked).expect("it is checked"));
+            let attachment = Attachment { ciphertext: *checked.id(), what }.to_bytes();
+            self.say(broker, &Reply::Attach { sn, attachment });
+        }
+    }
+
+    /// What a reader may take now: the first byte of each body.
+    fn read(&mut self, inbox: &Inbox) -> Vec<u8> {
+        let mut read = Vec::new();
+        while let Some(item) = inbox.take() {
+            match item {
+                Item::Publication { bodies, .. } => read.push(bodies[0][0]),
+                other => panic!("nothing is ⊥ or lost: {other:?}"),
+            }
+            let now = self.engine.clock.now();
+            self.engine.mark(now);
+            self.engine.pump(now);
+        }
+        read
+    }
+}
+
+#[test]
+fn rule_g7_a_sealed_backlog_larger_than_keys_hold_waits_and_is_opened_in_order() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let inbox = stage.subscribe();
+    // More than the keys take at once, and no shares: as after a long time away.
+    let bodies = limits::SEALED_WAITING_BYTES_MAX / ((1 << 20) - 1000) + 3;
+    let all: Vec<u8> = (0..u8::try_from(bodies).expect("few")).collect();
+    for four in all.chunks(4) {
+        stage.block(&four.iter().map(|n| vec![*n; (1 << 20) - 1000]).collect::<Vec<_>>());
+    }
+    assert!(stage.engine.lines.is_behind(), "no more is handed on than may wait");
+    let mut read = Vec::new();
+    for sn in 0..stage.next() {
+        stage.shares(sn);
+        read.extend(stage.read(&inbox));
+    }
+    // Blocks whose bodies had no room are asked for; here they had.
+    assert_eq!(read, all);
+    assert!(!stage.engine.lines.is_behind());
+}
+
+#[test]
+fn what_comes_before_the_key_is_known_is_opened_when_it_is() {
+    let mut stage = Stage::new(false);
+    stage.welcome(false);
+    let inbox = stage.subscribe();
+    stage.block(&[vec![1], vec![2]]);
+    assert!(stage.read(&inbox).is_empty());
+    // Brokers that have made their key meanwhile welcome the client anew.
+    stage.welcome(true);
+    for sn in 0..2 {
+        stage.shares(sn);
+    }
+    assert_eq!(stage.read(&inbox), [1, 2]);
+}
