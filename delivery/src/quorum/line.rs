@@ -30,6 +30,8 @@ pub(super) struct Line {
     pub(super) streams: Streams,
     /// Whether somebody reads it in this run.
     pub(super) is_read: bool,
+    /// Whether it is known in this run that it stands at the brokers.
+    pub(super) stands: bool,
     /// What its reader has taken: the next place, and an anchor at or before it.
     pub(super) taken: (u64, (u64, u64)),
 }
@@ -54,8 +56,24 @@ impl Line {
             ready: VecDeque::new(),
             streams: Streams::default(),
             is_read: true,
+            stands: true,
             taken: (place, anchor),
         }
+    }
+
+    /// Nobody reads it any more: it goes back to what was taken.
+    pub(super) fn leave(&mut self) {
+        self.is_read = false;
+        self.goal = self.goal.max(self.place);
+        self.refetch();
+        (self.place, self.anchor) = self.cursor();
+    }
+
+    /// The next place that its reader has not taken, and an anchor at or before it. A pair ahead of what was taken leaves a
+    /// gap behind it: the subscription's beginning leaves none.
+    pub(super) fn cursor(&self) -> (u64, (u64, u64)) {
+        let (next, anchor) = self.taken;
+        (next, if anchor.0 > next { (0, 0) } else { anchor })
     }
 
     /// Whether there are places that have not been delivered.
@@ -209,5 +227,14 @@ mod tests {
         line.take(1, Some(950));
         line.stands_at((3, 1000));
         assert_eq!((line.anchor, line.taken), ((3, 1000), (1, (1, 951))), "two places are not yet taken");
+    }
+
+    #[test]
+    fn who_leaves_goes_back_to_what_was_taken() {
+        let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
+        (0..5).for_each(|n| line.deliver(950 + n));
+        line.take(2, Some(951));
+        line.leave();
+        assert_eq!((line.place, line.anchor, line.goal, line.is_read), (2, (2, 952), 5, false));
     }
 }

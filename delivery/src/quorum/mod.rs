@@ -230,7 +230,14 @@ impl Quorum {
             Operation::Publish(_) => What::Publish,
             _ => What::Other,
         };
-        self.operation(now, what, &operation)
+        let token = self.operation(now, what, &operation)?;
+        if let Operation::Unsubscribe(subscription) = operation {
+            if self.ended.len() >= 4 * limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
+                self.ended.pop_first();
+            }
+            self.ended.insert(subscription);
+        }
+        Ok(token)
     }
 
     fn operation(&mut self, now: Now, what: What, operation: &Operation) -> Result<Token, SendError> {
@@ -269,12 +276,7 @@ impl Quorum {
     /// # Errors
     /// As [`Quorum::publish`].
     pub fn unsubscribe(&mut self, now: Now, subscription: u64) -> Result<Token, SendError> {
-        let token = self.submit(now, Operation::Unsubscribe(subscription))?;
-        if self.ended.len() >= 4 * limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
-            self.ended.pop_first();
-        }
-        self.ended.insert(subscription);
-        Ok(token)
+        self.submit(now, Operation::Unsubscribe(subscription))
     }
 
     /// Asks all brokers for their shares of a sealed publication, which come as [`Output::Attach`]; with proofs, of which

@@ -16,6 +16,17 @@ impl Quorum {
         }
     }
 
+    /// Nobody reads a subscription any more. Whoever wants the same again is handed what was not taken of it, and what
+    /// came since.
+    pub fn leave(&mut self, now: Now, subscription: u64) {
+        if let Some(line) = self.lines.get_mut(&subscription) {
+            line.leave();
+            self.changed(now);
+            // Others waited for what it lagged behind.
+            self.advance(now);
+        }
+    }
+
     /// Whether more may be handed on now; what is ready is drained first.
     pub(super) fn may_hand_on(&mut self) -> bool {
         self.midway = !self.held && self.outputs.len() >= OUTPUTS_AT_ONCE;

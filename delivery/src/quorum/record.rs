@@ -21,9 +21,7 @@ impl Quorum {
         let count = self.lines.len().min(limits::SUBSCRIPTIONS_PER_CLIENT_MAX);
         w.u16(u16::try_from(count).expect("subscriptions have a limit"));
         for (id, line) in self.lines.iter().take(count) {
-            // A pair ahead of what was taken leaves a gap behind it: the subscription's beginning leaves none.
-            let (next, anchor) = line.taken;
-            let (place, sn) = if anchor.0 > next { (0, 0) } else { anchor };
+            let (next, (place, sn)) = line.cursor();
             w.u64(*id).bytes16(&line.interest.to_bytes()).u64(next).u64(place).u64(sn);
         }
         w.finish()
@@ -45,7 +43,7 @@ impl Quorum {
         for _ in 0..r.count16(34, limits::SUBSCRIPTIONS_PER_CLIENT_MAX)? {
             let (id, interest) = (r.u64()?, Interest::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?);
             let mut line = Line::new(interest, r.u64()?, (r.u64()?, r.u64()?));
-            line.is_read = false;
+            (line.is_read, line.stands) = (false, false);
             if line.anchor.0 > line.place || quorum.lines.insert(id, line).is_some() {
                 return Err(Malformed);
             }

@@ -188,7 +188,7 @@ impl Quorum {
     /// Goes on with what stands, and subscribes to the rest of what is wanted.
     pub(super) fn take_up_wanted(&mut self, now: Now) {
         for (token, interest) in std::mem::take(&mut self.wanted) {
-            let has_lapsed = |id: u64| self.stood(id).count() <= self.faulty && !self.lines[&id].is_read;
+            let has_lapsed = |id: u64| self.stood(id).count() <= self.faulty && !self.lines[&id].stands;
             let held = self
                 .lines
                 .iter()
@@ -196,7 +196,8 @@ impl Quorum {
             let found = held.map(|(id, _)| *id).or_else(|| self.adopt(&interest));
             match found {
                 Some(subscription) => {
-                    self.lines.get_mut(&subscription).expect("it was found").is_read = true;
+                    let line = self.lines.get_mut(&subscription).expect("it was found");
+                    (line.is_read, line.stands) = (true, true);
                     self.set_goal(subscription);
                     self.outputs.push_back(Output::Subscribed { token, subscription });
                 }

@@ -176,10 +176,18 @@ impl Engine {
         self.quorum.submit(self.clock.now(), operation)
     }
 
-    pub(super) fn subscribe(&mut self, interest: Interest) -> std::result::Result<Token, SendError> {
+    /// Begins to subscribe, or waits again for what nobody waited for any more; `None` if somebody reads the same here:
+    /// two readers of one subscription would take it from each other.
+    pub(super) fn subscribe(&mut self, interest: &Interest) -> std::result::Result<Option<Token>, SendError> {
+        if let Some((token, _)) = self.wanted.iter().find(|(_, it)| *it == interest) {
+            return Ok(self.forgotten.remove(token).then_some(*token));
+        }
+        if self.quorum.subscriptions().any(|(_, it, _)| it == interest) {
+            return Ok(None);
+        }
         let token = self.quorum.subscribe(self.clock.now(), interest.clone())?;
-        self.wanted.insert(token, interest);
-        Ok(token)
+        self.wanted.insert(token, interest.clone());
+        Ok(Some(token))
     }
 
     pub(super) fn read(&mut self, what: Read, linearizable: bool) -> std::result::Result<Token, SendError> {
@@ -291,16 +299,21 @@ impl Engine {
 
     /// Nobody waits for this any more.
     pub(super) fn forget(&mut self, token: Token) {
-        self.wanted.remove(&token);
-        if self.done.remove(&token).is_none() {
-            self.forgotten.insert(token);
+        match self.done.remove(&token) {
+            None => {
+                self.forgotten.insert(token);
+            }
+            Some(Done::Subscribed(inbox)) => self.leave(inbox.id),
+            Some(_) => {}
         }
     }
 
     /// A subscription has no reader any more.
     pub(super) fn leave(&mut self, subscription: u64) {
-        self.mark(self.clock.now());
+        let now = self.clock.now();
+        self.mark(now);
         self.lines.end(subscription);
+        self.quorum.leave(now, subscription);
     }
 
     /// Does all that can be done without waiting; whether anything came of it.
@@ -506,8 +519,13 @@ impl Engine {
             }
             quorum::Output::Subscribed { token, subscription } => {
                 self.wanted.remove(&token);
-                let inbox = self.lines.begin(subscription);
-                self.finish(token, Done::Subscribed(inbox));
+                if self.forgotten.remove(&token) {
+                    // Nobody would read what is lined up for it.
+                    self.quorum.leave(now, subscription);
+                } else {
+                    let inbox = self.lines.begin(subscription);
+                    self.done.insert(token, Done::Subscribed(inbox));
+                }
             }
             quorum::Output::Read(token, answer) => self.finish(token, Done::Read(answer)),
             quorum::Output::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),

@@ -299,9 +299,12 @@ impl Brokers {
     /// Subscribes; one that stood already for the same interest goes on where it was left.
     ///
     /// # Errors
-    /// [`Code::NoQuorum`], or why not.
+    /// [`Code::NoQuorum`], or why not; [`Code::Usage`] if another [`Subscription`] to the same is read here.
     pub fn subscribe(&self, interest: Interest) -> Result<Subscription> {
-        let token = self.take(|engine| engine.subscribe(interest.clone()))?;
+        let token = self.take(|engine| engine.subscribe(&interest))?.ok_or_else(|| {
+            Error::new(Code::Usage, "this client reads a subscription to the same already")
+                .with_hint("read that one, or drop it before")
+        })?;
         match self.done(token)? {
             Done::Subscribed(inbox) => Ok(Subscription::new(inbox, self.shared.clone())),
             Done::Outcome(Outcome::Executed { outcome, .. }) => match done(&outcome) {

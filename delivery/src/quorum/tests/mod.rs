@@ -546,3 +546,47 @@ fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_
         check_all(&world, &[trader, other], &tokens, &format!("seed {seed}"));
     }
 }
+
+#[test]
+fn who_leaves_a_subscription_and_wants_the_same_again_misses_nothing() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        let [trader, other, first, second] = company(&mut world);
+        subscribe(&mut world, &[trader, other]);
+        let mut tokens = BTreeMap::new();
+        for _ in 0..3 {
+            publish(&mut world, first, 9, &mut tokens);
+            let now = world.now();
+            let id = world.members[trader].quorum.subscriptions().next().expect("it stands").0;
+            world.members[trader].quorum.leave(now, id);
+            assert_eq!(world.members[trader].quorum.subscriptions().count(), 0);
+            publish(&mut world, second, 20, &mut tokens);
+            let wait = world.random(400_000);
+            world.run(wait);
+            let now = world.now();
+            world.members[trader].quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
+            world.drain(trader);
+            assert_eq!(world.members[trader].quorum.subscriptions().next().map(|it| it.0), Some(id), "it is the same");
+        }
+        settle(&mut world, &[trader, other], &tokens);
+        check_all(&world, &[trader, other], &tokens, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn what_was_unsubscribed_from_is_not_gone_on_with() {
+    let mut world = World::new(3, 1, Behaviour::Honest);
+    let [trader, ..] = company(&mut world);
+    subscribe(&mut world, &[trader]);
+    // Its brokers name the subscription in their welcome.
+    world.cut_off(trader);
+    world.run(500_000);
+    let now = world.now();
+    let id = world.members[trader].quorum.subscriptions().next().expect("it stands").0;
+    world.members[trader].quorum.submit(now, Operation::Unsubscribe(id)).expect("there is room");
+    world.run(500_000);
+    let now = world.now();
+    world.members[trader].quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
+    assert!(world.until(5_000_000, |it| it.members[trader].told.subscribed.len() == 2));
+    assert!(world.members[trader].quorum.subscriptions().all(|(other, ..)| other != id));
+}

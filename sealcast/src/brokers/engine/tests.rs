@@ -128,7 +128,7 @@ impl Stage {
     }
 
     fn subscribe(&mut self) -> Arc<Inbox> {
-        let token = self.engine.subscribe(Stage::interest()).expect("there is room");
+        let token = self.engine.subscribe(&Stage::interest()).expect("there is room").expect("nobody reads it");
         self.engine.pump(self.engine.clock.now());
         match self.engine.done.remove(&token) {
             Some(Done::Subscribed(inbox)) => inbox,
@@ -247,4 +247,41 @@ fn what_comes_before_the_key_is_known_is_opened_when_it_is() {
         stage.shares(sn);
     }
     assert_eq!(stage.read(&inbox), [1, 2]);
+}
+
+#[test]
+fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() {
+    let mut stage = Stage::new(true);
+    let interest = Stage::interest();
+    let token = stage.engine.subscribe(&interest).expect("there is room").expect("nobody reads it");
+    stage.engine.forget(token);
+    // Who asks again waits for the same.
+    assert_eq!(stage.engine.subscribe(&interest), Ok(Some(token)));
+    stage.engine.forget(token);
+    stage.welcome(true);
+    assert!(stage.engine.done.is_empty() && !stage.engine.lines.is_read(STANDING), "nobody reads it");
+    stage.block(&[vec![1], vec![2]]);
+    assert!(!stage.engine.lines.has_unopened() && stage.engine.wanted.is_empty());
+    stage.subscribe();
+    assert!(stage.engine.lines.is_read(STANDING));
+}
+
+#[test]
+fn a_subscribe_that_stands_as_its_caller_gives_up_is_left_again() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let token = stage.engine.subscribe(&Stage::interest()).expect("there is room").expect("nobody reads it");
+    stage.engine.pump(stage.engine.clock.now());
+    stage.engine.forget(token);
+    assert!(!stage.engine.lines.is_read(STANDING) && stage.engine.forgotten.is_empty());
+}
+
+#[test]
+fn one_subscription_has_one_reader() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let inbox = stage.subscribe();
+    assert_eq!(stage.engine.subscribe(&Stage::interest()), Ok(None));
+    stage.engine.leave(inbox.id);
+    stage.subscribe();
 }
