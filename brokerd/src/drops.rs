@@ -39,6 +39,8 @@ pub enum Reason {
     FrameCiphertext,
     /// A frame that accuses a publisher falsely.
     FrameAccusation,
+    /// A frame that accuses a publisher, of a client that is not registered.
+    FrameStranger,
     /// A frame of another client.
     FrameNotYours,
     /// A frame that fits no block.
@@ -95,6 +97,7 @@ impl fmt::Display for Reason {
             Reason::FrameSignature => "frame_signature",
             Reason::FrameCiphertext => "frame_ciphertext",
             Reason::FrameAccusation => "frame_accusation",
+            Reason::FrameStranger => "frame_stranger",
             Reason::FrameNotYours => "frame_not_yours",
             Reason::FrameTooLarge => "frame_too_large",
             Reason::FrameFull => "frame_full",
@@ -107,7 +110,7 @@ impl fmt::Display for Reason {
 }
 
 /// In the order of their numbers.
-const REASONS: [Reason; 23] = [
+const REASONS: [Reason; 24] = [
     Reason::Connections,
     Reason::Handshake,
     Reason::Late,
@@ -124,6 +127,7 @@ const REASONS: [Reason; 23] = [
     Reason::FrameSignature,
     Reason::FrameCiphertext,
     Reason::FrameAccusation,
+    Reason::FrameStranger,
     Reason::FrameNotYours,
     Reason::FrameTooLarge,
     Reason::FrameFull,

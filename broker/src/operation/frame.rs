@@ -210,7 +210,8 @@ impl Frame {
         })
     }
 
-    fn accuses(&self) -> bool {
+    /// Whether it accuses anybody: each accusation costs the proofs of t shares.
+    pub fn accuses(&self) -> bool {
         self.operations.iter().any(|(_, operation)| matches!(operation, Operation::Accuse(_)))
     }
 }

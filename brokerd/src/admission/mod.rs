@@ -49,6 +49,9 @@ pub trait Execution: Send + Sync + 'static {
 
     /// Which ciphertexts are well-formed for their labels.
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
+
+    /// Whether the threshold key is known: without it no ciphertext is valid.
+    fn has_key(&self) -> bool;
 }
 
 impl Execution for Executor {
@@ -62,6 +65,10 @@ impl Execution for Executor {
 
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
         Executor::ciphertexts_valid(self, sealed)
+    }
+
+    fn has_key(&self) -> bool {
+        Executor::has_key(self)
     }
 }
 
@@ -272,6 +279,18 @@ impl Application for Admission {
     }
 }
 
+/// What became of a frame's check.
+type Verdict = Result<Checked, Wrong>;
+
+/// Why a frame may not wait.
+#[derive(Clone, Copy)]
+enum Wrong {
+    /// It would make a block invalid.
+    Frame(FrameError),
+    /// It accuses somebody, and comes from nobody: it is not checked.
+    Stranger,
+}
+
 /// Why a frame is not even checked.
 enum Turned {
     Executed,
@@ -329,6 +348,8 @@ impl Shared {
 
     /// Checks frames and hands the good ones to the order; `false` if there is none any more.
     fn attend(&self, batch: Vec<Arrived>) -> bool {
+        // Before they are judged: what is turned away for want of a key was not false.
+        let has_key = self.execution.has_key();
         let verdicts = self.judge(&batch);
         let mut good = Vec::with_capacity(batch.len());
         let mut room = lock(&self.room);
@@ -337,7 +358,7 @@ impl Shared {
             match verdict {
                 Some(Err(why)) => {
                     room.settle(&hash, None);
-                    self.refuse(&arrived, why);
+                    self.refuse(&arrived, why, has_key);
                 }
                 Some(Ok(checked)) => {
                     room.settle(&hash, Some(checked));
@@ -359,39 +380,42 @@ impl Shared {
     }
 
     /// A verdict on each frame, `None` for those that a block brought and that were found good with it.
-    fn judge(&self, batch: &[Arrived]) -> Vec<Option<Result<Checked, FrameError>>> {
-        let mut verdicts: Vec<Option<Result<Checked, FrameError>>> = Vec::with_capacity(batch.len());
+    fn judge(&self, batch: &[Arrived]) -> Vec<Option<Verdict>> {
+        let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(batch.len());
         let (mut frames, mut places, mut keys) = (Vec::new(), Vec::new(), Keys::default());
         for (place, arrived) in batch.iter().enumerate() {
+            verdicts.push(None);
             let known = lock(&self.room).is_checked(&arrived.frame.hash());
             if known {
                 continue;
             }
             match operation::Frame::read(arrived.frame.bytes(), &mut keys) {
+                // G8: each accusation costs the proofs of t shares, and keys are free.
+                Ok(frame) if frame.accuses() && self.execution.next_number(&arrived.head.client).is_none() => {
+                    verdicts[place] = Some(Err(Wrong::Stranger));
+                }
                 Ok(frame) => {
                     frames.push(frame);
                     places.push(place);
                 }
-                Err(malformed) => {
-                    verdicts.resize_with(place, || None);
-                    verdicts.push(Some(Err(malformed.into())));
-                }
+                Err(malformed) => verdicts[place] = Some(Err(Wrong::Frame(malformed.into()))),
             }
         }
-        verdicts.resize_with(batch.len(), || None);
         let judged = operation::check(&self.cluster, frames, |sealed| self.execution.ciphertexts_valid(sealed));
         for (place, verdict) in places.into_iter().zip(judged) {
-            verdicts[place] = Some(verdict);
+            verdicts[place] = Some(verdict.map_err(Wrong::Frame));
         }
         verdicts
     }
 
-    fn refuse(&self, arrived: &Arrived, why: FrameError) {
+    fn refuse(&self, arrived: &Arrived, why: Wrong, has_key: bool) {
         let (reason, refusal) = match why {
-            FrameError::Malformed => (Reason::FrameMalformed, Refusal::Malformed),
-            FrameError::Signature => (Reason::FrameSignature, Refusal::Signature),
-            FrameError::Ciphertext => (Reason::FrameCiphertext, Refusal::Ciphertext),
-            FrameError::Accusation => (Reason::FrameAccusation, Refusal::Accusation),
+            Wrong::Frame(FrameError::Malformed) => (Reason::FrameMalformed, Refusal::Malformed),
+            Wrong::Frame(FrameError::Signature) => (Reason::FrameSignature, Refusal::Signature),
+            Wrong::Frame(FrameError::Ciphertext) => (Reason::FrameCiphertext, Refusal::Ciphertext),
+            Wrong::Frame(FrameError::Accusation) => (Reason::FrameAccusation, Refusal::Accusation),
+            // It may be registered where this broker has not come yet.
+            Wrong::Stranger => (Reason::FrameStranger, Refusal::Quota),
         };
         self.drops.count(reason);
         match arrived.origin {
@@ -400,9 +424,13 @@ impl Shared {
                 let Head { client, first, .. } = arrived.head;
                 self.outlet.send(&client, Reply::Refused { first, why: refusal });
             }
-            // Honest brokers may differ in what they know of keys, in nothing else.
-            Origin::Broker(_) if matches!(why, FrameError::Ciphertext | FrameError::Accusation) => {}
-            Origin::Broker(broker) => self.false_forward(broker),
+            Origin::Broker(broker) => match why {
+                // Honest brokers may be ahead of this one in what they executed, and in having a key.
+                Wrong::Stranger => {}
+                Wrong::Frame(FrameError::Ciphertext | FrameError::Accusation) if !has_key => {}
+                // They differ in nothing else: whatever they forward they have checked, by the same key.
+                Wrong::Frame(_) => self.false_forward(broker),
+            },
         }
     }
 

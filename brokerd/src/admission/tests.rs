@@ -1,6 +1,7 @@
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use sealcast_broker::operation::{Body, Execute, Header, Operation, Publication};
+use sealcast_broker::operation::{Accusation, Body, Execute, Header, Operation, Publication};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::{Floor, Later, Status};
@@ -48,6 +49,9 @@ fn forged(seed: u8, first: u64) -> Bytes {
 struct Ledger {
     executed: Mutex<Vec<(u64, usize)>>,
     fails: AtomicBool,
+    keyless: AtomicBool,
+    /// Ciphertexts that were checked.
+    checked: AtomicUsize,
 }
 
 impl Execution for Ledger {
@@ -63,7 +67,12 @@ impl Execution for Ledger {
     }
 
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
-        sealed.iter().map(|s| s.ciphertext == b"good").collect()
+        self.checked.fetch_add(sealed.len(), Ordering::Relaxed);
+        sealed.iter().map(|s| self.has_key() && s.ciphertext == b"good").collect()
+    }
+
+    fn has_key(&self) -> bool {
+        !self.keyless.load(Ordering::Relaxed)
     }
 }
 
@@ -235,6 +244,62 @@ fn what_other_brokers_forward_is_checked_alike_and_liars_are_no_longer_heard() {
         Err(Refused::Invalid),
         "nobody checked it"
     );
+}
+
+/// With so many accusations of client 2.
+fn accusing(seed: u8, first: u64, ciphertext: &[u8]) -> Bytes {
+    let publication = Publication {
+        headers: vec![Header { topic: "a".into(), value: None }],
+        associated: vec![],
+        access: None,
+        execute: Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: Body::Plain(vec![]),
+    };
+    let (client, envelope, ciphertext) = (client(2), publication.envelope(), ciphertext.to_vec());
+    let accusation = Accusation { sn: 1, client, number: 3, envelope, ciphertext, shares: vec![0, 0] };
+    let operations = vec![Operation::Accuse(Box::new(accusation))];
+    operation::Frame::sign(&CLUSTER, &key(seed), first, operations).to_bytes().into()
+}
+
+#[test]
+fn rule_g8_a_broker_that_forwards_false_ciphertexts_or_accusations_is_no_longer_heard() {
+    for (false_one, reason) in [
+        (sealed as fn(u8, &[u8]) -> Bytes, Reason::FrameCiphertext),
+        (|seed, bytes| accusing(1, 10 + u64::from(seed), bytes), Reason::FrameAccusation),
+    ] {
+        let world = World::new();
+        let forward = |bytes: Bytes| world.admission.offer(Origin::Broker(2), Frame::new(bytes));
+        let many = u8::try_from(limits::FALSE_FORWARDS_MAX).expect("few");
+        // Without a key this broker cannot tell, and blames nobody.
+        world.ledger.keyless.store(true, Ordering::Relaxed);
+        (0..2 * many).for_each(|n| assert_eq!(forward(false_one(20 + n, b"bad")), Ok(())));
+        until("all are refused", || world.drops.of(reason) == 2 * u64::from(many));
+        world.ledger.keyless.store(false, Ordering::Relaxed);
+        (0..many).for_each(|n| assert_eq!(forward(false_one(20 + n, b"bad")), Ok(())));
+        until("all are found false", || world.drops.of(reason) == 3 * u64::from(many));
+        assert_eq!(forward(frame(2, 10)), Err(Refused::Invalid));
+    }
+}
+
+#[test]
+fn rule_g8_accusations_of_strangers_are_refused_unchecked() {
+    let world = World::new();
+    world.admission.submit(&client(3), accusing(3, 0, b"bad")).expect("it is looked at");
+    until("it is refused", || world.refused() == [(client(3), Reply::Refused { first: 0, why: Refusal::Quota })]);
+    let many = u8::try_from(2 * limits::FALSE_FORWARDS_MAX).expect("few");
+    for n in 0..many {
+        let forwarded = Frame::new(accusing(20 + n, 0, b"bad"));
+        assert_eq!(world.admission.offer(Origin::Broker(2), forwarded), Ok(()));
+    }
+    until("all are refused", || world.drops.of(Reason::FrameStranger) == 1 + u64::from(many));
+    assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 0);
+    // Who forwards them may know clients that this broker does not know yet.
+    assert_eq!(world.admission.offer(Origin::Broker(2), Frame::new(frame(2, 10))), Ok(()));
+    world.admission.submit(&client(1), accusing(1, 10, b"good")).expect("it is looked at");
+    until("a client's is checked", || world.admission.waiting() == 2);
+    assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 1);
 }
 
 #[test]

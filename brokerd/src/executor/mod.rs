@@ -204,6 +204,11 @@ impl Executor {
         self.shared.release.ciphertexts_valid(sealed)
     }
 
+    /// Whether the threshold key is known here.
+    pub fn has_key(&self) -> bool {
+        self.shared.release.has_key()
+    }
+
     /// The number that the client's next operation has; `None` if it never registered. Of a client that was asked for
     /// before it neither reads the store nor waits for a block that is being executed.
     pub fn next_number(&self, client: &Client) -> Option<u64> {

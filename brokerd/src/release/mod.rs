@@ -122,6 +122,11 @@ impl Release {
         self.installed().map(|it| it.since.elapsed().as_secs())
     }
 
+    /// Whether there is a key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.installed().is_some()
+    }
+
     /// Whether this broker has a share of it.
     pub(crate) fn has_share(&self) -> bool {
         self.installed().is_some_and(|it| it.holding.has_share())
