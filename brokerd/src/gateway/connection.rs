@@ -97,7 +97,7 @@ async fn talk(
     let says = |message| service.says(&client, message);
     let ended = tokio::select! {
         ended = listener.listen(input) => ended,
-        ended = write(&channel, says, &mut output) => ended,
+        ended = write(&channel, says, &mut output, limits::GATEWAY_WRITE) => ended,
         reason = channel.over() => Err(reason),
         // At once: its place is somebody else's.
         () = lost.notified() => return Some(Reason::Connections),
@@ -114,32 +114,33 @@ async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> 
     tokio::task::spawn_blocking(move || (service.welcome(&client), service.standing(&client))).await.ok()
 }
 
-/// Writes what waits, as long as the client takes it.
+/// Writes what waits, as long as the client takes it: of each message some within `patience`.
 async fn write(
     channel: &Outgoing,
     says: impl Fn(Bytes) -> Bytes,
     output: &mut (impl AsyncWrite + Unpin),
+    patience: Duration,
 ) -> Result<(), Reason> {
     loop {
         for queued in channel.next().await? {
             let waited = queued.len();
             let message = says(queued);
-            let length = u32::try_from(message.len()).expect("a reply has a limit");
-            let written = async {
-                output.write_all(&length.to_be_bytes()).await?;
-                for part in message.chunks(WRITE_BYTES) {
-                    timeout(limits::GATEWAY_WRITE, output.write_all(part)).await.map_err(io::Error::other)??;
-                }
-                io::Result::Ok(())
-            };
-            written.await.map_err(|_| Reason::Broken)?;
+            let length = u32::try_from(message.len()).expect("a reply has a limit").to_be_bytes();
+            for part in std::iter::once(&length[..]).chain(message.chunks(WRITE_BYTES)) {
+                taken(patience, output.write_all(part)).await?;
+            }
             channel.left(waited);
         }
-        match timeout(limits::GATEWAY_WRITE, output.flush()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Reason::Broken),
-            Err(_) => return Err(Reason::Slow),
-        }
+        taken(patience, output.flush()).await?;
+    }
+}
+
+/// Waits until the client has taken something.
+async fn taken(patience: Duration, written: impl Future<Output = io::Result<()>>) -> Result<(), Reason> {
+    match timeout(patience, written).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Reason::Broken),
+        Err(_) => Err(Reason::Slow),
     }
 }
 
@@ -287,3 +288,22 @@ const WRITE_BYTES: usize = 256 << 10;
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Silence after which the kernel asks whether the client's machine still stands.
 const SILENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[tokio::test]
+    async fn rule_g7_who_takes_not_even_a_messages_length_loses_its_channel() {
+        let channel = Outgoing::new(Arc::new(AtomicUsize::new(0)));
+        channel.open(Bytes::from_static(b"welcome"));
+        // Nobody reads at the other end, and there is room for so many bytes: for a part of the length, or of the message.
+        for room in [2, 6] {
+            channel.push(Bytes::from_static(b"more"), 1);
+            let (mut output, _other) = tokio::io::duplex(room);
+            let written = write(&channel, |it| it, &mut output, Duration::from_millis(10));
+            assert_eq!(timeout(Duration::from_secs(60), written).await, Ok(Err(Reason::Slow)), "{room} bytes");
+        }
+    }
+}
