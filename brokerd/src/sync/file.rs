@@ -77,7 +77,7 @@ impl Snapshots {
         Ok(heights)
     }
 
-    /// Writes a snapshot.
+    /// Writes a snapshot. If that fails, nothing is left of it: a disk that is full stays as full as it was.
     pub(crate) fn write(
         &self,
         head: &SnapshotHead,
@@ -85,20 +85,11 @@ impl Snapshots {
         rows: impl Iterator<Item = Result<Row, StoreError>>,
     ) -> io::Result<()> {
         let (path, part) = (self.path(head.height()), self.path(head.height()).with_extension(PART));
-        let mut file = BufWriter::with_capacity(limits::SNAPSHOT_PART_BYTES, File::create(&part)?);
-        file.write_all(MAGIC)?;
-        write_bytes(&mut file, &head.to_bytes())?;
-        file.write_all(&floor.height.to_be_bytes())?;
-        write_bytes(&mut file, &floor.certificate)?;
-        write_bytes(&mut file, &floor.header)?;
-        for row in rows {
-            let (key, value) = row.map_err(io::Error::other)?;
-            write_bytes(&mut file, &key)?;
-            write_bytes(&mut file, &value)?;
+        if let Err(e) = write_all(&part, head, floor, rows) {
+            // What cannot be removed is removed at the next start.
+            let _ = fs::remove_file(part);
+            return Err(e);
         }
-        let file = file.into_inner().map_err(|e| e.into_error())?;
-        file.sync_all()?;
-        drop(file);
         fs::rename(part, path)?;
         File::open(&self.folder)?.sync_all()
     }
@@ -201,6 +192,26 @@ impl Rows {
         let length = self.buffer.range(at..at + 4).fold(0, |length, byte| length << 8 | usize::from(*byte));
         if length <= limits::SNAPSHOT_ROW_BYTES_MAX { Ok(Some(length)) } else { Err(damaged()) }
     }
+}
+
+fn write_all(
+    path: &Path,
+    head: &SnapshotHead,
+    floor: &Floor,
+    rows: impl Iterator<Item = Result<Row, StoreError>>,
+) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(limits::SNAPSHOT_PART_BYTES, File::create(path)?);
+    file.write_all(MAGIC)?;
+    write_bytes(&mut file, &head.to_bytes())?;
+    file.write_all(&floor.height.to_be_bytes())?;
+    write_bytes(&mut file, &floor.certificate)?;
+    write_bytes(&mut file, &floor.header)?;
+    for row in rows {
+        let (key, value) = row.map_err(io::Error::other)?;
+        write_bytes(&mut file, &key)?;
+        write_bytes(&mut file, &value)?;
+    }
+    file.into_inner().map_err(|e| e.into_error())?.sync_all()
 }
 
 fn write_bytes(file: &mut impl io::Write, bytes: &[u8]) -> io::Result<()> {

@@ -312,6 +312,17 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
     taken(&snapshots, &world, &root).expect("it is whole again");
 }
 
+#[test]
+fn a_snapshot_that_cannot_be_written_leaves_nothing() {
+    let (_, aged) = aged();
+    let head = snapshots(&aged[0]).read(KEPT).expect("it is sound").head;
+    let (folder, floor) = (Folder::new(), Floor { height: KEPT, certificate: vec![], header: vec![] });
+    let rows = [Ok((vec![1; 8], vec![1; 2 << 20])), Err(sealcast_broker::state::StoreError("the disk is full".into()))];
+    let empty = Snapshots::open(&folder.0).expect("it opens");
+    assert!(empty.write(&head, &floor, rows.into_iter()).is_err());
+    assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0);
+}
+
 fn taken(snapshots: &Snapshots, world: &World, root: &[u8; 32]) -> io::Result<Memory> {
     let head = snapshots.read(KEPT)?.head;
     let mut restore = Restore::begin(&world.cluster, head, root, Memory::default()).map_err(io::Error::other)?;
