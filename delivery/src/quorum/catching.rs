@@ -60,10 +60,12 @@ impl Streams {
         stream.next
     }
 
-    /// Takes in a page that a broker was asked for.
+    /// Takes in a page that a broker was asked for; places of one end long before numbers do.
     pub(super) fn take(&mut self, broker: u16, page: Page) {
         let Some(stream) = self.0.get_mut(&broker) else { return };
-        let fits = |asked: &mut (u64, u64)| asked.0.checked_add(page.lost) == Some(page.notice.first);
+        let first = page.notice.first;
+        let is_number = first <= u64::MAX / 2;
+        let fits = |asked: &mut (u64, u64)| is_number && asked.0.checked_add(page.lost) == Some(first);
         let Some(asked) = stream.asked.take_if(fits) else { return };
         let entries: BTreeMap<u64, Entry> = page.publications.into_iter().map(|it| (it.sn, it)).collect();
         let found = places(&page.notice.runs, limits::RESUME_ENTRIES_MAX).into_iter().map_while(|sn| match sn {
@@ -72,7 +74,7 @@ impl Streams {
         });
         if page.lost > 0 {
             stream.found.clear();
-            stream.first = page.notice.first;
+            stream.first = first;
         }
         stream.found.extend(found);
         stream.next = (stream.end(), page.until.max(asked.1));
@@ -177,3 +179,55 @@ impl Stream {
 
 /// Pages of one broker that are waited for while others have none of it: whoever names few places a page stalls for as long.
 const PAGES_MAX: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use sealcast_broker::operation::Client;
+    use sealcast_broker::state::{Notice, Run};
+
+    use super::*;
+
+    /// A page of ⊥ from `first` on, of which `lost` places before are no longer kept.
+    fn page(lost: u64, first: u64, count: u64) -> Page {
+        let notice = Notice { client: Client([0; 32]), subscription: 1, first, runs: vec![Run::Empty { count }] };
+        Page { lost, notice, until: 100, publications: Vec::new() }
+    }
+
+    fn agree(streams: &mut Streams, at: u64, waits: bool) -> Vec<Agreed> {
+        streams.agree(at, &Company { brokers: 4, faulty: 1, waits: &|_| waits, may_agree: true })
+    }
+
+    #[test]
+    fn a_place_is_lost_when_nobody_is_left_who_could_say_what_stood_there() {
+        let mut streams = Streams::default();
+        (0..4).for_each(|broker| assert_eq!(streams.ask(broker, (7, 70)), (7, 70)));
+        streams.take(0, page(0, 7, 1));
+        streams.take(1, page(2, 9, 1));
+        streams.take(2, page(3, 10, 1));
+        assert_eq!(agree(&mut streams, 7, true), [], "the fourth may have what the first has");
+        assert_eq!(agree(&mut streams, 7, false), [Agreed::Lost(1)], "but not for ever");
+        streams.take(3, page(1, 8, 4));
+        let found = Agreed::Found(Found::Empty);
+        assert_eq!(agree(&mut streams, 8, true), [], "the first one's page ended before, and it has more");
+        assert_eq!(streams.behind(8), [0]);
+        assert_eq!(streams.ask(0, (7, 70)), (8, 100), "from where it ended");
+        streams.take(0, page(0, 8, 2));
+        assert_eq!(agree(&mut streams, 8, true), [found.clone(), found.clone(), found], "two at a time say the same");
+    }
+
+    #[test]
+    fn rule_g2_what_no_page_can_be_is_not_taken_in() {
+        let mut streams = Streams::default();
+        streams.ask(0, (7, 70));
+        streams.take(0, page(u64::MAX - 7, u64::MAX, 1));
+        streams.take(0, page(1, 7, 1));
+        streams.take(1, page(0, 7, 1));
+        assert!(
+            !streams.covers(0, 7) && !streams.covers(1, 7),
+            "beyond all numbers, of another place, of nobody asked"
+        );
+        streams.take(0, page(0, 7, 1));
+        streams.take(0, page(0, 7, 1));
+        assert_eq!(streams.ask(0, (7, 70)), (8, 100), "and no page twice");
+    }
+}
