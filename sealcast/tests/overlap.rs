@@ -9,14 +9,14 @@ use std::time::Duration;
 use common::Ca;
 use common::net::Net;
 use sealcast_crypto::identity::Identity;
-use sealcast_delivery::multicast::{Data, Sender};
+use sealcast_delivery::multicast::{Data, Multicast, Sender};
 use sealcast_keys::Command;
 use sealcast_wire::{Domain, Dropped};
 
 const TICK: Duration = Duration::from_millis(1);
 
 /// Members that may do everything, in one view.
-fn formed(seed: u64, names: &[&str]) -> (Net, Vec<Arc<Identity>>) {
+fn formed(seed: u64, names: &[&str]) -> (Net<Multicast>, Vec<Arc<Identity>>) {
     let mut ca = Ca::simulated();
     let ids: Vec<_> = names.iter().map(|n| ca.member(n, &["both:#", "evict:#"])).collect();
     let mut net = Net::new(seed);
@@ -26,7 +26,7 @@ fn formed(seed: u64, names: &[&str]) -> (Net, Vec<Arc<Identity>>) {
 }
 
 /// One publisher sends 1,000 messages a second for `seconds`; at half time `change` happens.
-fn under_load(net: &mut Net, publisher: usize, change: impl FnOnce(&mut Net)) -> u32 {
+fn under_load(net: &mut Net<Multicast>, publisher: usize, change: impl FnOnce(&mut Net<Multicast>)) -> u32 {
     let mut change = Some(change);
     for n in 0..2000u32 {
         if n == 1000 {
@@ -39,13 +39,13 @@ fn under_load(net: &mut Net, publisher: usize, change: impl FnOnce(&mut Net)) ->
     2000
 }
 
-fn numbers(net: &Net, node: usize) -> Vec<u32> {
+fn numbers(net: &Net<Multicast>, node: usize) -> Vec<u32> {
     let bodies = net.nodes[node].delivered.iter().filter(|m| m.topic() == "pose");
     bodies.map(|m| u32::from_be_bytes(m.payload().try_into().expect("4 bytes"))).collect()
 }
 
 /// Each message once, none missing.
-fn complete(net: &Net, node: usize, sent: u32) {
+fn complete(net: &Net<Multicast>, node: usize, sent: u32) {
     let got = numbers(net, node);
     let distinct: BTreeSet<u32> = got.iter().copied().collect();
     let missing: Vec<u32> = (0..sent).filter(|n| !distinct.contains(n)).collect();
@@ -53,7 +53,7 @@ fn complete(net: &Net, node: usize, sent: u32) {
     assert_eq!(got.len(), distinct.len(), "node {node} got some twice");
 }
 
-fn counter(net: &Net, node: usize) -> u32 {
+fn counter(net: &Net<Multicast>, node: usize) -> u32 {
     net.nodes[node].group.view().expect("in a view").epoch.counter
 }
 
@@ -114,7 +114,7 @@ fn rule_a5_what_the_evicted_seals_in_anothers_name_is_dropped_as_old_key() {
     let access = net.nodes[0].group.epoch().expect("in an epoch").access.clone();
     let domain: Domain = access.domain("pose").expect("covered");
     let victim = ids[3].certificate().hash;
-    let forge = |net: &mut Net, body: &[u8]| {
+    let forge = |net: &mut Net<Multicast>, body: &[u8]| {
         let mut sender = Sender::new(1472, false);
         let data = Data { topic: "pose", domain, signed: false, sent_micros: None, body };
         sender.data(net.now, Some(&stolen), data).expect("the old key still seals");
@@ -152,7 +152,7 @@ fn rule_a5_old_keys_are_erased_when_the_overlap_ends() {
     net.command(0, Command::Rotate);
     net.run(Duration::from_millis(500));
     assert!(counter(&net, 1) > before);
-    let send_old = |net: &mut Net, n: u32| {
+    let send_old = |net: &mut Net<Multicast>, n: u32| {
         let mut sender = Sender::new(1472, false);
         let data = Data { topic: "pose", domain, signed: false, sent_micros: None, body: &n.to_be_bytes() };
         sender.data(net.now, Some(&old), data).expect("seals");

@@ -116,14 +116,37 @@ impl Signer for OwnKey {
     }
 }
 
-fn verify(message: &[u8], key: &[u8], dss: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, Error> {
-    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key), dss, &algorithms)
-}
+/// What both sides' verifiers say alike: keys stand alone, sign by Ed25519, and there is no TLS 1.2 here.
+macro_rules! by_raw_keys {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::PeerIncompatible(PeerIncompatible::SupportedVersionsExtensionRequired))
+        }
 
-/// There is no TLS 1.2 here.
-fn too_old() -> Error {
-    Error::PeerIncompatible(PeerIncompatible::SupportedVersionsExtensionRequired)
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            key: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+            let key = SubjectPublicKeyInfoDer::from(&**key);
+            verify_tls13_signature_with_raw_key(message, &key, dss, &algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 /// Takes any client that has a good key.
@@ -144,31 +167,7 @@ impl ClientCertVerifier for AnyClient {
         read_key(end_entity).map(|_| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, key, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    by_raw_keys!();
 }
 
 /// Takes one broker.
@@ -190,31 +189,7 @@ impl ServerCertVerifier for ThisBroker {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, key, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    by_raw_keys!();
 }
 
 /// What stands before the 32 bytes: a sequence of the algorithm 1.3.101.112 and a bit string.

@@ -38,6 +38,7 @@ pub use file::{load, load_pinned, save};
 pub use inbox::{Item, Subscription};
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration};
+pub(crate) use sealing::threshold;
 
 use crate::code::Code;
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Who holds the keys of what goes through brokers: nobody, or the brokers by shares of one key of either suite.
 
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
-use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::quorum::Standing;
 use sealcast_keys::threshold::{Config, Standing as Versions, Threshold, pin};
@@ -40,20 +40,9 @@ impl Sealing {
         client: [u8; 32],
         standing: &Standing,
     ) -> Result<Sealing> {
-        let (id, brokers) = (cluster.cluster().0, cluster.broker_keys());
-        let pinned = pin(&id, &key.key);
-        let versions = Versions { epoch: standing.epoch, policy: standing.policy };
-        let (seed, incarnation) = (Secret::from_bytes(rng::bytes()?), Incarnation(rng::bytes()?));
-        let wrong = |e| Error::new(Code::Content, format!("the cluster's threshold key: {e}"));
         Ok(match cluster.suite {
-            Suite::Ristretto255 => {
-                let config = Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
-                Sealing::Ristretto255(Box::new(Threshold::new("client", incarnation, config, versions, &seed)))
-            }
-            Suite::P256 => {
-                let config = Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
-                Sealing::P256(Box::new(Threshold::new("client", incarnation, config, versions, &seed)))
-            }
+            Suite::Ristretto255 => Sealing::Ristretto255(threshold(cluster, key, "client", client, standing)?),
+            Suite::P256 => Sealing::P256(threshold(cluster, key, "client", client, standing)?),
         })
     }
 
@@ -98,4 +87,23 @@ impl Sealing {
     pub(super) fn poll(&mut self) -> Option<Output> {
         each!(self, it => it.poll(), else None)
     }
+}
+
+/// A client's machine of `keys=threshold` in the group of the cluster's suite, under a key that the brokers vouch for.
+///
+/// # Errors
+/// [`Code::Content`] if key and cluster do not fit together; the system's own.
+pub(crate) fn threshold<G: Group>(
+    cluster: &ClusterFile,
+    key: &VouchedKey,
+    name: &str,
+    client: [u8; 32],
+    standing: &Standing,
+) -> Result<Box<Threshold<G>>> {
+    let (id, brokers) = (cluster.cluster().0, cluster.broker_keys());
+    let config = Config::new(client, id, &brokers, &key.key, &pin(&id, &key.key));
+    let config = config.map_err(|e| Error::new(Code::Content, format!("the cluster's threshold key: {e}")))?;
+    let versions = Versions { epoch: standing.epoch, policy: standing.policy };
+    let (seed, incarnation) = (Secret::from_bytes(rng::bytes()?), Incarnation(rng::bytes()?));
+    Ok(Box::new(Threshold::new(name, incarnation, config, versions, &seed)))
 }

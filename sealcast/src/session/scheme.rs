@@ -6,19 +6,18 @@ use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_crypto::aead;
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::identity::Identity;
-use sealcast_crypto::secret::Secret;
 use sealcast_delivery::quorum::Standing;
 use sealcast_keys::contributory::{Config, Contributory, Status};
 use sealcast_keys::plain::Plain;
-use sealcast_keys::threshold::{self, Standing as Versions, Threshold, pin};
+use sealcast_keys::threshold::Threshold;
 use sealcast_keys::{
     Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Outcome, Output, Seal, SealError, Sealed,
     Token,
 };
-use sealcast_wire::{Agreement, Dropped, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source};
+use sealcast_wire::{Agreement, Dropped, Guarantee, Lane, Monotonic, Now, Slot, Source};
 
-use crate::code::Code;
-use crate::error::{Error, Result};
+use crate::brokers::threshold;
+use crate::error::Result;
 use crate::io::store::Store;
 use crate::io::{clock, rng};
 use crate::url::{Cipher, Url};
@@ -88,20 +87,9 @@ impl Scheme {
         client: [u8; 32],
         standing: &Standing,
     ) -> Result<Scheme> {
-        let (id, brokers) = (cluster.cluster().0, cluster.broker_keys());
-        let pinned = pin(&id, &key.key);
-        let versions = Versions { epoch: standing.epoch, policy: standing.policy };
-        let (seed, incarnation) = (Secret::from_bytes(rng::bytes()?), Incarnation(rng::bytes()?));
-        let wrong = |e| Error::new(Code::Content, format!("the cluster's threshold key: {e}"));
         Ok(match cluster.suite {
-            Suite::Ristretto255 => {
-                let config = threshold::Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
-                Scheme::Ristretto255(Box::new(Threshold::new(name, incarnation, config, versions, &seed)))
-            }
-            Suite::P256 => {
-                let config = threshold::Config::new(client, id, &brokers, &key.key, &pinned).map_err(wrong)?;
-                Scheme::P256(Box::new(Threshold::new(name, incarnation, config, versions, &seed)))
-            }
+            Suite::Ristretto255 => Scheme::Ristretto255(threshold(cluster, key, name, client, standing)?),
+            Suite::P256 => Scheme::P256(threshold(cluster, key, name, client, standing)?),
         })
     }
 

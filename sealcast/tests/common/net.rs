@@ -1,6 +1,8 @@
-//! A network without loss in virtual time, and members of a contributory group on it.
+//! A network without loss in virtual time, and members of a contributory group on it: each with all, or all through one
+//! that orders what they say.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,54 +11,94 @@ use rand_core::{Rng, SeedableRng};
 use sealcast::group::{Group, Message, Output, Publication, PublishError, ViewEvent};
 use sealcast::url::OriginMode;
 use sealcast_crypto::identity::Identity;
-use sealcast_delivery::Batch;
+use sealcast_delivery::memory::{Ordered, Orderer, Start};
 use sealcast_delivery::multicast::{Config, Multicast};
+use sealcast_delivery::{Batch, Delivery, Outcome};
 use sealcast_keys::Command;
 use sealcast_keys::contributory::{self, Contributory};
-use sealcast_wire::{Address, Guarantee, Monotonic, Now, Utc};
+use sealcast_wire::{Address, Guarantee, Monotonic, Now, Utc, View};
 
 /// A member and what it saw.
-pub(crate) struct Node {
-    pub(crate) group: Group<Contributory, Multicast>,
+pub(crate) struct Node<D> {
+    pub(crate) group: Group<Contributory, D>,
     pub(crate) delivered: Vec<Message>,
     pub(crate) views: Vec<ViewEvent>,
+    pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// The members, and the datagrams on their way: (when, number) → (to, from, bytes).
-pub(crate) struct Net {
+/// The members, and the datagrams on their way: (when, number) → (from, to, bytes). Member i is at `Node(i + 1)`.
+pub(crate) struct Net<D> {
     pub(crate) now: Monotonic,
-    pub(crate) nodes: Vec<Node>,
-    flying: BTreeMap<(Monotonic, u64), (usize, usize, Vec<u8>)>,
+    pub(crate) nodes: Vec<Node<D>>,
+    flying: BTreeMap<(Monotonic, u64), (Address, Address, Vec<u8>)>,
     sent: u64,
-    rng: ChaCha20Rng,
+    pub(crate) rng: ChaCha20Rng,
+    /// How many microseconds datagrams take.
+    takes: Range<u64>,
     /// Every sealed datagram that was sent, if it is to be kept.
     pub(crate) tapped: Option<Vec<Vec<u8>>>,
+    /// Who orders, and when what is under way between two arrives: it does not overtake.
+    orderer: Option<Orderer>,
+    last: BTreeMap<(Address, Address), Monotonic>,
 }
 
-impl Net {
-    pub(crate) fn new(seed: u64) -> Net {
-        let rng = ChaCha20Rng::seed_from_u64(seed);
-        Net { now: Monotonic(1_000_000), nodes: Vec::new(), flying: BTreeMap::new(), sent: 0, rng, tapped: None }
+impl Net<Multicast> {
+    /// Members who multicast; datagrams overtake each other.
+    pub(crate) fn new(seed: u64) -> Net<Multicast> {
+        Net::of(seed, 100..2100, None)
+    }
+
+    /// A member starts; its index.
+    pub(crate) fn start(&mut self, identity: &Arc<Identity>) -> usize {
+        self.enter(identity, |_| Multicast::new(Config::default()))
+    }
+}
+
+impl Net<Ordered> {
+    /// Members whose every message takes its place in one order.
+    pub(crate) fn ordered(seed: u64) -> Net<Ordered> {
+        Net::of(seed, 500..8500, Some(Orderer::new()))
+    }
+
+    /// A member starts; its index.
+    pub(crate) fn start(&mut self, identity: &Arc<Identity>) -> usize {
+        self.enter(identity, |rng| Ordered::placing(ORDERER, Start::Head, rng.next_u64()))
+    }
+}
+
+impl<D: Delivery> Net<D> {
+    fn of(seed: u64, takes: Range<u64>, orderer: Option<Orderer>) -> Net<D> {
+        Net {
+            now: Monotonic(1_000_000),
+            nodes: Vec::new(),
+            flying: BTreeMap::new(),
+            sent: 0,
+            rng: ChaCha20Rng::seed_from_u64(seed),
+            takes,
+            tapped: None,
+            orderer,
+            last: BTreeMap::new(),
+        }
+    }
+
+    fn enter(&mut self, identity: &Arc<Identity>, way: impl FnOnce(&mut ChaCha20Rng) -> D) -> usize {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let config = contributory::Config { floor: Utc(0), ..contributory::Config::new("ward3", identity.clone()) };
+        let keys = Contributory::new(config, seed, self.now());
+        let group = Group::new(keys, way(&mut self.rng), OriginMode::Auto).expect("a pair that fits");
+        self.nodes.push(Node { group, delivered: Vec::new(), views: Vec::new(), outcomes: Vec::new() });
+        self.pump(self.nodes.len() - 1);
+        self.nodes.len() - 1
     }
 
     pub(crate) fn now(&self) -> Now {
         Now { monotonic: self.now, utc: Some(super::SIMULATED) }
     }
 
-    /// A member starts; its index.
-    pub(crate) fn start(&mut self, identity: &Arc<Identity>) -> usize {
-        let mut seed = [0; 32];
-        self.rng.fill_bytes(&mut seed);
-        let config = contributory::Config { floor: Utc(0), ..contributory::Config::new("ward3", identity.clone()) };
-        let keys = Contributory::new(config, seed, self.now());
-        let group = Group::new(keys, Multicast::new(Config::default()), OriginMode::Auto).expect("a pair that fits");
-        self.nodes.push(Node { group, delivered: Vec::new(), views: Vec::new() });
-        self.pump(self.nodes.len() - 1);
-        self.nodes.len() - 1
-    }
-
     pub(crate) fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<(), PublishError> {
-        let message = Publication { topic, body, guarantee: Guarantee::BestEffort, sent_micros: None };
+        let guarantee = if self.orderer.is_some() { Guarantee::Ordered } else { Guarantee::BestEffort };
+        let message = Publication { topic, body, guarantee, sent_micros: None };
         let now = self.now();
         self.nodes[node].group.publish(now, message)?;
         self.pump(node);
@@ -71,7 +113,7 @@ impl Net {
 
     /// Somebody sends a datagram of its own making to everybody.
     pub(crate) fn inject(&mut self, datagram: &[u8]) {
-        self.send(usize::MAX, datagram);
+        self.send(Address::Node(u32::MAX), None, datagram);
     }
 
     /// Lets time pass.
@@ -82,15 +124,13 @@ impl Net {
             let timer = self.nodes.iter().filter_map(|n| n.group.timeout()).min();
             let Some(next) = [arrival, timer].into_iter().flatten().min().filter(|t| *t <= end) else { break };
             self.now = self.now.max(next);
-            let now = self.now();
             while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
-                let (to, from, mut bytes) = entry.remove();
-                let from = Address::Node(u32::try_from(from).unwrap_or(u32::MAX));
-                self.nodes[to].group.handle_datagram(now, from, &mut bytes);
-                self.pump(to);
+                let (from, to, bytes) = entry.remove();
+                self.arrive(from, to, bytes);
             }
             for i in 0..self.nodes.len() {
                 if self.nodes[i].group.timeout().is_some_and(|at| at <= self.now) {
+                    let now = self.now();
                     self.nodes[i].group.handle_timeout(now);
                     self.pump(i);
                 }
@@ -99,29 +139,55 @@ impl Net {
         self.now = end;
     }
 
-    /// Lets time pass until all of these are in one view of just them.
-    pub(crate) fn together(&mut self, who: &[usize]) {
-        for _ in 0..2000 {
-            let views: Vec<_> = who.iter().filter_map(|i| self.nodes[*i].group.view()).collect();
-            let one = views.len() == who.len()
-                && views.iter().all(|v| v.members.len() == who.len() && v.epoch == views[0].epoch);
-            if one {
-                return;
+    /// The epoch of these if all are in one view of just them.
+    pub(crate) fn common(&self, who: &[usize]) -> Option<u32> {
+        let views: Vec<_> = who.iter().filter_map(|i| self.nodes[*i].group.view()).collect();
+        let alike = |v: &&Arc<View>| v.members.len() == who.len() && v.epoch == views[0].epoch;
+        (views.len() == who.len() && views.iter().all(alike)).then(|| views[0].epoch.counter)
+    }
+
+    /// Lets time pass until all of these are in one view of just them; its epoch.
+    pub(crate) fn together(&mut self, who: &[usize]) -> u32 {
+        for _ in 0..4000 {
+            if let Some(epoch) = self.common(who) {
+                return epoch;
             }
             self.run(Duration::from_millis(5));
         }
         panic!("{who:?} are not together");
     }
 
-    fn send(&mut self, from: usize, datagram: &[u8]) {
+    fn arrive(&mut self, from: Address, to: Address, mut bytes: Vec<u8>) {
+        match (to, &mut self.orderer) {
+            (ORDERER, Some(orderer)) => {
+                orderer.handle(from, &bytes);
+                let ordered: Vec<_> = std::iter::from_fn(|| orderer.poll()).collect();
+                ordered.into_iter().for_each(|(to, datagram)| self.send(ORDERER, to, &datagram));
+            }
+            (Address::Node(n @ 1..), _) => {
+                let (i, now) = (n as usize - 1, self.now());
+                self.nodes[i].group.handle_datagram(now, from, &mut bytes);
+                self.pump(i);
+            }
+            _ => unreachable!("nobody is there"),
+        }
+    }
+
+    fn send(&mut self, from: Address, to: Option<Address>, datagram: &[u8]) {
         if let Some(tapped) = &mut self.tapped {
             tapped.push(datagram.to_vec());
         }
-        for to in 0..self.nodes.len() {
+        let all = (1..=self.nodes.len() as u32).map(Address::Node).collect();
+        for to in to.map_or(all, |to| vec![to]) {
+            let takes = self.takes.start + self.rng.next_u64() % (self.takes.end - self.takes.start);
+            let mut at = self.now + Duration::from_micros(takes);
+            if self.orderer.is_some() {
+                let last = self.last.entry((from, to)).or_default();
+                *last = at.max(*last);
+                at = *last;
+            }
             self.sent += 1;
-            // 0.1 to 2.1 ms, so that datagrams overtake each other.
-            let delay = Duration::from_micros(100 + self.rng.next_u64() % 2000);
-            self.flying.insert((self.now + delay, self.sent), (to, from, datagram.to_vec()));
+            self.flying.insert((at, self.sent), (from, to, datagram.to_vec()));
         }
     }
 
@@ -131,12 +197,19 @@ impl Net {
             let mut batch = Batch::default();
             match self.nodes[i].group.poll(now, &mut batch) {
                 None => break,
-                Some(Output::Transmit(_)) => batch.iter().for_each(|datagram| self.send(i, datagram)),
+                Some(Output::Transmit(_)) => {
+                    let from = Address::Node(i as u32 + 1);
+                    batch.iter().for_each(|datagram| self.send(from, batch.to, datagram));
+                }
                 Some(Output::Deliver(message)) => self.nodes[i].delivered.push(message),
                 Some(Output::View(event)) => self.nodes[i].views.push(event),
+                Some(Output::Outcome(_, outcome)) => self.nodes[i].outcomes.push(outcome),
                 Some(Output::Store { .. }) => self.nodes[i].group.stored(),
-                Some(Output::Outcome(..) | Output::Notice(_)) => {}
+                Some(Output::Notice(_)) => {}
             }
         }
     }
 }
+
+/// Where the one is that orders.
+const ORDERER: Address = Address::Node(0);
