@@ -6,7 +6,7 @@ use crate::fixture::{NOW, World, client, origin_key, publication, publish, subsc
 use crate::genesis::Genesis;
 use crate::operation::{Checked, Frame, Operation, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
-use crate::state::{Memory, Outbox, Place, Reading, State};
+use crate::state::{Floor, Memory, Outbox, Place, Reading, State};
 
 /// Client 1 subscribes and client 2 publishes, in one block.
 fn story() -> (World, State<Memory>, Outbox) {
@@ -60,7 +60,8 @@ fn replies() -> Vec<Reply> {
     };
     let report = Report { broker: 3, at: 1279, misdeed: Misdeed::Equivocated };
     let status = Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], ..Status::default() };
-    let status = Status { suspended: vec![(client(1), 9)], ..status };
+    let floor = Floor { height: 3, sn: 40 };
+    let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
     let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
     let roots = ([4; 32], [5; 32]);
     let checkpoint =

@@ -195,10 +195,18 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let (height, state_root, at, policy, epoch, suspended) = {
+        let (height, state_root, at, policy, epoch, floor, suspended) = {
             let state = self.state();
             let suspended = state.suspended().iter().take(limits::SUSPENDED_SHOWN).map(|(client, at)| (*client, *at));
-            (state.height(), state.root(), state.time(), state.policy().0, state.epoch(), suspended.collect())
+            (
+                state.height(),
+                state.root(),
+                state.time(),
+                state.policy().0,
+                state.epoch(),
+                state.floor(),
+                suspended.collect(),
+            )
         };
         let mut status = Status {
             broker: self.index,
@@ -208,6 +216,7 @@ impl Shared {
             policy,
             epoch,
             tip: height,
+            floor,
             suspended,
             key_age: self.release.key_age(),
             has_share: self.release.has_share(),

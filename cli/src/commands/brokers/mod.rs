@@ -67,7 +67,7 @@ enum Verb {
         /// A broker's folder, or one with folders of brokers in it
         folder: PathBuf,
     },
-    /// Show where each broker stands
+    /// Show where each broker stands, and how far back it keeps what was published
     Status {
         #[command(flatten)]
         which: Which,

@@ -43,7 +43,8 @@ fn show(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
 /// The table; with `--json` nothing.
 pub(super) fn show_people(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
     let (highest, against) = (highest(stands), against(stands));
-    let mut rows = vec![row(["broker", "addr", "role", "view", "height", "lag", "p50 commit", "key age", "state"])];
+    let mut rows =
+        vec![row(["broker", "addr", "role", "view", "height", "lag", "keeps", "p50 commit", "key age", "state"])];
     for it in stands {
         let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
         rows.push(cells(env, it, highest, &reports));
@@ -87,11 +88,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
         let why = it.said.as_ref().err().map_or("", String::as_str);
         // The address stands before it already.
         let why = why.strip_prefix(&format!("{}: ", it.address)).unwrap_or(why);
-        return [number, it.address.clone()]
-            .into_iter()
-            .chain(row(["-", "-", "-", "-", "-", "-"]))
-            .chain([env.output.bad(why)])
-            .collect();
+        return [number, it.address.clone()].into_iter().chain(row(["-"; 7])).chain([env.output.bad(why)]).collect();
     };
     let commit =
         if said.commit_micros == 0 { "-".to_owned() } else { duration(Duration::from_micros(said.commit_micros)) };
@@ -114,6 +111,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
         said.view.to_string(),
         said.height.to_string(),
         (highest - said.height).to_string(),
+        keeps(said),
         commit,
         age,
         state,
@@ -130,6 +128,8 @@ fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
             object["state_root"] = json!(hex(&said.state_root));
             object["tip"] = json!(said.tip);
             object["lag"] = json!(highest - said.height);
+            object["oldest_block"] = json!(oldest_block(said));
+            object["oldest_publication"] = json!(said.floor.sn);
             object["commit_p50_ms"] = json!((said.commit_micros > 0).then_some(said.commit_micros as f64 / 1e3));
             object["key_age_s"] = json!(said.key_age);
             object["has_share"] = json!(said.has_share);
@@ -144,6 +144,19 @@ fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
     let reports = reports.iter().map(|report| json!({ "misdeed": misdeed(report.misdeed), "at": report.at }));
     object["evidence"] = reports.collect();
     object
+}
+
+/// How far back it goes: «all», or the first block whose publications it has.
+fn keeps(said: &Status) -> String {
+    match oldest_block(said) {
+        1 => "all".to_owned(),
+        block => format!("from {block}"),
+    }
+}
+
+/// The first block whose publications it keeps; those before it are gone.
+fn oldest_block(said: &Status) -> u64 {
+    said.floor.height + 1
 }
 
 fn role(said: &Status) -> &'static str {
