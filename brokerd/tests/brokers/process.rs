@@ -14,14 +14,20 @@ use sealcast_brokerd::serve::Broker;
 use crate::client::Reader;
 use crate::cluster::{Home, until};
 
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sealcast-broker"));
     program.stdin(Stdio::null()).stderr(Stdio::piped());
     program
 }
 
+/// Sends a running process a signal.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, signal).expect("it runs");
+}
+
 /// How it ended, and the last line that it said.
-fn end(child: Child) -> (Option<i32>, String) {
+pub(crate) fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), said.lines().last().unwrap_or_default().to_owned())
@@ -46,8 +52,7 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     let wanted = ["sealcast_broker_running 1\n", "sealcast_broker_height 0\n", "drops{reason=\"frame_quota\"} 0\n"];
     assert!(wanted.iter().all(|line| text.contains(line)), "{text}");
 
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(pid, Signal::TERM).expect("it runs");
+    signal(&child, Signal::TERM);
     let (code, last) = end(child);
     assert_eq!(code, Some(0), "{last}");
     assert!(last.starts_with('{') && last.contains("\"text\":\"ending\""), "{last}");
