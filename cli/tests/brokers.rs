@@ -5,6 +5,14 @@ mod common;
 use std::time::Duration;
 
 use common::{Home, Running, brokers_programs};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng as _;
+use sealcast::brokers::{Brokers, ClientKey, Opening, Outgoing, Purpose, load, registration};
+use sealcast::config::{Home as Folders, KeptIdentity};
+use sealcast::url::Scheme;
+use sealcast_broker::operation::{Body, Execute, Header, Operation, Publication};
+use sealcast_crypto::group::Ristretto255;
+use sealcast_crypto::tdh2::PublicKey;
 use serde_json::Value;
 
 /// A home with an exchange, a trader of its desk fx, another one of its desk rates, and four brokers running.
@@ -70,6 +78,7 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
         status.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
     assert_eq!(brokers.len(), 4);
     assert!(brokers.iter().all(|it| it["answers"] == true && it["policy"] == 1), "{status}");
+    assert!(brokers.iter().all(|it| it["oldest_block"] == 1 && it["oldest_publication"] == 0), "{status}");
     up.interrupt();
     let (exit, all) = up.end();
     assert_eq!(exit, 130, "{all}");
@@ -89,4 +98,80 @@ fn rule_e4_a_lying_broker_is_noticed_by_nobody_and_convicted() {
     let what = |step: usize| steps[step - 1]["what"].as_str().expect("it is told").to_owned();
     assert!(what(8).contains("which led, is killed") && what(9).contains("has caught up"), "{told}");
     assert!(what(10).contains("lies from now on") && what(11).contains("a false share with broker"), "{told}");
+}
+
+/// Publishes at market/eurusd, as `who`, what every broker finds well-formed and nobody opens; the client's key in hex.
+fn seal_falsely(home: &Home, who: &str) -> String {
+    let folders = Folders::at(&home.path().join("home"));
+    let identity =
+        KeptIdentity::load(&folders, who).and_then(|it| it.identity()).unwrap().expect("it has a certificate");
+    let cluster = load(&folders.state().join("clusters/market/cluster.toml")).unwrap();
+    let key = ClientKey::of(&folders, &cluster.cluster(), &identity.certificate().hash, Purpose::Call).unwrap();
+    let (client, patience) = (key.client(), Duration::from_secs(60));
+    let registration = registration(&cluster, &identity, &client, false);
+    let (keys, frame_operations, accuse) = (Scheme::Threshold, 1, false);
+    let cluster = std::sync::Arc::new(cluster);
+    let brokers =
+        Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse }).unwrap();
+    let headers = vec![Header { topic: "market/eurusd".into(), value: None }];
+    let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
+    let outgoing = Outgoing {
+        headers: headers.clone(),
+        associated: associated.clone(),
+        access: access.clone(),
+        execute: execute.clone(),
+        body: b"1.0841".to_vec(),
+    };
+    let number = brokers.publish(&outgoing).unwrap().number + 1;
+    let standing = brokers.ready().unwrap();
+    let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Plain(Vec::new()));
+    let publication = Publication { headers, associated, access, execute, policy, epoch, body };
+    let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(patience).unwrap().key).expect("the brokers' key");
+    let mut rng = ChaCha20Rng::seed_from_u64(number);
+    let ciphertext = threshold.encrypt_falsely(&publication.label(&client, number), 32, &mut rng).encode();
+    let sealed = Publication { body: Body::Sealed(ciphertext), ..publication };
+    let (_, numbered) = brokers.submit(&Operation::Publish(Box::new(sealed))).unwrap();
+    assert_eq!(numbered, number, "it is sealed for the number that it has");
+    brokers.close();
+    client.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_by_its_readers_until_administrators_restore_it() {
+    let (home, mut up) = market("suspended");
+    home.good(&["ca", "issue", "mal", "--attr", "desk=fx"]);
+    let mut sub = home.start(&["sub", "market/#", "-C", "2", "-W", "60s", "-v"]);
+    sub.line_with("subscription").expect("it stands");
+    let client = seal_falsely(&home, "mal");
+    home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
+    let (exit, said) = sub.end();
+    assert_eq!(exit, 0, "what is false is passed over: {said}");
+    assert!(said.contains("so that it opens to nothing") && said.contains("evidence saved"), "{said}");
+
+    // The reader has brought it before the brokers, and no administrator did anything.
+    let status = home.until(&["brokers", "status"], "suspended  client");
+    assert!(status.contains(&client), "{status}");
+    let refused = home.run(&["--id", "mal", "pub", "market/eurusd", "1.0844"]);
+    assert_eq!(refused.exit, 7, "{}{}", refused.stdout, refused.stderr);
+    let hint = "evidence keeps this client from publishing";
+    assert!(refused.stderr.contains(hint) && refused.stderr.contains("brokers restore"), "{}", refused.stderr);
+    home.good(&["--id", "bob", "pub", "market/eurusd", "1.0845"]);
+
+    // Administrators lift it, and what is forgiven convicts nobody again.
+    let restored = home.good(&["brokers", "restore", &client]);
+    assert!(restored.contains("in force from block"), "{restored}");
+    home.good(&["--id", "mal", "pub", "market/eurusd", "1.0846"]);
+    let again = home.good(&["brokers", "evidence", "--submit"]);
+    assert!(again.contains("unchanged") && !again.contains("suspended"), "{again}");
+
+    // Who only reads once brings it too.
+    seal_falsely(&home, "mal");
+    let read = home.run(&["--id", "bob", "read", "market/eurusd", "--latest"]);
+    assert!(read.stdout.contains("⊥") && read.stderr.contains("evidence saved"), "{}{}", read.stdout, read.stderr);
+    let status = home.until(&["brokers", "status", "--json"], "\"suspended\"");
+    assert!(status.contains(&client), "{status}");
+    assert_eq!(home.run(&["--id", "mal", "pub", "market/eurusd", "1.0847"]).exit, 7);
+    up.interrupt();
+    let (exit, all) = up.end();
+    assert_eq!(exit, 130, "{all}");
 }

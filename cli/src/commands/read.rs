@@ -57,13 +57,15 @@ impl Read {
             |text: &str| check_topic(text).map_err(|e| Failure::new(Code::BadValue, format!("«{text}»: {e}")));
         checked(&self.topic)?;
         self.value.as_deref().map(checked).transpose()?;
-        let brokers = Cluster::of(env, None)?.open_registered(env)?;
+        let cluster = Cluster::of(env, None)?;
+        let brokers = cluster.open_registered(env)?;
         let header = Header { topic: self.topic.clone(), value: self.value.clone() };
         let what = match self.latest {
             true => What::Latest { header },
             false => What::Range { header, from: self.from, limit: self.limit },
         };
         let places = brokers.read(&what, self.linearizable)?;
+        super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
         brokers.close();
         if places.is_empty() {
             env.output.say(format!("nothing stands at {} from {} on", self.topic, self.from));

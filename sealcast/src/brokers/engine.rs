@@ -666,6 +666,11 @@ impl Engine {
         }
     }
 
+    /// Whether all evidence that is to be brought before the brokers has been.
+    pub(super) fn has_accused(&self) -> bool {
+        self.accusing.is_none() && self.accusations.is_empty()
+    }
+
     fn bring_accusations(&mut self, now: Now) {
         if let (None, Some(next)) = (self.accusing, self.accusations.front()) {
             // What is not taken now is tried again.

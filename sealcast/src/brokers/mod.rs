@@ -408,8 +408,12 @@ impl Brokers {
         std::mem::take(&mut self.shared.lock().evidence)
     }
 
-    /// Sends what is queued and ends all channels.
+    /// Sends what is queued and ends all channels. Evidence that came up is brought before the brokers first, for as long
+    /// as they usually need to order something.
     pub fn close(mut self) {
+        let patience = ACCUSING.min(self.shared.patience);
+        // Without a quorum others bring it, or this client when it comes upon it again.
+        let _ = self.shared.look(patience, |engine| engine.has_accused().then_some(Ok(())));
         self.end();
     }
 
@@ -669,5 +673,7 @@ const WAKER: mio::Token = mio::Token(usize::MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How often a read that was denied is tried again by a client that is registered.
 const DENIED_TRIES: usize = 10;
+/// How long a client that ends waits until its evidence is ordered.
+const ACCUSING: Duration = Duration::from_secs(5);
 /// How often a publication is sealed anew when policy or key change.
 const SEALED_AGAIN_MAX: usize = 5;
