@@ -431,7 +431,7 @@ impl Quorum {
             }
             if it.asked > UPDATE_ASKS * if known == Known::Unclear { 1 } else { 8 } {
                 // Nobody can say any more what it was: a gap, if anything.
-                self.settle_height(height, None);
+                self.updates.give_up(height);
                 continue;
             }
             let width = if known == Known::Unclear { self.channels.len() } else { 1 };

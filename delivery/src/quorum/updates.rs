@@ -174,6 +174,11 @@ impl Updates {
         Some(removed)
     }
 
+    /// A block is given up. That accuses nobody: brokers no longer say what it was, or bring what it held.
+    pub(super) fn give_up(&mut self, height: u64) {
+        self.remove(height);
+    }
+
     /// A block is dealt with. Names who said something else of it.
     pub(super) fn done(&mut self, height: u64, digest: Option<[u8; 32]>) -> Vec<u16> {
         let Some(it) = self.remove(height) else { return Vec::new() };

@@ -3,6 +3,7 @@
 mod broker;
 mod reading;
 mod retention;
+mod words;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,127 @@
+//! One client and four brokers whose every word the test writes.
+
+use std::time::Duration;
+
+use sealcast_broker::protocol::{Answer, Standing as Stood, Update, Welcome, Why};
+use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::Utc;
+
+use super::*;
+
+struct Words {
+    quorum: Quorum,
+    at: Monotonic,
+    /// Questions that were not answered yet: whom, by which name.
+    asked: Vec<(u16, u64, Question)>,
+    misdeeds: Vec<(u16, Misdeed)>,
+}
+
+fn key(seed: u8) -> OriginKey {
+    OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
+}
+
+impl Words {
+    fn new() -> Words {
+        let genesis = Genesis {
+            name: "test".into(),
+            brokers: (1..5).map(|seed| key(seed).public_bytes()).collect(),
+            quorum: 1,
+            administrators: vec![Key::new(&key(5).public_bytes()).expect("a key")],
+            issuers: BTreeMap::new(),
+        };
+        let config = Config { genesis, key: Arc::new(key(6)), registration: None, frame_operations: 8 };
+        Words { quorum: Quorum::new(config), at: Monotonic(1_000_000), asked: Vec::new(), misdeeds: Vec::new() }
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: self.at, utc: Some(Utc(0)) }
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.quorum.poll(self.now()) {
+            match output {
+                Output::Send { broker, request } => {
+                    if let Ok(Request::Ask { id, question }) = Request::from_bytes(&request) {
+                        self.asked.push((broker, id, question));
+                    }
+                }
+                Output::Notice(Notice::Misbehaved { broker, how }) => self.misdeeds.push((broker, how)),
+                _ => {}
+            }
+        }
+    }
+
+    fn say(&mut self, broker: u16, reply: &Reply) {
+        self.quorum.handle(self.now(), broker, &reply.to_bytes());
+        self.drain();
+    }
+
+    /// A broker's channel opens when it has executed so many blocks, with so many places for the client's subscription.
+    fn welcome(&mut self, broker: u16, height: u64, next: u64) {
+        self.quorum.connected(self.now(), broker);
+        let subscriptions = vec![Stood { id: 7, interest: "#".parse().expect("an interest"), since: 0, next }];
+        let (at, sn, policy, epoch, registered, next) = (Utc(0), 3, 0, 0, true, 1);
+        let it = Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key: None };
+        self.say(broker, &Reply::Welcome(it));
+    }
+
+    /// Lets time pass while brokers answer so.
+    fn run(&mut self, time: Duration, mut answer: impl FnMut(u16, &Question) -> Option<Answer>) {
+        let end = self.at + time;
+        loop {
+            for (broker, id, question) in std::mem::take(&mut self.asked) {
+                if let Some(answer) = answer(broker, &question) {
+                    self.say(broker, &Reply::Answer { id, answer });
+                }
+            }
+            let Some(next) = self.quorum.timeout().filter(|at| *at <= end) else { break };
+            self.at = self.at.max(next);
+            self.quorum.handle_timeout(self.now());
+            self.drain();
+        }
+        self.at = end;
+    }
+}
+
+#[test]
+fn rule_e4_who_alone_named_a_block_that_others_no_longer_keep_is_not_accused() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    words.say(0, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
+    // The channels break before others say so; when they open, it is long past.
+    (0..4).for_each(|broker| words.quorum.disconnected(words.now(), broker));
+    (0..4).for_each(|broker| words.welcome(broker, 500, 3));
+    words.run(Duration::from_secs(20), |_, question| match question {
+        Question::Update { .. } => Some(Answer::No(Why::Pruned)),
+        _ => None,
+    });
+    assert_eq!(words.misdeeds, []);
+    assert_eq!(words.quorum.updates.head(), None, "it is given up");
+}
+
+#[test]
+fn rule_e4_a_believed_block_whose_contents_nobody_brings_accuses_nobody() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    for broker in 0..3 {
+        words.say(broker, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
+    }
+    words.run(Duration::from_secs(60), |_, question| match question {
+        Question::Update { .. } => Some(Answer::No(Why::Pruned)),
+        _ => None,
+    });
+    assert_eq!(words.misdeeds, []);
+    assert_eq!(words.quorum.updates.head(), None, "it is given up");
+}
+
+#[test]
+fn rule_e4_who_names_a_block_that_was_none_is_still_accused() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    words.say(0, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
+    for broker in 1..3 {
+        words.say(broker, &Reply::Update(Update { height: 13, digest: [2; 32], contents: None }));
+    }
+    assert_eq!(words.misdeeds, [(0, Misdeed::Differed)]);
+}
