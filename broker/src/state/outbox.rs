@@ -250,10 +250,11 @@ impl Results {
         self.outcomes.iter().for_each(|o| o.encode(w));
     }
 
-    /// Reads what [`Results::encode`] wrote.
+    /// Reads what [`Results::encode`] wrote. The number behind the last is one.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Results, Malformed> {
         let (client, first, frame) = (Client(r.array()?), r.u64()?, r.array()?);
         let count = r.count16(4, limits::FRAME_OPERATIONS_MAX)?;
+        first.checked_add(count as u64).ok_or(Malformed)?;
         let outcomes = (0..count).map(|_| Outcome::decode(r)).collect::<Result<_, _>>()?;
         Ok(Results { client, first, frame, outcomes })
     }
@@ -276,14 +277,20 @@ impl Notice {
         self.runs.iter().for_each(|run| run.encode(w));
     }
 
-    /// Reads what [`Notice::encode`] wrote.
+    /// How many places it covers.
+    pub fn places(&self) -> u64 {
+        self.runs.iter().map(Run::places).sum()
+    }
+
+    /// Reads what [`Notice::encode`] wrote. The place behind the last is one.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Notice, Malformed> {
         let (client, subscription, first) = (Client(r.array()?), r.u64()?, r.u64()?);
         let count = r.u32()? as usize;
         if count.saturating_mul(9) > r.remaining() {
             return Err(Malformed);
         }
-        let runs = (0..count).map(|_| Run::decode(r)).collect::<Result<_, _>>()?;
+        let runs = (0..count).map(|_| Run::decode(r)).collect::<Result<Vec<Run>, _>>()?;
+        runs.iter().try_fold(first, |place, run| place.checked_add(run.places())).ok_or(Malformed)?;
         Ok(Notice { client, subscription, first, runs })
     }
 
@@ -312,6 +319,14 @@ impl Run {
         match self {
             Run::Deliver { sn } => Some(*sn),
             Run::Empty { .. } => None,
+        }
+    }
+
+    /// How many places it covers.
+    pub fn places(&self) -> u64 {
+        match self {
+            Run::Deliver { .. } => 1,
+            Run::Empty { count } => *count,
         }
     }
 

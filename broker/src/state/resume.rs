@@ -117,14 +117,3 @@ impl<S: Store> State<S> {
         Ok(resuming.found())
     }
 }
-
-impl Notice {
-    /// How many places it covers.
-    pub fn places(&self) -> u64 {
-        let of = |run: &Run| match run {
-            Run::Deliver { .. } => 1,
-            Run::Empty { count } => *count,
-        };
-        self.runs.iter().map(of).sum()
-    }
-}

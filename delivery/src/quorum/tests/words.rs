@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use sealcast_broker::protocol::{Answer, Standing as Stood, Update, Welcome, Why};
+use sealcast_broker::receipt::{Fact, Testimony};
+use sealcast_broker::state::{Code, Notice as Places, Outcome as Came, Part, Proof, Results, Run};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::Utc;
@@ -124,4 +126,36 @@ fn rule_e4_who_names_a_block_that_was_none_is_still_accused() {
         words.say(broker, &Reply::Update(Update { height: 13, digest: [2; 32], contents: None }));
     }
     assert_eq!(words.misdeeds, [(0, Misdeed::Differed)]);
+}
+
+#[test]
+fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    let token = words.quorum.receipt(words.now(), 4, 0).expect("there is room");
+    let subscribed = words.quorum.subscribe(words.now(), "#".parse().expect("an interest"));
+    words.drain();
+    assert!(subscribed.is_ok() && token != Token(0));
+    // It has to catch up.
+    (0..4).for_each(|broker| words.welcome(broker, 20, 5));
+    let client = *words.quorum.client();
+    let outcomes = vec![Came { code: Code::Done, detail: Vec::new() }; 2];
+    let fact = Fact::Executed(Results { client, first: u64::MAX, frame: [0; 32], outcomes });
+    let proof = Proof { part: Part::Result, index: 0, count: 1, path: Vec::new(), roots: [[0; 32]; 4] };
+    words.run(Duration::from_secs(1), |broker, question| match question {
+        Question::Receipt { height, .. } if broker == 0 => {
+            let (height, fact, proof) = (*height, fact.clone(), proof.clone());
+            let it = Testimony { broker, height, state_root: [0; 32], fact, proof, signature: [0; 64] };
+            Some(Answer::Receipt(Box::new(it)))
+        }
+        Question::Resume { subscription, place, .. } if broker == 1 => {
+            let runs = vec![Run::Deliver { sn: 1 }, Run::Empty { count: 9 }];
+            let notice = Places { client, subscription: *subscription, first: u64::MAX, runs };
+            let lost = u64::MAX - *place;
+            Some(Answer::Resumed { lost, notice, until: 0, publications: Vec::new() })
+        }
+        _ => None,
+    });
+    words.misdeeds.sort_unstable();
+    assert_eq!(words.misdeeds, [(0, Misdeed::Malformed), (1, Misdeed::Malformed)]);
 }
