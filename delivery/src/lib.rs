@@ -70,6 +70,10 @@ pub trait Delivery: Send {
         Ok(None)
     }
 
+    /// Hands out no application's messages and records until it may again: they wait at whoever orders them. The key
+    /// scheme's come on, and so may what was under way. Ways that cannot do so go on; whoever is told then lives with it.
+    fn hold(&mut self, _now: Now, _held: bool) {}
+
     /// Asks the way for something by content or by name (a directory, brokers); the answer comes as
     /// [`Output::Fetched`]. `false`: this way has nobody to ask, and no answer will come.
     fn fetch(&mut self, _now: Now, _id: FetchId, _what: &Fetch) -> bool {
@@ -146,6 +150,10 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
 
     fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
         (**self).fetch(now, id, what)
+    }
+
+    fn hold(&mut self, now: Now, held: bool) {
+        (**self).hold(now, held);
     }
 
     fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {

@@ -262,6 +262,8 @@ pub enum Exclusion {
     Certificate,
     /// Another process runs with our certificate (A6).
     Duplicate,
+    /// More waited for a change of key than we hold: we leave rather than deliver something else than the others (G7).
+    Behind,
 }
 
 /// Something to tell the operator.

@@ -74,6 +74,10 @@ impl Error {
             Exclusion::Evicted { reason } => Error::new(Code::Excluded, format!("we were evicted: {reason}")),
             Exclusion::Certificate => Error::new(Code::Excluded, "our certificate is revoked, expired or foreign")
                 .with_hint("sealcast id show"),
+            Exclusion::Behind => {
+                Error::new(Code::Full, "more came while the key changed than we hold: we left the group")
+                    .with_hint("start again; a member may be flooding the group: sealcast evict MEMBER")
+            }
             Exclusion::Duplicate => Error::new(Code::Duplicate, "another process runs with this identity")
                 .with_hint("stop the other one, or give this process its own identity: sealcast id new NAME"),
         }

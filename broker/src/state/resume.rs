@@ -3,7 +3,7 @@
 use sealcast_wire::limits;
 
 use super::entry::Entry;
-use super::outbox::{Notice, Run};
+use super::outbox::Notice;
 use super::read::ReadError;
 use super::store::Store;
 use super::{State, table};

@@ -27,6 +27,15 @@ impl Quorum {
         }
     }
 
+    /// Hands on nothing of one subscription, or goes on with it where it stopped, by catching up. Others come on.
+    pub fn pause(&mut self, now: Now, subscription: u64, paused: bool) {
+        if let Some(line) = self.lines.get_mut(&subscription).filter(|it| it.is_read == paused) {
+            line.goal = line.goal.max(line.place);
+            line.is_read = !paused;
+            self.advance(now);
+        }
+    }
+
     /// Whether more may be handed on now; what is ready is drained first.
     pub(super) fn may_hand_on(&mut self) -> bool {
         self.midway = !self.held && self.outputs.len() >= OUTPUTS_AT_ONCE;

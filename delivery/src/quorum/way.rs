@@ -100,9 +100,10 @@ impl Way {
             drops: Drops::default(),
         };
         if let Cargo::Group(name) = &way.cargo {
-            let all: Pattern = format!("{}/+", group_topic(name)).parse().expect("the name is one level");
-            // What waits to be numbered has room for the first of all.
-            let _ = way.subscribe(now, &all);
+            for place in [group_place(name, KEYS), group_place(name, MESSAGES)] {
+                // What waits to be numbered has room for the first of all.
+                let _ = way.subscribe(now, &place);
+            }
         }
         Ok(way)
     }
@@ -161,9 +162,10 @@ impl Way {
         self.patterns.get(pattern)?.stands.map(|it| it.map(drop))
     }
 
-    /// The same for the place where a group meets.
+    /// The same for the places where a group meets.
     pub fn group_stands(&self) -> Option<Result<(), Code>> {
-        self.patterns.values().next()?.stands.map(|it| it.map(drop))
+        let stand: Option<Result<Vec<u64>, Code>> = self.patterns.values().map(|it| it.stands).collect();
+        stand.map(|it| it.map(drop))
     }
 
     /// Whether it is known of all that was sent what became of it.
@@ -383,7 +385,7 @@ impl Delivery for Way {
         }
         let token = match (&self.cargo, message.what) {
             (Cargo::Group(name), what) => {
-                let kind = if let What::Data { .. } = what { "messages" } else { "keys" };
+                let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
                 let topic = format!("{}/{kind}", group_topic(name));
                 let datagram = self.frames.datagram(protect.map(|p| &**p), &message)?;
                 let id = id_of(&datagram);
@@ -424,6 +426,19 @@ impl Delivery for Way {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         self.frames.take_at(index, source, flags, frame, protect)
+    }
+
+    fn hold(&mut self, now: Now, held: bool) {
+        match &self.cargo {
+            Cargo::Messages { .. } => self.quorum.hold(now, held),
+            Cargo::Group(name) => {
+                let messages = self.patterns.get(&group_place(name, MESSAGES));
+                if let Some(Wanted { stands: Some(Ok(id)), .. }) = messages {
+                    self.quorum.pause(now, *id, held);
+                }
+            }
+        }
+        self.drain(now);
     }
 
     fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
@@ -488,6 +503,11 @@ fn group_topic(name: &str) -> String {
     topic
 }
 
+/// One of the two places there.
+fn group_place(name: &str, kind: &str) -> Pattern {
+    format!("{}/{kind}", group_topic(name)).parse().expect("the name is one level")
+}
+
 fn id_of(datagram: &[u8]) -> [u8; 16] {
     sha256(datagram)[..16].try_into().expect("a hash has 32 bytes")
 }
@@ -525,6 +545,9 @@ fn sent_micros(associated: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(associated.strip_prefix(SENT)?.try_into().ok()?))
 }
 
+/// What members of a group say for its key, and all else.
+const KEYS: &str = "keys";
+const MESSAGES: &str = "messages";
 const SENT: &[u8] = b"sent";
 const SEALED_HEADER: u8 = 1;
 const PUBLISH: u8 = 5;

@@ -160,6 +160,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.opening.wait(index, topic, sent_micros, source)?;
                 let sealed = keys::Delivered { index, header: &header, body: Some(&body), attachments: &attachments };
                 self.keys.open(now, sealed);
+                self.regulate(now);
                 return Ok(());
             }
         };

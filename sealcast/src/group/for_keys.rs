@@ -63,24 +63,32 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.install(now, Epoch { view: Arc::new(view), protect, access });
             }
             keys::Output::Excluded { why } => {
-                lock(&self.gate).close(why.clone());
-                self.ring.clear();
-                self.vouching = None;
-                self.give_up();
-                for _ in self.held.take(|_| true) {
-                    self.drops.count(Dropped::NoKey);
-                }
-                self.excluded = Some(why.clone());
-                self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
+                // If we left, perhaps for a reason of ours.
+                let why = self.leaving.clone().unwrap_or(why);
+                self.exclude(why);
             }
             keys::Output::Opened { index, origin, bodies } => {
                 for message in self.opening.opened(index, origin, bodies, self.ring.current()) {
                     self.ready.push_back(Output::Deliver(message));
                 }
+                self.regulate(now);
             }
             keys::Output::Notice(notice) => self.ready.push_back(Output::Notice(notice)),
             keys::Output::Store { .. } => unreachable!("poll hands out records before it comes here"),
         }
+    }
+
+    /// We are out.
+    pub(super) fn exclude(&mut self, why: keys::Exclusion) {
+        lock(&self.gate).close(why.clone());
+        self.ring.clear();
+        self.vouching = None;
+        self.give_up();
+        for _ in self.held.take(|_| true) {
+            self.drops.count(Dropped::NoKey);
+        }
+        self.excluded = Some(why.clone());
+        self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
     }
 
     fn send_for_keys(
@@ -161,7 +169,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         self.send_queued(now, queued);
         self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
-        self.open_for(now, epoch.clone());
+        self.open_for(now, epoch.clone(), excludes);
         self.release(now, |h| h.epoch == epoch.view.epoch);
     }
 

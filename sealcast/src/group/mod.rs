@@ -56,6 +56,10 @@ pub struct Group<K, D> {
     opening: Opening,
     /// Records at their places, on ways that order everything.
     placed: Option<Placed>,
+    /// The way waits for us.
+    holds: bool,
+    /// Why we leave, if the application did not ask for it.
+    leaving: Option<Exclusion>,
     /// Messages of ours that the scheme sealed as a whole, until it is known what became of them.
     sealed: BTreeMap<delivery::Token, Ours>,
     /// Ready to be handed out, before anything new is asked of the axes.
@@ -139,6 +143,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             held: Held::default(),
             opening: Opening::default(),
             placed,
+            holds: false,
+            leaving: None,
             sealed: BTreeMap::new(),
             ready: VecDeque::new(),
             storing: false,

@@ -43,6 +43,11 @@ impl Opening {
         Ok(())
     }
 
+    /// Whether no more should come until some of it is opened.
+    pub(super) fn is_behind(&self) -> bool {
+        self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX / 2
+    }
+
     /// A message was opened, or nobody may read it; what can be delivered now, in order.
     pub(super) fn opened(
         &mut self,

@@ -12,6 +12,9 @@
 //! once the new epoch is installed, since the excluded can seal them in anybody's name; if nothing comes of the change,
 //! they are as good as before. Whoever says the beginning itself lets it count from its place, too.
 //!
+//! *Too much.* What waits is void for nobody because it is much: the order is made to wait ([`Delivery::hold`]), but for
+//! messages of the key scheme, which end the waiting; a member to whom more comes all the same leaves, and says so.
+//!
 //! *Order of one sender.* A publisher seals for the new epoch when all that it sealed for the old one has its place, and
 //! what was void goes first.
 
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Outcome, Token};
-use sealcast_keys::Keys;
+use sealcast_keys::{Command, Exclusion, Keys};
 use sealcast_wire::{Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
 use super::gate::{Epoch, Pass, Publication, Queued};
@@ -32,12 +35,15 @@ pub(super) struct Placed {
     /// In the order of their places; the first one waits for something, or is about to be passed.
     waiting: VecDeque<Record>,
     bytes: usize,
-    /// Since when the first one waits for a key.
-    since: Option<Monotonic>,
+    /// Until when the first one waits for a key.
+    until: Option<Monotonic>,
+    /// Until when records of a client wait for keys that we have not got: one wait for each in an epoch, whatever epochs
+    /// it names.
+    patience: BTreeMap<Option<[u8; 32]>, Monotonic>,
     /// The epoch of the last record that was passed, and those before it.
     newest: Option<EpochId>,
     over: VecDeque<EpochId>,
-    /// Clients whose records were opened.
+    /// Clients whose records were opened since somebody was excluded last.
     insiders: BTreeSet<[u8; 32]>,
     /// Messages of ours that have not come back, to be sealed again if they are void.
     pub(super) ours: BTreeMap<Token, Ours>,
@@ -100,11 +106,17 @@ impl Placed {
 
     /// When the first record has waited too long for its key.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        self.since.map(|since| since + limits::EPOCH_OVERLAP)
+        self.until
+    }
+
+    /// Whether the order is to wait: from half of what there is room for until nothing waits.
+    fn is_behind(&self, holds: bool) -> bool {
+        let half = self.waiting.len() >= limits::PLACED_RECORDS_MAX / 2 || self.bytes >= limits::PLACED_BYTES_MAX / 2;
+        half || holds && !self.waiting.is_empty()
     }
 
     fn pop(&mut self) -> Option<Record> {
-        self.since = None;
+        self.until = None;
         let record = self.waiting.pop_front()?;
         self.bytes -= record.datagram.len();
         Some(record)
@@ -126,10 +138,28 @@ impl Placed {
     }
 
     fn is_insider(&self, from: Source) -> bool {
-        match from {
-            Source::Client { key, .. } => self.insiders.contains(&key),
-            Source::Outside(_) | Source::Inside { .. } => true,
+        client(from).is_none_or(|key| self.insiders.contains(&key))
+    }
+
+    /// Until when a record of this sender waits for a key that we have not got.
+    fn patience(&self, now: Monotonic, from: Source) -> Monotonic {
+        self.patience.get(&client(from)).copied().unwrap_or(now + limits::EPOCH_OVERLAP)
+    }
+
+    /// An epoch is installed: who was excluded by it is no insider any more, and everybody may be early once more.
+    fn installed(&mut self, excludes: bool) {
+        self.patience.clear();
+        if excludes {
+            self.insiders.clear();
         }
+    }
+}
+
+/// Which client of brokers sent it, if one did.
+fn client(from: Source) -> Option<[u8; 32]> {
+    match from {
+        Source::Client { key, .. } => Some(key),
+        Source::Outside(_) | Source::Inside { .. } => None,
     }
 }
 
@@ -137,24 +167,39 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// A record came at its place.
     pub(super) fn take_record(&mut self, now: Now, record: Record) {
         let Some(placed) = &mut self.placed else { return self.drops.count(Dropped::Foreign) };
-        let full = placed.waiting.len() >= limits::HELD_DATAGRAMS_MAX
-            || placed.bytes + record.datagram.len() > limits::HELD_BYTES_MAX.max(limits::BODY_BYTES_MAX);
-        if full {
-            return self.voided(now, record, Dropped::Queue);
+        let full = placed.waiting.len() >= limits::PLACED_RECORDS_MAX
+            || placed.bytes + record.datagram.len() > limits::PLACED_BYTES_MAX;
+        if full || self.leaving.is_some() {
+            self.drops.count(Dropped::Queue);
+            return self.leave_behind(now);
         }
         placed.bytes += record.datagram.len();
         placed.waiting.push_back(record);
         self.pass_records(now);
     }
 
+    /// We cannot follow the order any more: nothing is delivered from here on, and the others are told that we leave.
+    fn leave_behind(&mut self, now: Now) {
+        if self.leaving.is_none() {
+            lock(&self.gate).close(Exclusion::Behind);
+            self.give_up();
+            self.leaving = Some(Exclusion::Behind);
+            if self.keys.command(now, Command::Leave).is_err() {
+                self.exclude(Exclusion::Behind);
+            }
+        }
+    }
+
     /// Passes records as far as they can be judged.
     pub(super) fn pass_records(&mut self, now: Now) {
         while let Some(first) = self.placed.as_ref().and_then(|placed| placed.waiting.front()) {
-            let verdict = self.judge_record(now, first);
+            let (verdict, from) = (self.judge_record(now, first), first.from);
             let Some(placed) = &mut self.placed else { return };
             if let Verdict::Wait { for_key } = verdict {
-                let since = *placed.since.get_or_insert(now.monotonic);
-                placed.since = for_key.then_some(since);
+                placed.until = for_key.then(|| {
+                    let until = placed.patience(now.monotonic, from);
+                    *placed.patience.entry(client(from)).or_insert(until)
+                });
                 break;
             }
             let Some(record) = placed.pop() else { break };
@@ -170,6 +215,18 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
         }
         self.open_when_back(now);
+        self.regulate(now);
+    }
+
+    /// Lets the order wait for us, or go on.
+    pub(super) fn regulate(&mut self, now: Now) {
+        let is_behind = match &self.placed {
+            Some(placed) => placed.is_behind(self.holds),
+            None => self.opening.is_behind() || !self.keys.has_room(limits::SEALED_WAITING_BYTES_MAX / 2),
+        };
+        if std::mem::replace(&mut self.holds, is_behind) != is_behind {
+            self.delivery.hold(now, is_behind);
+        }
     }
 
     fn judge_record(&self, now: Now, record: &Record) -> Verdict {
@@ -185,7 +242,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             None => {
                 // Everybody has the same messages of the key scheme before it; we may only be late with our own part.
                 let ahead = self.ring.current().is_some_and(|e| header.epoch.counter > e.view.epoch.counter);
-                let young = placed.since.is_none_or(|since| now.monotonic.since(since) < limits::EPOCH_OVERLAP);
+                let young = now.monotonic < placed.patience(now.monotonic, record.from);
                 if ahead && young && placed.is_insider(record.from) {
                     Verdict::Wait { for_key: true }
                 } else {
@@ -270,8 +327,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// An epoch is installed: its publishers may seal, at once or when all is back that they sealed before.
-    pub(super) fn open_for(&mut self, now: Now, epoch: Arc<Epoch>) {
+    pub(super) fn open_for(&mut self, now: Now, epoch: Arc<Epoch>, excludes: bool) {
         let Some(placed) = &mut self.placed else { return };
+        placed.installed(excludes);
         placed.barrier = None;
         placed.begins = false;
         placed.opening = Some(epoch);
@@ -349,3 +407,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 const TRIES_MAX: u32 = 16;
 /// How long the key of an epoch is kept whose end nobody has sealed yet: members say HERE when they install the next.
 pub(super) const OPEN_END: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -9,14 +9,14 @@ use sealcast_wire::{Access, Change, Domain, Guarantee, Incarnation, Lane, Member
 
 use super::*;
 
-const NOW: Now = Now { monotonic: Monotonic(1), utc: None };
+pub(super) const NOW: Now = Now { monotonic: Monotonic(1), utc: None };
 
 /// What both sides were told, in order.
-type Story = Arc<Mutex<Vec<String>>>;
+pub(super) type Story = Arc<Mutex<Vec<String>>>;
 
-struct Script {
+pub(super) struct Script {
     story: Story,
-    outputs: VecDeque<keys::Output>,
+    pub(super) outputs: VecDeque<keys::Output>,
     needs: (Guarantee, Agreement),
     has_room: bool,
 }
@@ -53,11 +53,12 @@ impl Keys for Script {
     }
 }
 
-struct Wire {
+pub(super) struct Wire {
     story: Story,
-    outputs: VecDeque<delivery::Output>,
+    pub(super) outputs: VecDeque<delivery::Output>,
     pending: Vec<Vec<u8>>,
     next: u64,
+    pub(super) places: bool,
 }
 
 impl Delivery for Wire {
@@ -79,6 +80,12 @@ impl Delivery for Wire {
     }
     fn handle(&mut self, _: Now, source: Source, _: u16, frame: &mut [u8], _: Option<&dyn Protect>) {
         self.outputs.push_back(delivery::Output::Keys { source, bytes: frame.to_vec() });
+    }
+    fn places(&self) -> bool {
+        self.places
+    }
+    fn hold(&mut self, _: Now, held: bool) {
+        told(&self.story, format!("hold {held}"));
     }
     fn prepare(&mut self, _: Now, _: &View) {
         told(&self.story, "prepare".to_owned());
@@ -122,7 +129,7 @@ fn told(story: &Story, what: String) {
     lock(story).push(what);
 }
 
-fn view(counter: u32, members: u8, change: Change) -> View {
+pub(super) fn view(counter: u32, members: u8, change: Change) -> View {
     let member = |n| Member {
         id: MemberId { cert: CertHash([n; 32]), incarnation: Incarnation([n; 16]) },
         name: format!("m{n}").into(),
@@ -131,7 +138,7 @@ fn view(counter: u32, members: u8, change: Change) -> View {
     View { epoch: EpochId { counter, hash: 0 }, members, me: Slot(0), change }
 }
 
-fn installed(counter: u32, members: u8, change: Change) -> keys::Output {
+pub(super) fn installed(counter: u32, members: u8, change: Change) -> keys::Output {
     keys::Output::Epoch { view: view(counter, members, change), protect: None, access: Arc::new(Anything) }
 }
 
@@ -140,17 +147,26 @@ fn send(token: u64, lane: Lane, after: Option<u64>) -> keys::Output {
     keys::Output::Send { token: Token(token), lane, to: To::Group, expect: None, after: after.map(Token), bytes }
 }
 
-fn group(needs: (Guarantee, Agreement), outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
+pub(super) fn group(needs: (Guarantee, Agreement), outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
+    group_over(needs, outputs, false)
+}
+
+/// The same over a way that gives every record its place.
+pub(super) fn group_over(
+    needs: (Guarantee, Agreement),
+    outputs: Vec<keys::Output>,
+    places: bool,
+) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
     let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true };
-    let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0 };
+    let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
 
-const BEST_EFFORT: (Guarantee, Agreement) = (Guarantee::BestEffort, Agreement::None);
+pub(super) const BEST_EFFORT: (Guarantee, Agreement) = (Guarantee::BestEffort, Agreement::None);
 
 /// Drains the group; what it handed out, in words.
-fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
+pub(super) fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
     let mut out = Vec::new();
     loop {
         let mut batch = Batch::default();
@@ -256,7 +272,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
         needs: (Guarantee::Ordered, Agreement::Byzantine),
         has_room: true,
     };
-    let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0 };
+    let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places: false };
     let error = Group::new(keys, wire, OriginMode::Auto).err().expect("refused");
     assert_eq!(error.code(), crate::Code::BadPair);
     assert!(error.hint().is_some());

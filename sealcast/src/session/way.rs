@@ -79,6 +79,10 @@ impl Delivery for Way {
         each!(self, way => way.open_at(index, source, flags, frame, protect))
     }
 
+    fn hold(&mut self, now: Now, held: bool) {
+        each!(self, way => way.hold(now, held));
+    }
+
     fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
         each!(self, way => way.next_id(now))
     }

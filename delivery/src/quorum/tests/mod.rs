@@ -591,3 +591,38 @@ fn what_was_unsubscribed_from_is_not_gone_on_with() {
     assert!(world.until(5_000_000, |it| it.members[trader].told.subscribed.len() == 2));
     assert!(world.members[trader].quorum.subscriptions().all(|(other, ..)| other != id));
 }
+
+#[test]
+fn while_one_subscription_waits_others_come_and_it_goes_on_where_it_stopped() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        let [trader, _, first, _] = company(&mut world);
+        let ids: Vec<u64> = ["secret", "open or open/else"]
+            .into_iter()
+            .map(|interest| {
+                let now = world.now();
+                let quorum = &mut world.members[trader].quorum;
+                let token = quorum.subscribe(now, interest.parse().expect("an interest")).expect("there is room");
+                assert!(world.until(20_000_000, |it| it.members[trader].told.subscribed.contains_key(&token)));
+                world.members[trader].told.subscribed[&token]
+            })
+            .collect();
+        let of = |world: &World, id: u64| -> Vec<u64> {
+            let told = &world.members[trader].told;
+            told.delivered.iter().filter(|it| it.subscription == id).map(|it| it.place).collect()
+        };
+        let now = world.now();
+        world.members[trader].quorum.pause(now, ids[0], true);
+        let mut tokens = BTreeMap::new();
+        publish(&mut world, first, 30, &mut tokens);
+        assert!(world.until(20_000_000, |it| of(it, ids[1]).len() == 20), "seed {seed}");
+        assert!(of(&world, ids[0]).is_empty(), "seed {seed}: it waits");
+        let now = world.now();
+        world.members[trader].quorum.pause(now, ids[0], false);
+        assert!(world.until(20_000_000, |it| of(it, ids[0]).len() == 10), "seed {seed}");
+        publish(&mut world, first, 3, &mut tokens);
+        assert!(world.until(20_000_000, |it| of(it, ids[0]).len() == 11), "seed {seed}");
+        assert_eq!(of(&world, ids[0]), (0..11).collect::<Vec<u64>>(), "seed {seed}");
+        assert_eq!(of(&world, ids[1]), (0..22).collect::<Vec<u64>>(), "seed {seed}");
+    }
+}
