@@ -37,6 +37,8 @@ pub struct Broker {
     /// What the engine's archive holds.
     pub archive: Arc<Archive>,
     clock: Arc<AtomicU64>,
+    /// Frames that it refused for whose they were.
+    censored: Arc<AtomicU64>,
     life: Option<Life>,
 }
 
@@ -68,6 +70,7 @@ struct Gate {
     admission: Arc<admission::Admission>,
     archive: Arc<Archive>,
     refuses: Option<Client>,
+    refused: Arc<AtomicU64>,
 }
 
 impl Broker {
@@ -82,6 +85,7 @@ impl Broker {
             rows: Memory::default(),
             archive: Arc::default(),
             clock: Arc::default(),
+            censored: Arc::default(),
             life: None,
         }
     }
@@ -97,6 +101,7 @@ impl Broker {
             rows: Memory::default(),
             archive: Arc::default(),
             clock: Arc::default(),
+            censored: Arc::default(),
             life: None,
         }
     }
@@ -137,7 +142,8 @@ impl Broker {
             misbehaved: Box::new(|_| {}),
             drops: Arc::new(Drops::default()),
         });
-        let gate = Gate { admission: admission.admission().clone(), archive: self.archive.clone(), refuses };
+        let (archive, refused) = (self.archive.clone(), self.censored.clone());
+        let gate = Gate { admission: admission.admission().clone(), archive, refuses, refused };
         self.life = Some(Life { admission, executor, door, sync_at: None });
         Arc::new(gate)
     }
@@ -234,6 +240,11 @@ impl Broker {
         }
     }
 
+    /// Frames that it refused for whose they were.
+    pub fn censored(&self) -> u64 {
+        self.censored.load(Ordering::Relaxed)
+    }
+
     /// The last block that it executed.
     pub fn height(&self) -> u64 {
         self.life.as_ref().map_or(0, |life| life.executor.executor().executed())
@@ -310,7 +321,10 @@ impl Outlet for Door {
 
 impl Gate {
     fn refuses(&self, frame: &Frame) -> bool {
-        self.refuses.is_some_and(|client| Head::of(frame.bytes()).is_ok_and(|head| head.client == client))
+        let is_it = |client| Head::of(frame.bytes()).is_ok_and(|head| head.client == client);
+        let refuses = self.refuses.is_some_and(is_it);
+        self.refused.fetch_add(u64::from(refuses), Ordering::Relaxed);
+        refuses
     }
 }
 

@@ -83,6 +83,10 @@ pub struct Counts {
     pub receipts: u64,
     /// Accusations, all of liars.
     pub accused: u64,
+    /// Replies that liars changed, added or kept to themselves, and frames that censors refused.
+    pub lies: u64,
+    /// Frames of villains, in which they misbehave, that brokers got.
+    pub misdeeds: u64,
     /// Simulated microseconds.
     pub micros: u64,
 }
@@ -350,6 +354,7 @@ impl Stage {
             }
         }
         self.counts.micros = self.now;
+        self.counts.lies += self.brokers.iter().map(Broker::censored).sum::<u64>();
         self.tell(Event::End { complete })
     }
 
@@ -423,7 +428,12 @@ impl Stage {
             }
             for (client, reply) in self.brokers[number].take() {
                 let said = match self.liars.get_mut(&number) {
-                    Some(liar) => liar.says(client, reply),
+                    Some(liar) => {
+                        let honest = [(client, reply.clone())];
+                        let said = liar.says(client, reply);
+                        self.counts.lies += u64::from(said != honest);
+                        said
+                    }
                     None => vec![(client, reply)],
                 };
                 for (client, reply) in said {
@@ -585,7 +595,12 @@ impl Stage {
                 }
                 let id = match self.clients.get(member) {
                     Some(client) => client.id,
-                    None => self.villains[member - self.clients.len()].id,
+                    None => {
+                        let villain = &self.villains[member - self.clients.len()];
+                        let frame = Request::submitted(&bytes);
+                        self.counts.misdeeds += u64::from(frame.is_some_and(|it| villain.misdeeds.contains(it)));
+                        villain.id
+                    }
                 };
                 self.tell(Event::Held { broker, bytes: bytes.clone() })?;
                 if let Ok(Request::Ask { id, question: Question::Share { sn, .. } }) = Request::from_bytes(&bytes) {

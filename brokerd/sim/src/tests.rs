@@ -23,6 +23,9 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
             panic!("{}: {} ({again})", it.property, it.what);
         }
         assert!(report.counts.delivered > 0 && report.counts.shares > 0, "{:?}", report.counts);
+        // Who does nothing proves nothing.
+        let (lies, misdeeds) = (matches!(fault, Fault::Lie(_)), matches!(fault, Fault::Deed(_)));
+        assert_eq!((report.counts.lies > 0, report.counts.misdeeds > 0), (lies, misdeeds), "{:?}", report.counts);
         // What correct clients publish comes to 30 places; villains of these kinds publish, too.
         let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer));
         assert!(!adds || report.counts.delivered + report.counts.empty > 30, "the villain did nothing");

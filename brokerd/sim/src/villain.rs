@@ -1,5 +1,6 @@
 //! Clients that misbehave, each by a name. They hold a key and a registration like others, and keep to no machine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_broker::operation::{Body, Client as Id, Frame, Operation, Publication};
@@ -49,6 +50,8 @@ pub struct Villain {
     turn: u64,
     /// What it overheard: frames of others.
     pub overheard: Vec<Vec<u8>>,
+    /// Frames in which it misbehaved.
+    pub misdeeds: BTreeSet<Vec<u8>>,
 }
 
 /// What it does at one time.
@@ -66,7 +69,7 @@ impl Villain {
         let origin = key(seed);
         let id = Id(origin.public_bytes());
         let desk = (deed != Deed::ForeignIssuer).then_some("rates");
-        Villain { id, desk, deed, origin, seed, number: 0, turn: 0, overheard: Vec::new() }
+        Villain { id, desk, deed, origin, seed, number: 0, turn: 0, overheard: Vec::new(), misdeeds: BTreeSet::new() }
     }
 
     /// What it does now. `dice` are the seed's.
@@ -91,6 +94,8 @@ impl Villain {
             }
             turn => {
                 self.misbehave(&mut act, cast, turn, at, dice >> 8);
+                let frames = act.messages.iter().filter_map(|(_, bytes)| Request::submitted(bytes));
+                self.misdeeds.extend(frames.map(<[u8]>::to_vec));
                 // Whoever reads what he may not asks everybody for shares, with proofs.
                 for broker in 0..brokers {
                     let question = Question::Share { sn: (dice >> 16) % 40, proved: turn.is_multiple_of(2) };
