@@ -133,6 +133,7 @@ impl Way {
     /// `Full`.
     pub fn subscribe(&mut self, now: Now, pattern: &Pattern) -> Result<(), SendError> {
         match self.patterns.get_mut(pattern) {
+            // It may be one that nobody read before it stood.
             Some(wanted) if !matches!(wanted.stands, Some(Err(_))) => wanted.readers += 1,
             _ => {
                 let interest = Interest::Is(Constraint { topic: pattern.clone(), value: None });
@@ -144,17 +145,23 @@ impl Way {
         Ok(())
     }
 
-    /// One reader less.
+    /// One reader less. What nobody reads ends, as soon as it stands.
     pub fn unsubscribe(&mut self, now: Now, pattern: &Pattern) {
         let Some(wanted) = self.patterns.get_mut(pattern) else { return };
-        wanted.readers -= 1;
-        if wanted.readers == 0
-            && let Some(Wanted { stands: Some(Ok(id)), .. }) = self.patterns.remove(pattern)
-        {
+        wanted.readers = wanted.readers.saturating_sub(1);
+        self.end_unread(now, pattern.clone());
+        self.drain(now);
+    }
+
+    /// Ends a subscription that stands and that nobody reads.
+    fn end_unread(&mut self, now: Now, pattern: Pattern) {
+        let std::collections::btree_map::Entry::Occupied(wanted) = self.patterns.entry(pattern) else { return };
+        let Wanted { readers: 0, stands: Some(stands), .. } = *wanted.get() else { return };
+        wanted.remove();
+        if let Ok(id) = stands {
             // What does not get through now ends when the client says so the next time.
             let _ = self.quorum.unsubscribe(now, id);
         }
-        self.drain(now);
     }
 
     /// Whether the brokers know a pattern by now, or why they refuse it.
@@ -224,11 +231,9 @@ impl Way {
                 Said::Attach { sn, broker, attachment } => {
                     self.put(Output::Attach { index: sn, attachments: vec![(broker, attachment)] });
                 }
-                Said::Outcome(token, became) => self.became(token, became),
+                Said::Outcome(token, became) => self.became(now, token, became),
                 Said::Subscribed { token, subscription } => {
-                    if let Some(wanted) = self.patterns.values_mut().find(|it| it.token == token) {
-                        wanted.stands = Some(Ok(subscription));
-                    }
+                    self.decided(now, token, Ok(subscription));
                 }
                 Said::Store(record) => {
                     if self.stored.is_none_or(|at| now.monotonic.since(at) >= STORE_EVERY) {
@@ -247,8 +252,17 @@ impl Way {
         }
     }
 
+    /// A subscription stands, or is refused; `false` if it is none of ours.
+    fn decided(&mut self, now: Now, token: Token, stands: Result<u64, Code>) -> bool {
+        let Some((pattern, wanted)) = self.patterns.iter_mut().find(|(_, it)| it.token == token) else { return false };
+        wanted.stands = Some(stands);
+        let pattern = pattern.clone();
+        self.end_unread(now, pattern);
+        true
+    }
+
     /// What became of an operation of ours.
-    fn became(&mut self, token: Token, became: Became) {
+    fn became(&mut self, now: Now, token: Token, became: Became) {
         let outcome = match became {
             Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.cargo {
                 // Its place is told when it comes back.
@@ -265,19 +279,21 @@ impl Way {
             Became::Forgotten if self.places() => return,
             Became::Forgotten => Outcome::Accepted,
         };
-        match (self.patterns.values_mut().find(|it| it.token == token), outcome) {
-            (Some(wanted), Outcome::Denied(code)) => wanted.stands = Some(Err(code)),
-            (Some(_), _) => {}
-            (None, _) => {
-                if !matches!(outcome, Outcome::Placed(_) | Outcome::Accepted) {
-                    self.ours.retain(|_, tokens| {
-                        tokens.retain(|it| *it != token);
-                        !tokens.is_empty()
-                    });
-                }
-                self.put(Output::Outcome(token, outcome));
-            }
+        if let Outcome::Denied(code) = outcome
+            && self.decided(now, token, Err(code))
+        {
+            return;
         }
+        if self.patterns.values().any(|it| it.token == token) {
+            return;
+        }
+        if !matches!(outcome, Outcome::Placed(_) | Outcome::Accepted) {
+            self.ours.retain(|_, tokens| {
+                tokens.retain(|it| *it != token);
+                !tokens.is_empty()
+            });
+        }
+        self.put(Output::Outcome(token, outcome));
     }
 
     /// A publication in its place.

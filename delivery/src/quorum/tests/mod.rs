@@ -621,7 +621,8 @@ fn while_one_subscription_waits_others_come_and_it_goes_on_where_it_stopped() {
         world.members[trader].quorum.pause(now, ids[0], false);
         assert!(world.until(20_000_000, |it| of(it, ids[0]).len() == 10), "seed {seed}");
         publish(&mut world, first, 3, &mut tokens);
-        assert!(world.until(20_000_000, |it| of(it, ids[0]).len() == 11), "seed {seed}");
+        let all = |world: &World| of(world, ids[0]).len() == 11 && of(world, ids[1]).len() == 22;
+        assert!(world.until(20_000_000, all), "seed {seed}");
         assert_eq!(of(&world, ids[0]), (0..11).collect::<Vec<u64>>(), "seed {seed}");
         assert_eq!(of(&world, ids[1]), (0..22).collect::<Vec<u64>>(), "seed {seed}");
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sealcast_broker::operation::Frame;
 use sealcast_broker::protocol::{Answer, Standing as Stood, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{Code, Notice as Places, Outcome as Came, Part, Proof, Results, Run};
@@ -10,6 +11,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_wire::Utc;
 
 use super::*;
+use crate::{Batch, Delivery};
 
 struct Words {
     quorum: Quorum,
@@ -23,17 +25,28 @@ fn key(seed: u8) -> OriginKey {
     OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
 }
 
+fn config() -> Config {
+    let genesis = Genesis {
+        name: "test".into(),
+        brokers: (1..5).map(|seed| key(seed).public_bytes()).collect(),
+        quorum: 1,
+        administrators: vec![Key::new(&key(5).public_bytes()).expect("a key")],
+        issuers: BTreeMap::new(),
+    };
+    Config { genesis, key: Arc::new(key(6)), registration: None, frame_operations: 8 }
+}
+
+/// After so many blocks, with so many places for the client's one subscription.
+fn welcome(broker: u16, height: u64, next: u64) -> Vec<u8> {
+    let subscriptions = vec![Stood { id: 7, interest: "a".parse().expect("an interest"), since: 0, next }];
+    let (at, sn, policy, epoch, registered, next) = (Utc(0), 3, 0, 0, true, 1);
+    let it = Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key: None };
+    Reply::Welcome(it).to_bytes()
+}
+
 impl Words {
     fn new() -> Words {
-        let genesis = Genesis {
-            name: "test".into(),
-            brokers: (1..5).map(|seed| key(seed).public_bytes()).collect(),
-            quorum: 1,
-            administrators: vec![Key::new(&key(5).public_bytes()).expect("a key")],
-            issuers: BTreeMap::new(),
-        };
-        let config = Config { genesis, key: Arc::new(key(6)), registration: None, frame_operations: 8 };
-        Words { quorum: Quorum::new(config), at: Monotonic(1_000_000), asked: Vec::new(), misdeeds: Vec::new() }
+        Words { quorum: Quorum::new(config()), at: Monotonic(1_000_000), asked: Vec::new(), misdeeds: Vec::new() }
     }
 
     fn now(&self) -> Now {
@@ -59,13 +72,11 @@ impl Words {
         self.drain();
     }
 
-    /// A broker's channel opens when it has executed so many blocks, with so many places for the client's subscription.
+    /// A broker's channel opens.
     fn welcome(&mut self, broker: u16, height: u64, next: u64) {
         self.quorum.connected(self.now(), broker);
-        let subscriptions = vec![Stood { id: 7, interest: "#".parse().expect("an interest"), since: 0, next }];
-        let (at, sn, policy, epoch, registered, next) = (Utc(0), 3, 0, 0, true, 1);
-        let it = Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key: None };
-        self.say(broker, &Reply::Welcome(it));
+        self.quorum.handle(self.now(), broker, &welcome(broker, height, next));
+        self.drain();
     }
 
     /// Lets time pass while brokers answer so.
@@ -133,7 +144,7 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
     let mut words = Words::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     let token = words.quorum.receipt(words.now(), 4, 0).expect("there is room");
-    let subscribed = words.quorum.subscribe(words.now(), "#".parse().expect("an interest"));
+    let subscribed = words.quorum.subscribe(words.now(), "a".parse().expect("an interest"));
     words.drain();
     assert!(subscribed.is_ok() && token != Token(0));
     // It has to catch up.
@@ -158,4 +169,32 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
     });
     words.misdeeds.sort_unstable();
     assert_eq!(words.misdeeds, [(0, Misdeed::Malformed), (1, Misdeed::Malformed)]);
+}
+
+#[test]
+fn what_nobody_reads_any_more_before_it_stands_ends_when_it_does() {
+    let now = Now { monotonic: Monotonic(1_000_000), utc: Some(Utc(0)) };
+    let mut way = Way::new(now, config(), None, Cargo::Messages { sealed: false }).expect("there is no record");
+    let pattern = "a".parse().expect("a pattern");
+    way.subscribe(now, &pattern).expect("there is room");
+    way.unsubscribe(now, &pattern);
+    assert_eq!(way.stands(&pattern), None);
+    for broker in 0..4 {
+        way.connected(now, broker);
+        way.heard(now, broker, &welcome(broker, 10, 3));
+    }
+    let (mut ended, mut batch) = (Vec::new(), Batch::default());
+    while way.poll(&mut batch).is_some() {
+        for request in batch.iter() {
+            if let Ok(Request::Submit(frame)) = Request::from_bytes(request) {
+                let frame = Frame::from_bytes(&frame).expect("it is a frame");
+                ended.extend(frame.operations().filter_map(|(_, _, it)| match it {
+                    Operation::Unsubscribe(id) => Some(*id),
+                    _ => None,
+                }));
+            }
+        }
+        batch.clear();
+    }
+    assert_eq!(ended, [7]);
 }
