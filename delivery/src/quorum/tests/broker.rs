@@ -295,11 +295,15 @@ impl Broker {
             }
             Question::Bodies { sns } => {
                 let mut bodies: Vec<(u64, Vec<u8>)> =
-                    sns.iter().take(7).filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).collect();
+                    sns.iter().filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).take(7).collect();
                 if matches!(self.behaviour, Behaviour::Equivocator | Behaviour::LiarInEmpty) {
                     bodies.iter_mut().for_each(|(_, body)| body.reverse());
                 }
-                Answer::Bodies(bodies)
+                match bodies.is_empty() {
+                    true if sns.iter().any(|sn| *sn < state.floor().sn) => Answer::No(Why::Pruned),
+                    true => Answer::No(Why::Nothing),
+                    false => Answer::Bodies(bodies),
+                }
             }
             Question::Share { sn, proved } => Answer::Share(vec![self.number as u8, sn as u8, u8::from(proved)]),
             Question::Status => Answer::Status(Box::new(Status {
