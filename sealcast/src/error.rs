@@ -76,7 +76,7 @@ impl Error {
                 .with_hint("sealcast id show"),
             Exclusion::Behind => {
                 Error::new(Code::Full, "more came while the key changed than we hold: we left the group")
-                    .with_hint("start again; a member may be flooding the group: sealcast evict MEMBER")
+                    .with_hint("start again; a member may be flooding the group: sealcast group evict NAME")
             }
             Exclusion::Duplicate => Error::new(Code::Duplicate, "another process runs with this identity")
                 .with_hint("stop the other one, or give this process its own identity: sealcast id new NAME"),
