@@ -165,10 +165,13 @@ impl Line {
         any || self.anchor != before
     }
 
-    /// What was fetched is not to be had.
+    /// What was fetched is not to be had: it is looked for again, from an anchor that is not behind it.
     pub(super) fn refetch(&mut self) {
         self.ready.clear();
         self.streams.clear();
+        if self.anchor.0 > self.place {
+            self.anchor = self.taken.1;
+        }
     }
 }
 
@@ -215,6 +218,15 @@ pub(super) fn shared<T: Eq + Clone>(lists: &[Vec<T>], faulty: usize) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_looked_for_again_is_not_passed_over() {
+        let mut line = Line::new("a".parse().expect("an interest"), 5, (5, 50));
+        line.ready.push_back(Item::Empty(4));
+        line.anchor = (9, 90);
+        line.refetch();
+        assert_eq!((line.fetched(), line.anchor), (5, (5, 50)));
+    }
 
     #[test]
     fn who_lacks_nothing_goes_on_from_where_the_brokers_are() {
