@@ -1,6 +1,6 @@
 //! The machines of a client and what they are joined to: channels, the record on disk, callers, readers.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::{Envelope, Fetch, Now, limits};
 
+use super::accusing::Accusing;
 use super::inbox::{Inbox, Item};
 use super::lines::{Lines, Sealed};
 use super::member::Record;
@@ -54,11 +55,11 @@ pub(super) struct Engine {
     nobody_vouches: bool,
     /// Why the brokers do not take our registration.
     not_registered: Option<Error>,
-    /// Whether evidence against publishers is brought before the brokers; against whom it was, and what waits.
+    /// Whether evidence against publishers is brought before the brokers.
     accuse: bool,
-    accused: BTreeSet<[u8; 32]>,
-    accusations: VecDeque<Box<Accusation>>,
-    accusing: Option<Token>,
+    accusing: Accusing,
+    /// The highest sn of what was handed on.
+    newest: u64,
     /// When brokers were last asked for a key.
     asked_for_key: Instant,
     failure: Option<Error>,
@@ -124,9 +125,8 @@ impl Engine {
             nobody_vouches: false,
             not_registered: None,
             accuse,
-            accused: BTreeSet::new(),
-            accusations: VecDeque::new(),
-            accusing: None,
+            accusing: Accusing::default(),
+            newest: 0,
             asked_for_key: Instant::now(),
             failure: None,
             ended: false,
@@ -510,10 +510,7 @@ impl Engine {
             }
             quorum::Output::Outcome(token, outcome) => {
                 self.wanted.remove(&token);
-                if self.accusing == Some(token) {
-                    // Whatever became of it: others may have brought the same before.
-                    self.accusing = None;
-                } else {
+                if !self.accusing.ended(token, &outcome, self.newest) {
                     self.finish(token, Done::Outcome(outcome));
                 }
             }
@@ -554,8 +551,11 @@ impl Engine {
                         format!("client {} sealed publication {number} so that it opens to nothing", short(&client))
                     }
                 };
-                if let Culprit::Publisher { client, .. } = against {
-                    self.accuse(client, at, &record);
+                if let Culprit::Publisher { .. } = against
+                    && self.accuse
+                    && let Ok(accusation) = Accusation::of_record(at, &record)
+                {
+                    self.accusing.add(accusation);
                 }
                 let sn = matches!(against, Culprit::Publisher { .. }).then_some(at);
                 self.note(what, record, sn);
@@ -575,6 +575,7 @@ impl Engine {
         if !self.lines.is_read(subscription) {
             return;
         }
+        self.newest = self.newest.max(entry.sn);
         let entry = Box::new(entry);
         let item = match publication.body {
             Body::Plain(bytes) => {
@@ -655,29 +656,17 @@ impl Engine {
         }
     }
 
-    /// Evidence against a publisher waits to be brought, once for each publisher: one suspension is enough.
-    fn accuse(&mut self, client: [u8; 32], sn: u64, record: &[u8]) {
-        if self.accuse
-            && self.accusations.len() < limits::ACCUSATIONS_WAITING_MAX
-            && let Ok(accusation) = Accusation::of_record(sn, record)
-            && self.accused.insert(client)
-        {
-            self.accusations.push_back(Box::new(accusation));
-        }
-    }
-
     /// Whether all evidence that is to be brought before the brokers has been.
     pub(super) fn has_accused(&self) -> bool {
-        self.accusing.is_none() && self.accusations.is_empty()
+        self.accusing.is_idle()
     }
 
     fn bring_accusations(&mut self, now: Now) {
-        if let (None, Some(next)) = (self.accusing, self.accusations.front()) {
-            // What is not taken now is tried again.
-            if let Ok(token) = self.quorum.submit(now, Operation::Accuse(next.clone())) {
-                self.accusing = Some(token);
-                self.accusations.pop_front();
-            }
+        // What is not taken now is tried again.
+        if let Some(next) = self.accusing.next()
+            && let Ok(token) = self.quorum.submit(now, Operation::Accuse(Box::new(next.clone())))
+        {
+            self.accusing.began(token);
         }
     }
 

@@ -8,6 +8,7 @@
 //! Up to f brokers may be silent, slow or lying, and nobody notices; with more of them calls end with
 //! [`Code::NoQuorum`]. Calls block the thread that makes them.
 
+mod accusing;
 mod engine;
 mod file;
 mod inbox;
