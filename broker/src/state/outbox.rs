@@ -182,9 +182,9 @@ impl Outbox {
         let _ = self.leaves[Part::Publication as usize].set(publications);
     }
 
-    /// The root of the publications, which the state's history is made of.
+    /// The root of the publications, which the state's history is made of. All lists are as they will be.
     pub(super) fn publications_root(&self) -> [u8; 32] {
-        tree(self.leaves(Part::Publication)).map_or([0; 32], |t| t.root())
+        self.roots()[Part::Publication as usize]
     }
 
     /// What is remembered of it.
@@ -200,6 +200,7 @@ impl Outbox {
     fn trees(&self) -> &Trees {
         self.trees.get_or_init(|| {
             let parts = [Part::Publication, Part::Result, Part::Notice, Part::Advertisement];
+            let tree = |leaves: &[[u8; 32]]| (!leaves.is_empty()).then(|| Tree::new(leaves));
             Trees(parts.map(|part| tree(self.leaves(part))))
         })
     }
@@ -374,8 +375,4 @@ pub fn executed(cluster: &Cluster, height: u64, state_root: &[u8; 32], outbox_ro
 pub(super) fn root(height: u64, roots: &[[u8; 32]; 4]) -> [u8; 32] {
     let transcript = Transcript::new("sealcast/v1/outbox").add(&height.to_be_bytes());
     roots.iter().fold(transcript, |t, root| t.add(root)).finish()
-}
-
-pub(super) fn tree(leaves: &[[u8; 32]]) -> Option<Tree> {
-    (!leaves.is_empty()).then(|| Tree::new(leaves))
 }
