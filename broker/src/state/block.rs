@@ -7,6 +7,7 @@ use sealcast_crypto::identity::Attribute;
 use sealcast_wire::{Utc, Writer, limits};
 
 use super::client::Record;
+use super::entries::Entries;
 use super::entry::Entry;
 use super::index::Runs;
 use super::interests::{Id, Subscription};
@@ -32,7 +33,9 @@ pub(super) struct Block<'a, S> {
     placed: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
     subscriptions: BTreeSet<Id>,
-    /// What it publishes, by topic.
+    /// What it publishes, as rows.
+    entries: Entries,
+    /// The same by topic.
     runs: Runs,
     /// The last number that the block used up, of each client.
     used: BTreeMap<Client, u64>,
@@ -61,6 +64,7 @@ impl<'a, S: Store> Block<'a, S> {
             held: BTreeMap::new(),
             placed: Vec::new(),
             subscriptions: BTreeSet::new(),
+            entries: Entries::default(),
             runs: Runs::default(),
             used: BTreeMap::new(),
             leaves: Vec::new(),
@@ -274,7 +278,7 @@ impl<'a, S: Store> Block<'a, S> {
         }
         let row = entry.to_bytes();
         self.leaves.push(Entry::leaf_of(&row));
-        self.changes.insert(table::entry(sn), Some(row));
+        self.entries.push(sn, &row);
         self.outbox.publications.push(entry);
         Ok(Ok(detail.finish()))
     }
@@ -500,6 +504,7 @@ impl<'a, S: Store> Block<'a, S> {
             }
             self.state.head.change(key, before.as_deref(), value.as_deref());
         }
+        self.changes.extend(std::mem::take(&mut self.entries).rows().map(|(key, row)| (key, Some(row))));
         let (height, at) = (self.outbox.height, self.outbox.at);
         for (client, number) in std::mem::take(&mut self.used) {
             self.changes.insert(table::executed(&client, number), Some(height.to_be_bytes().to_vec()));

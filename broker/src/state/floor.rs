@@ -13,7 +13,7 @@ use sealcast_wire::limits;
 
 use super::interests::{Id, Subscription};
 use super::store::{Changes, Row, Store, StoreError};
-use super::{Entry, State, table};
+use super::{State, entries, table};
 use crate::operation::Header;
 
 /// The oldest that is kept; all of it if both are 0.
@@ -60,12 +60,15 @@ impl Floor {
     pub fn prune(self, store: &mut impl Store) -> Result<bool, StoreError> {
         let limit = limits::PRUNED_PUBLICATIONS;
         let mut changes = Changes::new();
-        let entries = store.range(&table::entry(0), &table::entry(self.sn), limit)?;
-        let mut more = entries.len() == limit;
+        // A block goes as a whole, and a row is of one block.
+        let rows = store.range(&table::entry(0), &table::entry(self.sn), limit / entries::ROW_ENTRIES)?;
+        let mut more = rows.len() == limit / entries::ROW_ENTRIES;
         // Per topic, the last place that goes.
         let mut last: BTreeMap<Header, u64> = BTreeMap::new();
-        for (key, row) in entries {
-            last.extend(table::read(&row, Entry::decode)?.places);
+        for (key, row) in rows {
+            for entry in entries::of(&row) {
+                last.extend(entries::read(entry?)?.places);
+            }
             changes.insert(key, None);
         }
         for (header, ps) in last {

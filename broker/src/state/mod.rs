@@ -21,6 +21,7 @@
 
 mod block;
 pub mod client;
+mod entries;
 mod entry;
 mod floor;
 mod index;
@@ -253,14 +254,15 @@ pub fn height(store: &impl Store) -> Result<u64, StoreError> {
 
 /// All rows whose keys begin so, page by page. After an error there is nothing more.
 fn rows<'a, S: Store>(store: &'a S, prefix: &[u8]) -> impl Iterator<Item = StoredRow> + use<'a, S> {
-    rows_from(store, prefix.to_vec(), prefix)
+    rows_from(store, prefix.to_vec(), prefix, limits::STORE_PAGE_ROWS)
 }
 
-/// The same from a key on.
+/// The same from a key on, and so many at a time.
 fn rows_from<'a, S: Store>(
     store: &'a S,
     mut from: Vec<u8>,
     prefix: &[u8],
+    page_rows: usize,
 ) -> impl Iterator<Item = StoredRow> + use<'a, S> {
     let until = table::after(prefix);
     let mut page = Vec::new().into_iter();
@@ -273,7 +275,7 @@ fn rows_from<'a, S: Store>(
             if done {
                 return None;
             }
-            let rows: Vec<Row> = match store.range(&from, &until, limits::STORE_PAGE_ROWS) {
+            let rows: Vec<Row> = match store.range(&from, &until, page_rows) {
                 Ok(rows) => rows,
                 Err(error) => {
                     done = true;

@@ -6,7 +6,7 @@ use sealcast_wire::{Malformed, Reader, Writer};
 
 use super::outbox::{self, executed};
 use super::store::{Store, StoreError};
-use super::{Entry, Part, Proof, Results, State, results, table};
+use super::{Entry, Part, Proof, Results, State, entries, results, table};
 use crate::genesis::Cluster;
 use crate::operation::Client;
 
@@ -45,10 +45,10 @@ impl Past {
         number: u64,
     ) -> Result<Option<PastPublication>, StoreError> {
         let (mut found, mut leaves) = (None, Vec::new());
-        for (key, row) in super::rows_from(store, table::entry(self.first_sn), &[table::ENTRY]) {
+        for row in entries::from(store, self.first_sn) {
             let row = row?;
-            let entry = table::read(&row, Entry::decode)?;
-            if table::entry(entry.sn) != key || entry.height != self.height {
+            let entry = entries::read(&row)?;
+            if entry.height != self.height {
                 break;
             }
             if entry.client == *client && entry.number == number {

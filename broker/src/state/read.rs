@@ -3,9 +3,10 @@
 use sealcast_crypto::identity::Attribute;
 use sealcast_wire::limits;
 
+use super::entries::Finder;
 use super::entry::Entry;
 use super::store::{Store, StoreError};
-use super::{State, index, table};
+use super::{State, entries, index, table};
 use crate::operation::{Act, Client, Header};
 
 /// What stands at a place.
@@ -92,9 +93,10 @@ impl<S: Store> State<S> {
             return Err(ReadError::Pruned);
         }
         let (mut places, mut room) = (Vec::new(), limits::ANSWER_ENTRIES_BYTES);
+        let mut finder = Finder::new(&self.store);
         for (sn, ps) in sns.into_iter().zip(from..) {
-            let row = self.row(sn)?;
-            let entry = table::read(&row, Entry::decode)?;
+            let row = finder.find(sn)?.ok_or_else(|| missing(sn))?;
+            let entry = entries::read(&row)?;
             places.push(Place { ps, reading: self.judge(entry, &attributes) });
             // One is answered however long it is.
             match room.checked_sub(row.len()) {
@@ -142,13 +144,21 @@ impl<S: Store> State<S> {
     /// # Errors
     /// `Store`.
     pub fn may_read(&self, client: &Client, sn: u64) -> Result<bool, ReadError> {
-        let Ok(attributes) = self.reader(client) else { return Ok(false) };
-        match self.store.get(&table::entry(sn))? {
-            Some(row) => {
-                let entry = table::read(&row, Entry::decode)?;
-                Ok(self.releases(&entry, &entry.headers(), &attributes))
-            }
+        match self.published(sn)? {
+            Some(entry) => self.may_read_entry(client, &entry),
             None => Ok(false),
+        }
+    }
+
+    /// The same of a publication that is at hand.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub fn may_read_entry(&self, client: &Client, entry: &Entry) -> Result<bool, ReadError> {
+        match self.reader(client) {
+            Ok(attributes) => Ok(self.releases(entry, &entry.headers(), &attributes)),
+            Err(ReadError::Store(error)) => Err(error.into()),
+            Err(_) => Ok(false),
         }
     }
 
@@ -157,7 +167,7 @@ impl<S: Store> State<S> {
     /// # Errors
     /// There is none, or the storage failed.
     pub fn entry(&self, sn: u64) -> Result<Entry, StoreError> {
-        table::read(&self.row(sn)?, Entry::decode)
+        self.published(sn)?.ok_or_else(|| missing(sn))
     }
 
     /// The publication with this sn, if there is one, for the broker itself.
@@ -165,16 +175,12 @@ impl<S: Store> State<S> {
     /// # Errors
     /// The storage failed.
     pub fn published(&self, sn: u64) -> Result<Option<Entry>, StoreError> {
-        self.store.get(&table::entry(sn))?.map(|row| table::read(&row, Entry::decode)).transpose()
+        entries::find(&self.store, sn)?.map(|entry| entries::read(&entry)).transpose()
     }
 
     /// The place that a topic's next publication gets.
     fn next_ps(&self, header: &Header) -> Result<u64, StoreError> {
         self.store.get(&table::topic(header))?.map_or(Ok(0), |row| table::number(&row))
-    }
-
-    fn row(&self, sn: u64) -> Result<Vec<u8>, StoreError> {
-        self.store.get(&table::entry(sn))?.ok_or_else(|| StoreError(format!("publication {sn} is missing")))
     }
 
     fn judge(&self, entry: Entry, attributes: &[Attribute]) -> Reading {
@@ -193,4 +199,8 @@ impl<S: Store> State<S> {
         let height = self.head.height;
         if height < floor { Err(ReadError::Behind { height }) } else { Ok(()) }
     }
+}
+
+fn missing(sn: u64) -> StoreError {
+    StoreError(format!("publication {sn} is missing"))
 }

@@ -6,7 +6,7 @@ use super::entry::Entry;
 use super::outbox::Notice;
 use super::read::ReadError;
 use super::store::Store;
-use super::{State, table};
+use super::{State, entries};
 use crate::operation::Client;
 
 /// What a subscription got since a place, as far as was looked.
@@ -62,24 +62,24 @@ impl Resuming {
             self.found.notice.first += self.found.lost;
         }
         self.begun = true;
-        let from = table::entry(self.found.until.max(standing.since).max(state.floor.sn));
+        let from = self.found.until.max(standing.since).max(state.floor.sn);
         let limit = self.left.0.min(limits::RESUME_STEP_ENTRIES);
-        let rows = state.store.range(&from, &table::after(&[table::ENTRY]), limit)?;
-        self.left.0 -= rows.len();
-        self.found.until = match rows.last() {
-            Some((last, _)) if rows.len() == limit => table::read(&last[1..], |r| r.u64())? + 1,
-            _ => state.head.next_sn,
-        };
-        for (_, row) in &rows {
-            let entry = table::read(row, Entry::decode)?;
+        let mut next = state.head.next_sn;
+        for (n, row) in (1..=limit).zip(entries::from(&state.store, from)) {
+            let row = row?;
+            let entry = entries::read(&row)?;
+            let sn = entry.sn;
+            if n == limit {
+                next = sn + 1;
+            }
+            self.left.0 -= 1;
             let headers = entry.headers();
             if !standing.interest.matches(&headers) {
                 continue;
             }
             let releases = state.releases(&entry, &headers, &attributes);
-            self.found.notice.push(entry.sn, releases);
+            self.found.notice.push(sn, releases);
             if releases {
-                let sn = entry.sn;
                 self.found.publications.push(entry);
                 match self.left.1.checked_sub(row.len()) {
                     Some(left) => self.left.1 = left,
@@ -90,7 +90,8 @@ impl Resuming {
                 }
             }
         }
-        Ok(rows.len() == limit && self.left.0 > 0)
+        self.found.until = next;
+        Ok(next < state.head.next_sn && self.left.0 > 0)
     }
 
     /// What was found so far.

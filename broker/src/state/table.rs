@@ -11,7 +11,7 @@
 //! | `S` ‖ client ‖ u64 id | u64 first sn ‖ u64 next place ‖ interest: a subscription | as element |
 //! | `T` ‖ bytes16 topic ‖ value | u64 next ps | as element |
 //! | `A` ‖ u64 sn | client ‖ u64 number ‖ id: a sealed publication that may be accused, of the last [`limits::ACCUSABLE`] publications | as element |
-//! | `E` ‖ u64 sn | [`super::Entry`]: a publication | by the history |
+//! | `E` ‖ u64 last sn | [`super::Entry`] …: publications of a block, a row for some at a time ([`super::entries`]) | by the history |
 //! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 first ps ‖ u64 sn …: the S-PS index (Chios Fig. 2), a row for each block up to its last place there | follows from `E` |
 //! | `N` ‖ client ‖ u64 number | u64 height: the block that executed the client's operations up to this one | no |
 //! | `Q` ‖ u64 height | results of the block's frames | no |
@@ -76,6 +76,7 @@ pub(super) fn policy(number: u64) -> Vec<u8> {
     numbered(POLICY, number)
 }
 
+/// The row of publications that ends with this one.
 pub(super) fn entry(sn: u64) -> Vec<u8> {
     numbered(ENTRY, sn)
 }
@@ -165,5 +166,9 @@ pub(super) fn read<T>(
     parse: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
 ) -> Result<T, StoreError> {
     let mut r = Reader::new(value);
-    parse(&mut r).and_then(|read| r.end().map(|()| read)).map_err(|_| StoreError("a row is not what was stored".into()))
+    parse(&mut r).and_then(|read| r.end().map(|()| read)).map_err(|_| malformed())
+}
+
+pub(super) fn malformed() -> StoreError {
+    StoreError("a row is not what was stored".into())
 }

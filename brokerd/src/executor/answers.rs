@@ -175,14 +175,15 @@ impl Shared {
     /// The publication with this sn if the client may read it now (E2).
     pub(crate) fn readable(&self, client: &Client, sn: u64) -> Result<Entry, Why> {
         let state = self.state();
-        let entry = state.published(sn).map_err(storage)?;
-        // Whoever may read nothing is not told what there is.
-        match (entry, state.may_read(client, sn)) {
-            (_, Err(ReadError::Store(_))) => Err(Why::Storage),
-            (Some(entry), Ok(true)) => Ok(entry),
-            (Some(_), _) => Err(Why::Denied),
-            (None, _) if sn < state.floor().sn => Err(Why::Pruned),
-            (None, _) => Err(Why::Nothing),
+        match state.published(sn).map_err(storage)? {
+            // Whoever may read nothing is not told what there is.
+            Some(entry) => match state.may_read_entry(client, &entry) {
+                Ok(true) => Ok(entry),
+                Err(ReadError::Store(_)) => Err(Why::Storage),
+                _ => Err(Why::Denied),
+            },
+            None if sn < state.floor().sn => Err(Why::Pruned),
+            None => Err(Why::Nothing),
         }
     }
 

@@ -128,10 +128,7 @@ fn rule_e4_a_broker_that_kept_no_publication_judges_alike() {
     let rows: Vec<Row> = elements(&run.state.store).collect::<Result<_, _>>().expect("memory does not fail");
     let (genesis, head, root) = (run.world.genesis.clone(), run.state.snapshot_head(), run.state.root());
     let mut fresh = State::restore(genesis, Memory::default(), head, rows, &root).expect("its own rows");
-    assert!(
-        fresh.store.get(&table::entry(sn)).unwrap().is_none()
-            && run.state.store.get(&table::entry(sn)).unwrap().is_some()
-    );
+    assert!(fresh.published(sn).unwrap().is_none() && run.state.published(sn).unwrap().is_some());
     let false_one = accuse(sn, 2, 1, &sealed(b"another"));
     let outbox = run.block(vec![(1, vec![false_one, accuse(sn, 2, 1, &sealed(b"false"))])]);
     let (height, at, frames) = run.blocks.last().cloned().expect("a block was executed");
