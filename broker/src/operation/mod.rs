@@ -138,7 +138,7 @@ impl Operation {
 impl OperationId {
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> OperationId {
-        OperationId(Transcript::new("sealcast/v1/operation").add(bytes).finish())
+        OperationId(Transcript::of("sealcast/v1/operation", bytes))
     }
 }
 

@@ -47,7 +47,7 @@ impl Entry {
 
     /// [`Entry::leaf`] of what has these bytes.
     pub(super) fn leaf_of(bytes: &[u8]) -> [u8; 32] {
-        Transcript::new("sealcast/v1/published").add(bytes).finish()
+        Transcript::of("sealcast/v1/published", bytes)
     }
 
     /// ```text
