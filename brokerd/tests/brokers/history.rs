@@ -1,38 +1,21 @@
 //! How a broker comes by a history that it does not have: its folder lost, or others' blocks pruned.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::process::Command;
-use std::time::Duration;
 
-use rustix::process::Signal;
 use sealcast_broker::operation::Operation;
 use sealcast_broker::protocol::{Answer, Question, Why};
 use sealcast_broker::state::Reading;
-use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::serve::Broker;
 
 use crate::client::Reader;
-use crate::cluster::{Home, header, key, publish, subscribe, until};
-use crate::process::{program, signal};
+use crate::cluster::{Home, header, publish, subscribe, until};
 
 /// What a broker loses with its disk: all but its key and the cluster file.
 fn lose(home: &Home, broker: usize, folders: &[&str]) {
     for name in folders {
         fs::remove_dir_all(home.folder(broker).join(name)).expect("it was there");
     }
-}
-
-/// Publishes at `a`, where something stands, until the three brokers no longer keep that; how much stands there then.
-fn publish_until_pruned(publisher: &mut Reader) -> usize {
-    let mut published = 1;
-    until("the first publication is pruned", || {
-        publisher.order(published % 3, vec![publish("a", &published.to_be_bytes())]);
-        published += 1;
-        let first = publisher.ask_all(&Question::Place { header: header("a"), ps: 0 });
-        first.iter().all(|it| *it == Answer::No(Why::Pruned))
-    });
-    published
 }
 
 #[test]
@@ -88,7 +71,13 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     let behind = lagging.status().height;
     lagging.stop();
     publisher.channels.pop();
-    let published = publish_until_pruned(&mut publisher);
+    let mut published = 1;
+    until("the first publication is pruned", || {
+        publisher.order(published % 3, vec![publish("a", &published.to_be_bytes())]);
+        published += 1;
+        let first = publisher.ask_all(&Question::Place { header: header("a"), ps: 0 });
+        first.iter().all(|it| *it == Answer::No(Why::Pruned))
+    });
     let pruned = |broker: &Broker| broker.status().height;
     assert!(brokers.iter().all(|it| pruned(it) > behind + 128));
 
@@ -123,49 +112,6 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     brokers.push(start(3));
     let ordered = brokers[0].status().height;
     until("it has gone on", || brokers[3].status().height >= ordered);
-    brokers.into_iter().for_each(Broker::stop);
-}
-
-#[test]
-fn a_process_that_slept_while_the_others_pruned_begins_anew_by_itself() {
-    let home = Home::new("asleep", 4);
-    let start = |broker: usize| {
-        let mut config = home.config(broker);
-        config.settings.keep = "128 blocks".parse().expect("so many are kept");
-        Broker::start(config).unwrap_or_else(|e| panic!("{e}"))
-    };
-    let brokers: Vec<Broker> = (0..3).map(start).collect();
-    let mut sleeper =
-        program().arg("run").arg(home.folder(3)).args(["--keep", "128 blocks"]).spawn().expect("it starts");
-    let log = BufReader::new(sleeper.stderr.take().expect("it is piped"));
-    let log = std::thread::spawn(move || log.lines().map_while(Result::ok).collect::<Vec<_>>());
-    let status = || {
-        let (at, keys) = (home.gateway_address(3), home.file.broker_keys());
-        let mut channel = Channel::open(at, keys[3], key(9), home.cluster, Duration::from_secs(1)).ok()?.0;
-        match channel.ask(Question::Status).ok()? {
-            Answer::Status(status) => Some(*status),
-            _ => None,
-        }
-    };
-    let mut publisher = Reader::open(&home, &brokers, 1);
-    publisher.order(0, vec![home.claim(1), publish("a", b"the first")]);
-    until("it executes too", || status().is_some_and(|it| it.height > 0));
-
-    signal(&sleeper, Signal::STOP);
-    publish_until_pruned(&mut publisher);
-    signal(&sleeper, Signal::CONT);
-    let ordered = brokers[0].status().height;
-    until("it has executed what was ordered meanwhile", || status().is_some_and(|it| it.height >= ordered));
-    // What it lacked nobody has any more, and it says so.
-    assert!(status().is_some_and(|it| it.floor.height > 0 && it.running));
-    assert!(sleeper.try_wait().expect("it can be waited for").is_none(), "it is the same process");
-    signal(&sleeper, Signal::TERM);
-    assert_eq!(sleeper.wait().expect("it ends").code(), Some(0));
-    let log = log.join().expect("it was read");
-    let place = |said: &str| log.iter().position(|line| line.contains(said));
-    let (anew, snapshot) = (place("beginning anew"), place("begun with a snapshot of block"));
-    assert!(anew.is_some() && anew < snapshot, "{log:#?}");
-    assert!(brokers.iter().all(|it| it.failure().is_none()));
     brokers.into_iter().for_each(Broker::stop);
 }
 

@@ -14,20 +14,14 @@ use sealcast_brokerd::serve::Broker;
 use crate::client::Reader;
 use crate::cluster::{Home, until};
 
-pub(crate) fn program() -> Command {
+fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sealcast-broker"));
     program.stdin(Stdio::null()).stderr(Stdio::piped());
     program
 }
 
-/// Sends a running process a signal.
-pub(crate) fn signal(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(pid, signal).expect("it runs");
-}
-
 /// How it ended, and the last line that it said.
-pub(crate) fn end(child: Child) -> (Option<i32>, String) {
+fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), said.lines().last().unwrap_or_default().to_owned())
@@ -52,7 +46,8 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     let wanted = ["sealcast_broker_running 1\n", "sealcast_broker_height 0\n", "drops{reason=\"frame_quota\"} 0\n"];
     assert!(wanted.iter().all(|line| text.contains(line)), "{text}");
 
-    signal(&child, Signal::TERM);
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::TERM).expect("it runs");
     let (code, last) = end(child);
     assert_eq!(code, Some(0), "{last}");
     assert!(last.starts_with('{') && last.contains("\"text\":\"ending\""), "{last}");
