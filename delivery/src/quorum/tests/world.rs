@@ -78,7 +78,7 @@ pub(super) struct World {
     /// Of 1,000 messages, at so many the channel breaks.
     pub(super) breaks: u32,
     pub(super) clock_error: i64,
-    /// Brokers that execute nothing for now.
+    /// Brokers whose state stands still, until a test takes them out of here.
     pub(super) held: BTreeSet<u16>,
 }
 
