@@ -178,6 +178,8 @@ pub const EXPRESSION_LIST_MAX: usize = 64;
 pub const FRAME_OPERATIONS_MAX: usize = 256;
 /// Accusations of one frame (E4): each costs every broker the proofs of t shares.
 pub const FRAME_ACCUSATIONS_MAX: usize = 4;
+/// Accusations of one block: more of them make it invalid, so that a leader cannot occupy all others with false ones.
+pub const BLOCK_ACCUSATIONS_MAX: usize = 16;
 /// Accusations that wait at a client to be brought; it brings one at a time.
 pub const ACCUSATIONS_WAITING_MAX: usize = 16;
 /// Of so many of the last publications, the sealed ones can be accused.
@@ -208,8 +210,16 @@ pub const CLAIMED_ATTRIBUTES_MAX: usize = 64;
 pub const CLIENT_ATTRIBUTES_MAX: usize = 128;
 /// Standing subscriptions of one client: they are held in memory.
 pub const SUBSCRIPTIONS_PER_CLIENT_MAX: usize = 256;
+/// Clients for which one credential vouches: an identity has up to 48 at each machine that it works from.
+pub const CLIENTS_PER_CREDENTIAL_MAX: usize = 128;
+/// Standing subscriptions of all clients for which one credential vouches.
+pub const SUBSCRIPTIONS_PER_CREDENTIAL_MAX: usize = 1024;
+/// Bytes of them.
+pub const SUBSCRIPTIONS_BYTES_PER_CREDENTIAL_MAX: usize = 256 << 10;
 /// Standing subscriptions of all clients.
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 20;
+/// Bytes of them.
+pub const SUBSCRIPTIONS_BYTES_MAX: usize = 256 << 20;
 /// Rules of one global policy.
 pub const RULES_MAX: usize = 256;
 /// Bytes of one global policy.
@@ -297,6 +307,7 @@ pub const PROOF_CLIENTS_MAX: usize = 4096;
 pub const BROKERS_MAX: usize = 64;
 
 const _: () = assert!(OPERATION_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(FRAME_ACCUSATIONS_MAX <= BLOCK_ACCUSATIONS_MAX);
 const _: () = assert!(RULES_BYTES_MAX < OPERATION_BYTES_MAX);
 /// Age of the newest block that f + 1 brokers show, by the client's clock, above which it seals nothing (E6). An idle
 /// cluster makes a block each 150 ms; the rest is for clocks that differ.

@@ -64,6 +64,13 @@ pub struct Credential {
     pub attributes: Vec<Attribute>,
 }
 
+impl Credential {
+    /// Issuer and serial.
+    pub fn name(&self) -> (String, Vec<u8>) {
+        (self.issuer.clone(), self.serial.clone())
+    }
+}
+
 /// Why a registration is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {

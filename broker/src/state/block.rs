@@ -1,23 +1,24 @@
 //! One block on its way into the state.
 
+mod clients;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sealcast_crypto::identity::Attribute;
 use sealcast_wire::{Utc, Writer, limits};
 
-use super::client::Record;
+use super::client::{CredentialName, Record};
 use super::entries::Entries;
 use super::entry::Entry;
 use super::index::Runs;
-use super::interests::{Id, Subscription};
+use super::interests::{Held, Id, Subscription};
 use super::outbox::{Advertisement, Notice, Outbox, Results};
 use super::outcome::{Code, Outcome};
 use super::store::{Changes, Store, StoreError};
 use super::{State, results, table};
 use crate::operation::{
-    Accusation, Act, Action, Admin, Body, Checked, Client, Execute, Header, Interest, Operation, OperationId,
-    Publication, Registration,
+    Act, Action, Admin, Body, Checked, Client, Execute, Header, Interest, Operation, OperationId, Publication,
 };
 
 /// The block, with what it has changed so far.
@@ -29,6 +30,9 @@ pub(super) struct Block<'a, S> {
     clients: BTreeMap<Client, Option<Record>>,
     /// What clients hold at the block's time, as far as it was asked since a record changed.
     held: BTreeMap<Client, Option<Rc<[Attribute]>>>,
+    /// What the clients of a credential have standing, as far as it was asked in the block: what they give up in it is
+    /// free in the next one.
+    standing: BTreeMap<CredentialName, Held>,
     /// Publications (by index) and who they interest at which place.
     placed: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
@@ -62,6 +66,7 @@ impl<'a, S: Store> Block<'a, S> {
             changes: Changes::new(),
             clients: BTreeMap::new(),
             held: BTreeMap::new(),
+            standing: BTreeMap::new(),
             placed: Vec::new(),
             subscriptions: BTreeSet::new(),
             entries: Entries::default(),
@@ -73,6 +78,7 @@ impl<'a, S: Store> Block<'a, S> {
     }
 
     pub(super) fn execute(mut self, frames: &[Checked]) -> Result<Outbox, StoreError> {
+        self.expire()?;
         for (place, frame) in (0..).zip(frames) {
             self.frame(place, frame)?;
         }
@@ -118,7 +124,7 @@ impl<'a, S: Store> Block<'a, S> {
                 None => Err(Outcome::new(Code::Unregistered)),
                 Some(attributes) => match operation {
                     Operation::Advertise { .. } => Ok(self.advertise(origin)),
-                    Operation::Subscribe(interest) => self.subscribe(origin, interest),
+                    Operation::Subscribe(interest) => self.subscribe(origin, interest)?,
                     Operation::Unsubscribe(id) => self.unsubscribe((origin.client, *id)),
                     Operation::Publish(publication) => self.publish(origin, publication, &attributes)?,
                     Operation::Sync => Ok(self.outbox.height.to_be_bytes().to_vec()),
@@ -137,39 +143,6 @@ impl<'a, S: Store> Block<'a, S> {
                 Outcome::with(Code::Done, [&sn.to_be_bytes()[..], &answer].concat())
             }
         })
-    }
-
-    /// `reg`: who vouches for the client, judged at the block's time (E10), is remembered (E3).
-    fn register(&mut self, origin: Origin<'_>, asked: &Registration) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
-        let at = self.outbox.at;
-        let Ok(credential) = asked.verify(&self.state.genesis, &self.state.cluster, &origin.client, at) else {
-            return Ok(Err(Outcome::new(Code::Proof)));
-        };
-        if self.get(&table::revoked(&credential.issuer, &credential.serial))?.is_some() {
-            return Ok(Err(Outcome::new(Code::CredentialRevoked)));
-        }
-        self.held.remove(&origin.client);
-        let mut record = self.record(&origin.client)?.take().unwrap_or_default();
-        let fits = record.add(&credential, at);
-        if fits {
-            // Whom the same credential vouches for is the same publisher, whatever its key (E4).
-            if let Some(since) = self.suspended(&credential.issuer, &credential.serial)? {
-                record.suspended.get_or_insert(since);
-                self.state.suspended.insert(origin.client, since);
-            }
-            record.intent = asked.intent;
-            let intents = &mut self.state.intents;
-            if asked.intent {
-                intents.insert(origin.client)
-            } else {
-                intents.remove(&origin.client)
-            };
-            let holder = table::holder(&credential.issuer, &credential.serial, Some(&origin.client));
-            self.changes.insert(holder, Some(Vec::new()));
-        }
-        let known = fits || record != Record::default();
-        self.clients.insert(origin.client, known.then_some(record));
-        Ok(if fits { Ok(Vec::new()) } else { Err(Outcome::new(Code::TooMany)) })
     }
 
     /// `ceremony`: brokers are no clients; they need no registration, and their words no numbers.
@@ -192,17 +165,15 @@ impl<'a, S: Store> Block<'a, S> {
     }
 
     /// `sub`: stands from its own place in the order on.
-    fn subscribe(&mut self, origin: Origin<'_>, interest: &Interest) -> Result<Vec<u8>, Outcome> {
+    fn subscribe(&mut self, origin: Origin<'_>, interest: &Interest) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
         let id = (origin.client, origin.number);
-        let interests = &mut self.state.interests;
-        if interests.of(&origin.client).len() >= limits::SUBSCRIPTIONS_PER_CLIENT_MAX
-            || interests.len() >= limits::SUBSCRIPTIONS_MAX
-        {
-            return Err(Outcome::new(Code::TooMany));
+        if !self.has_room(&origin.client, interest)? {
+            return Ok(Err(Outcome::new(Code::TooMany)));
         }
-        interests.insert(id, Subscription { interest: interest.clone(), since: self.state.head.next_sn, next: 0 });
+        let since = self.state.head.next_sn;
+        self.state.interests.insert(id, Subscription::new(interest.clone(), since, 0));
         self.subscriptions.insert(id);
-        Ok(Vec::new())
+        Ok(Ok(Vec::new()))
     }
 
     fn unsubscribe(&mut self, id: Id) -> Result<Vec<u8>, Outcome> {
@@ -340,110 +311,6 @@ impl<'a, S: Store> Block<'a, S> {
         // An act that changes nothing is used up too: the next one was signed with the next number.
         self.state.head.next_act += 1;
         Ok(if changed { Ok(Vec::new()) } else { Err(Outcome::new(Code::Futile)) })
-    }
-
-    /// Ends a client, also one that never came: its key is never good again (E2).
-    fn revoke(&mut self, client: &Client) -> Result<bool, StoreError> {
-        let record = self.record(client)?.get_or_insert_default();
-        if record.revoked {
-            return Ok(false);
-        }
-        record.revoked = true;
-        self.state.intents.remove(client);
-        for id in self.state.interests.of(client) {
-            self.state.interests.remove(&id);
-            self.subscriptions.insert(id);
-        }
-        Ok(true)
-    }
-
-    /// Ends a credential: who held it loses what it says, and nobody registers with it again.
-    fn revoke_credential(&mut self, issuer: &str, serial: &[u8]) -> Result<bool, StoreError> {
-        let row = table::revoked(issuer, serial);
-        if self.get(&row)?.is_some() {
-            return Ok(false);
-        }
-        self.changes.insert(row, Some(Vec::new()));
-        for client in self.holders(issuer, serial)? {
-            if let Some(record) = self.record(&client)? {
-                record.credentials.remove(&(issuer.to_owned(), serial.to_vec()));
-            }
-            self.changes.insert(table::holder(issuer, serial, Some(&client)), None);
-        }
-        Ok(true)
-    }
-
-    /// Evidence against a publisher (E4). That it convicts, brokers checked before it was ordered; here it is seen that
-    /// what it convicts of was published. Each publication costs its publisher one suspension at most.
-    fn accuse(&mut self, it: &Accusation) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
-        let published = self.get(&table::accusable(it.sn))?;
-        if published != Some(accusable(&it.client, it.number, &it.accused())) {
-            return Ok(Err(Outcome::new(Code::Unfounded)));
-        }
-        let open = |record: &Record| record.suspended.is_none() && record.forgiven <= it.sn;
-        if !self.record(&it.client)?.as_ref().is_some_and(open) {
-            return Ok(Err(Outcome::new(Code::Futile)));
-        }
-        let since = self.outbox.height;
-        for client in self.same_holder(&it.client)? {
-            if let Some(record) = self.record(&client)? {
-                let since = *record.suspended.get_or_insert(since);
-                self.state.suspended.insert(client, since);
-            }
-        }
-        Ok(Ok(it.client.0.to_vec()))
-    }
-
-    /// Lifts a suspension, and forgives what was published before.
-    fn restore(&mut self, client: &Client) -> Result<bool, StoreError> {
-        if self.record(client)?.as_ref().is_none_or(|it| it.suspended.is_none()) {
-            return Ok(false);
-        }
-        let forgiven = self.state.head.next_sn;
-        for client in self.same_holder(client)? {
-            if let Some(record) = self.record(&client)? {
-                (record.suspended, record.forgiven) = (None, forgiven);
-                self.state.suspended.remove(&client);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The client and all others for whom one of its credentials vouches too.
-    fn same_holder(&mut self, client: &Client) -> Result<BTreeSet<Client>, StoreError> {
-        let mut all = BTreeSet::from([*client]);
-        let credentials: Vec<_> = self.record(client)?.iter().flat_map(|it| it.credentials.keys()).cloned().collect();
-        for (issuer, serial) in credentials {
-            all.extend(self.holders(&issuer, &serial)?);
-        }
-        Ok(all)
-    }
-
-    /// Since when a holder of this credential is suspended, if one is.
-    fn suspended(&mut self, issuer: &str, serial: &[u8]) -> Result<Option<u64>, StoreError> {
-        if self.state.suspended.is_empty() {
-            return Ok(None);
-        }
-        let holders = self.holders(issuer, serial)?;
-        Ok(holders.iter().filter_map(|it| self.state.suspended.get(it)).min().copied())
-    }
-
-    /// For whom a credential vouches.
-    fn holders(&self, issuer: &str, serial: &[u8]) -> Result<BTreeSet<Client>, StoreError> {
-        let prefix = table::holder(issuer, serial, None);
-        let mut rows: BTreeSet<Vec<u8>> = BTreeSet::new();
-        for (key, value) in super::rows(&self.state.store, &prefix) {
-            value?;
-            rows.insert(key);
-        }
-        for (key, value) in self.changes.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)) {
-            if value.is_some() {
-                rows.insert(key.clone())
-            } else {
-                rows.remove(key)
-            };
-        }
-        rows.iter().map(|key| table::read(&key[prefix.len()..], |r| Ok(Client(r.array()?)))).collect()
     }
 
     /// Deliver or ⊥, for all whom the block's publications interest, by the state after the block (E2).

@@ -1,6 +1,7 @@
 //! What brokers know of a client.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sealcast_crypto::identity::Attribute;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
@@ -21,7 +22,21 @@ pub struct Record {
     /// What stands before this sn is forgiven.
     pub forgiven: u64,
     /// Who vouched for it, by issuer and serial: until when, and for what.
-    pub credentials: BTreeMap<(String, Vec<u8>), Vouched>,
+    pub credentials: BTreeMap<CredentialName, Vouched>,
+}
+
+/// Issuer and serial.
+pub type CredentialName = (String, Vec<u8>);
+
+/// Who is behind a client, however many clients it is: the first of the credentials that vouch for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder(Arc<CredentialName>);
+
+impl Holder {
+    /// Whom the credential of this name was given to.
+    pub fn new(name: CredentialName) -> Holder {
+        Holder(Arc::new(name))
+    }
 }
 
 /// What one credential says, the issuer known.
@@ -34,14 +49,13 @@ pub struct Vouched {
 }
 
 impl Record {
-    /// Adds a credential, or puts it in place of its former version; those whose time is over make room.
+    /// Adds a credential, or puts it in place of its former version.
     /// `false`, and no change, if the client would hold too many attributes.
-    pub(super) fn add(&mut self, credential: &Credential, at: Utc) -> bool {
+    pub(super) fn add(&mut self, credential: &Credential) -> bool {
         let mut credentials = self.credentials.clone();
-        credentials.retain(|_, vouched| vouched.not_after >= at);
         let attributes = credential.attributes.iter().map(|a| (a.key.clone(), a.value.clone())).collect();
         let vouched = Vouched { not_after: credential.not_after, attributes };
-        credentials.insert((credential.issuer.clone(), credential.serial.clone()), vouched);
+        credentials.insert(credential.name(), vouched);
         // A credential without attributes counts as one, so that their number is bounded too.
         let held: usize = credentials.values().map(|v| v.attributes.len().max(1)).sum();
         let fits = held <= limits::CLIENT_ATTRIBUTES_MAX;
@@ -64,6 +78,12 @@ impl Record {
             value: value.clone(),
         };
         Some(live.flat_map(|((issuer, _), v)| v.attributes.iter().map(move |a| attribute(issuer, a))).collect())
+    }
+
+    /// Who is behind it at a block's time; `None` if it may do nothing.
+    pub fn holder(&self, at: Utc) -> Option<Holder> {
+        let mut live = self.credentials.iter().filter(|(_, v)| v.not_after >= at && !self.revoked);
+        live.next().map(|(name, _)| Holder::new(name.clone()))
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {

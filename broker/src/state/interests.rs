@@ -19,6 +19,7 @@ pub(super) type Id = (Client, u64);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interests {
     standing: BTreeMap<Id, Subscription>,
+    all: Held,
     root: Node,
 }
 
@@ -31,6 +32,31 @@ pub(super) struct Subscription {
     pub(super) since: u64,
     /// The place that its next publication gets: gap-free, also over what may not be read.
     pub(super) next: u64,
+    /// Of its interest.
+    bytes: usize,
+}
+
+impl Subscription {
+    pub(super) fn new(interest: Interest, since: u64, next: u64) -> Subscription {
+        let bytes = interest.to_bytes().len();
+        Subscription { interest, since, next, bytes }
+    }
+}
+
+/// How much of the room for subscriptions is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) subscriptions: usize,
+    /// Of their interests as they are stored.
+    pub(super) bytes: usize,
+}
+
+impl Held {
+    /// One more subscription, of so many bytes.
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.subscriptions += 1;
+        self.bytes += bytes;
+    }
 }
 
 /// A level of topics.
@@ -52,11 +78,14 @@ impl Interests {
                 ids.insert(id);
             });
         }
+        self.all.add(subscription.bytes);
         self.standing.insert(id, subscription);
     }
 
     pub(super) fn remove(&mut self, id: &Id) -> bool {
         let Some(subscription) = self.standing.remove(id) else { return false };
+        self.all.subscriptions -= 1;
+        self.all.bytes -= subscription.bytes;
         for pattern in subscription.interest.anchors() {
             let steps: Vec<Step<'_>> = pattern.levels().collect();
             self.root.change(&steps, &mut |ids| {
@@ -70,8 +99,16 @@ impl Interests {
         self.standing.get(id)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.standing.len()
+    /// What all clients hold.
+    pub(super) fn all(&self) -> Held {
+        self.all
+    }
+
+    /// What these clients hold.
+    pub(super) fn held<'a>(&self, clients: impl IntoIterator<Item = &'a Client>) -> Held {
+        let mut held = Held::default();
+        clients.into_iter().flat_map(|it| self.of_client(it)).for_each(|(_, it)| held.add(it.bytes));
+        held
     }
 
     /// The client's subscriptions, by name.
@@ -164,7 +201,7 @@ mod tests {
             for (n, text) in (0..).zip(&wanted) {
                 let interest: Interest = format!("{text} or c and {text}").parse().expect("an interest");
                 all.insert((client(1), n), interest.clone());
-                interests.insert((client(1), n), Subscription { interest, since: 0, next: 0 });
+                interests.insert((client(1), n), Subscription::new(interest, 0, 0));
             }
             for index in gone {
                 let id = (client(1), index.index(wanted.len()) as u64);
@@ -172,10 +209,12 @@ mod tests {
             }
             let headers: Vec<Header> = topics.iter().map(|t| header(t)).collect();
             let expected: Vec<Id> = all.iter().filter(|(_, i)| i.matches(&headers)).map(|(id, _)| *id).collect();
+            prop_assert_eq!(interests.all(), interests.held(&[client(1)]));
             let found: Vec<Id> = interests.place(&headers).into_iter().map(|(id, _)| id).collect();
             prop_assert_eq!(found, expected);
             all.keys().for_each(|id| { interests.remove(id); });
             prop_assert!(interests.root.is_empty());
+            prop_assert_eq!(interests.all(), Held::default());
         }
     }
 }

@@ -50,7 +50,7 @@ use crate::genesis::{Cluster, Genesis};
 use crate::operation::{Act, Checked, Client, Header, Interest, Policy};
 use interests::{Interests, Subscription};
 
-pub use client::Record;
+pub use client::{Holder, Record};
 pub use entry::Entry;
 pub use floor::Floor;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
@@ -75,6 +75,10 @@ pub struct State<S> {
     intents: BTreeSet<Client>,
     /// Whom evidence keeps from publishing, and since which block.
     suspended: BTreeMap<Client, u64>,
+    /// Clients by the last second of each of their credentials.
+    expiries: BTreeMap<Utc, BTreeSet<Client>>,
+    /// Counts changes to who vouches for whom since this state was opened.
+    vouching: u64,
 }
 
 /// What is stored beside the tables.
@@ -114,6 +118,8 @@ impl<S: Store> State<S> {
             interests: Interests::default(),
             intents: BTreeSet::new(),
             suspended: BTreeMap::new(),
+            expiries: BTreeMap::new(),
+            vouching: 0,
         };
         state.remember()?;
         Ok(state)
@@ -185,6 +191,11 @@ impl<S: Store> State<S> {
         &self.suspended
     }
 
+    /// A number that changes when somebody begins or ceases to vouch for a client.
+    pub fn vouching(&self) -> u64 {
+        self.vouching
+    }
+
     /// A client's standing subscriptions: number, interest, since which sn, and the place that is next.
     pub fn subscriptions(&self, client: &Client) -> impl Iterator<Item = (u64, &Interest, u64, u64)> {
         self.interests.of_client(client).map(|((_, id), it)| (*id, &it.interest, it.since, it.next))
@@ -215,6 +226,11 @@ impl<S: Store> State<S> {
             && (entry.policy == self.head.policy || by(entry.policy))
     }
 
+    /// One of a client's credentials ends after this second.
+    fn ends(&mut self, not_after: Utc, client: Client) {
+        self.expiries.entry(not_after).or_default().insert(client);
+    }
+
     /// Reads into memory what is held there.
     fn remember(&mut self) -> Result<(), StoreError> {
         for (key, value) in rows(&self.store, &[table::POLICY]) {
@@ -233,8 +249,11 @@ impl<S: Store> State<S> {
         for (key, value) in rows(&self.store, &[table::CLIENT]) {
             let record = table::read(&value?, Record::decode)?;
             let client = Client(table::read(&key[1..], |r| r.array())?);
-            if record.intent && !record.revoked {
+            if record.intent && record.attributes(self.head.at).is_some() {
                 self.intents.insert(client);
+            }
+            for vouched in record.credentials.values() {
+                self.expiries.entry(vouched.not_after).or_default().insert(client);
             }
             if let Some(since) = record.suspended {
                 self.suspended.insert(client, since);
@@ -372,6 +391,6 @@ impl Subscription {
     fn decode(r: &mut Reader<'_>) -> Result<Subscription, Malformed> {
         let (since, next) = (r.u64()?, r.u64()?);
         let interest: Interest = Tree::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?;
-        Ok(Subscription { interest, since, next })
+        Ok(Subscription::new(interest, since, next))
     }
 }

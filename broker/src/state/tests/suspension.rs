@@ -8,7 +8,7 @@ fn sealed(bytes: &[u8]) -> Publication {
 }
 
 /// That client `seed`'s publication at `sn`, which it numbered so, opens to nothing.
-fn accuse(sn: u64, seed: u8, number: u64, published: &Publication) -> Operation {
+pub(super) fn accuse(sn: u64, seed: u8, number: u64, published: &Publication) -> Operation {
     let Body::Sealed(ciphertext) = published.body.clone() else { panic!("sealed") };
     let envelope = published.envelope();
     Operation::Accuse(Box::new(Accusation {
