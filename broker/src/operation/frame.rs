@@ -143,15 +143,14 @@ impl Frame {
             let bytes = read_bytes(&mut r, limits::OPERATION_BYTES_MAX)?;
             operations.push((OperationId::of(bytes), Operation::from_bytes(bytes)?));
         }
-        // Each costs brokers t shares' proofs, so they come one by one.
-        let accusations = operations.iter().filter(|(_, it)| matches!(it, Operation::Accuse(_))).count();
-        if accusations > limits::FRAME_ACCUSATIONS_MAX {
-            return Err(Malformed);
-        }
         let signature = r.array()?;
         r.end()?;
         let client = keys.decode(&client)?;
-        Ok(Frame { client, first, again, operations, signature })
+        let frame = Frame { client, first, again, operations, signature };
+        if frame.accusations() > limits::FRAME_ACCUSATIONS_MAX {
+            return Err(Malformed);
+        }
+        Ok(frame)
     }
 
     /// The bytes of the operation at a place of a frame that [`Frame::from_bytes`] reads; `None` if there is none.
@@ -210,9 +209,9 @@ impl Frame {
         })
     }
 
-    /// Whether it accuses anybody: each accusation costs the proofs of t shares.
-    pub fn accuses(&self) -> bool {
-        self.operations.iter().any(|(_, operation)| matches!(operation, Operation::Accuse(_)))
+    /// How many accusations it brings: each costs the proofs of t shares.
+    pub fn accusations(&self) -> usize {
+        self.operations.iter().filter(|(_, operation)| matches!(operation, Operation::Accuse(_))).count()
     }
 }
 
@@ -338,7 +337,7 @@ pub fn check(
         assert_eq!(good.len(), sealed.len(), "a verdict for each ciphertext");
         let bad = of_frame.iter().zip(good).filter(|(_, good)| !good);
         bad.for_each(|(&i, _)| {
-            let accuses = frames[i].accuses();
+            let accuses = frames[i].accusations() > 0;
             wrong[i] = Some(if accuses { FrameError::Accusation } else { FrameError::Ciphertext });
         });
     }

@@ -26,16 +26,17 @@ use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed};
 use sealcast_broker::protocol::{Refusal, Reply};
+use sealcast_broker::state::Holder;
 use sealcast_order::{
     Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
 };
 use sealcast_wire::limits;
 
 use crate::drops::{Drops, Reason};
-use crate::executor::Executor;
+use crate::executor::{Executor, Known};
 use crate::outlet::Outlet;
 use lane::{Arrived, Lane};
-use room::{NoRoom, Room};
+use room::{Account, NoRoom, Room};
 
 pub use stepped::Stepped;
 
@@ -44,8 +45,8 @@ pub trait Execution: Send + Sync + 'static {
     /// Executes the next block; `done` once that is durable. Dropping `done` says that it cannot be.
     fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>);
 
-    /// The number that the next operation of a registered client has; `None` if it is not registered.
-    fn next_number(&self, client: &Client) -> Option<u64>;
+    /// What is known of a client; `None` if it never registered.
+    fn known(&self, client: &Client) -> Option<Known>;
 
     /// Which ciphertexts are well-formed for their labels.
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
@@ -59,8 +60,8 @@ impl Execution for Executor {
         Executor::execute(self, block, frames, done);
     }
 
-    fn next_number(&self, client: &Client) -> Option<u64> {
-        Executor::next_number(self, client)
+    fn known(&self, client: &Client) -> Option<Known> {
+        Executor::known(self, client)
     }
 
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
@@ -251,7 +252,7 @@ impl Application for Admission {
     }
 
     fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        let next = |client: &Client| self.shared.execution.next_number(client);
+        let next = |client: &Client| self.shared.execution.known(client).map(|it| it.next);
         lock(&self.shared.room).draw(parent.ancestors, size, next)
     }
 
@@ -319,12 +320,13 @@ impl Shared {
 
     /// Room for a frame, and a place in its client's lane.
     fn reserve(&self, frame: Frame, head: Head, origin: Origin) -> Result<(), Turned> {
-        let next = self.execution.next_number(&head.client);
-        if next.is_some_and(|next| head.end <= next) {
+        let known = self.execution.known(&head.client);
+        if known.as_ref().is_some_and(|it| head.end <= it.next) {
             return Err(Turned::Executed);
         }
         let hash = frame.hash();
-        lock(&self.room).reserve(&frame, head, next.is_some()).map_err(Turned::Room)?;
+        let account = Account::of(head.client, known.and_then(|it| it.holder));
+        lock(&self.room).reserve(&frame, head, account).map_err(Turned::Room)?;
         if origin == Origin::Here {
             lock(&self.commits).begin(hash);
         }
@@ -385,13 +387,13 @@ impl Shared {
         let (mut frames, mut places, mut keys) = (Vec::new(), Vec::new(), Keys::default());
         for (place, arrived) in batch.iter().enumerate() {
             verdicts.push(None);
-            let known = lock(&self.room).is_checked(&arrived.frame.hash());
+            let known = lock(&self.room).checked(&arrived.frame.hash()).is_some();
             if known {
                 continue;
             }
             match operation::Frame::read(arrived.frame.bytes(), &mut keys) {
                 // G8: each accusation costs the proofs of t shares, and keys are free.
-                Ok(frame) if frame.accuses() && self.execution.next_number(&arrived.head.client).is_none() => {
+                Ok(frame) if frame.accusations() > 0 && self.holder(&arrived.head.client).is_none() => {
                     verdicts[place] = Some(Err(Wrong::Stranger));
                 }
                 Ok(frame) => {
@@ -406,6 +408,10 @@ impl Shared {
             verdicts[place] = Some(verdict.map_err(Wrong::Frame));
         }
         verdicts
+    }
+
+    fn holder(&self, client: &Client) -> Option<Holder> {
+        self.execution.known(client)?.holder
     }
 
     fn refuse(&self, arrived: &Arrived, why: Wrong, has_key: bool) {
@@ -438,19 +444,29 @@ impl Shared {
         *lock(&self.false_forwards).entry(broker).or_default() += 1;
     }
 
-    /// Whether all frames of a block are good, each there once.
+    /// Whether all frames of a block are good, each there once, and no more of them accuse than a block may hold.
     fn valid(&self, block: &Block) -> bool {
         let hashes: BTreeSet<Hash> = block.frames.iter().map(Frame::hash).collect();
         if hashes.len() != block.frames.len() {
             return false;
         }
+        let mut accusations = 0;
         let unknown: Vec<&Frame> = {
             let room = lock(&self.room);
-            block.frames.iter().filter(|frame| !room.is_checked(&frame.hash())).collect()
+            let mut known = |frame: &Frame| {
+                let checked = room.checked(&frame.hash());
+                accusations += checked.map_or(0, |it| it.frame().accusations());
+                checked.is_some()
+            };
+            block.frames.iter().filter(|frame| !known(frame)).collect()
         };
         let mut keys = Keys::default();
         let parsed: Result<Vec<_>, _> = unknown.iter().map(|f| operation::Frame::read(f.bytes(), &mut keys)).collect();
         let Ok(parsed) = parsed else { return false };
+        accusations += parsed.iter().map(operation::Frame::accusations).sum::<usize>();
+        if accusations > limits::BLOCK_ACCUSATIONS_MAX {
+            return false;
+        }
         let checked = operation::check(&self.cluster, parsed, |sealed| self.execution.ciphertexts_valid(sealed));
         let all_good = checked.iter().all(Result::is_ok);
         let mut room = lock(&self.room);

@@ -4,15 +4,16 @@
 //! reserve ─▶ being checked ─▶ settle ─▶ ready ─▶ enter ─▶ waiting ─▶ deliver ─▶ on its way ─▶ executed
 //!                                                remember (stood in a block) ─▶ stray ─▶ deliver
 //! ```
-//! A frame is checked once, whichever way it came. **Fairness**: a client may have waiting at most half as many bytes
-//! and frames as are still free. So one client alone gets a third of the room, n of them 1/(n+2) each, and whoever comes
-//! new finds room; clients that are not registered share a small part of it. **Turns**: a frame whose predecessors are missing is held back for a while, so that the state
+//! A frame is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
+//! have waiting at most half as many bytes and frames as are still free. So one alone gets a third of the room, n of them
+//! 1/(n+2) each, and whoever comes new finds room; clients for whom nobody vouches share a small part of it. **Turns**: a frame whose predecessors are missing is held back for a while, so that the state
 //! need not refuse it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sealcast_broker::operation::{Checked, Client, Head};
+use sealcast_broker::state::Holder;
 use sealcast_order::{Block, BlockSize, Frame, Hash};
 use sealcast_wire::limits;
 
@@ -24,7 +25,7 @@ pub(super) struct Room {
     waiting: BTreeMap<u64, Hash>,
     arrivals: u64,
     /// Of frames that are being checked, ready or waiting.
-    clients: BTreeMap<Client, Share>,
+    shares: BTreeMap<Account, Share>,
     all: Share,
     /// Those of clients that are not registered.
     strangers: Share,
@@ -38,6 +39,26 @@ pub(super) struct Room {
     height: u64,
 }
 
+/// Whose share of the room a frame takes: clients are as many as somebody likes, credentials are not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Account {
+    /// Of all clients for whom it vouches.
+    Holder(Holder),
+    /// A client for whom nobody vouches.
+    Stranger(Client),
+}
+
+impl Account {
+    /// The client's, if that is behind it.
+    pub(super) fn of(client: Client, holder: Option<Holder>) -> Account {
+        holder.map_or(Account::Stranger(client), Account::Holder)
+    }
+
+    fn is_stranger(&self) -> bool {
+        matches!(self, Account::Stranger(_))
+    }
+}
+
 /// How much of the room is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
@@ -49,7 +70,7 @@ struct Share {
 struct Held {
     frame: Frame,
     head: Head,
-    stranger: bool,
+    account: Account,
     place: Place,
 }
 
@@ -59,6 +80,15 @@ enum Place {
     Ready(Checked),
     Waiting { checked: Checked, arrival: u64, since: u64 },
     Stray { checked: Checked, arrival: u64 },
+}
+
+impl Place {
+    fn checked(&self) -> Option<&Checked> {
+        match self {
+            Place::Checking => None,
+            Place::Ready(checked) | Place::Waiting { checked, .. } | Place::Stray { checked, .. } => Some(checked),
+        }
+    }
 }
 
 /// Why a frame finds no room.
@@ -73,8 +103,8 @@ pub(super) enum NoRoom {
 }
 
 impl Room {
-    /// Room for a frame that is about to be checked; `registered` says whether its client is known.
-    pub(super) fn reserve(&mut self, frame: &Frame, head: Head, registered: bool) -> Result<(), NoRoom> {
+    /// Room for a frame that is about to be checked.
+    pub(super) fn reserve(&mut self, frame: &Frame, head: Head, account: Account) -> Result<(), NoRoom> {
         let hash = frame.hash();
         let stray = match self.held.get(&hash) {
             Some(Held { place: Place::Stray { arrival, .. }, .. }) => Some(*arrival),
@@ -90,22 +120,22 @@ impl Room {
         if free.frames == 0 || free.bytes < length {
             return Err(NoRoom::Full);
         }
-        let share = self.clients.get(&head.client).copied().unwrap_or_default();
+        let share = self.shares.get(&account).copied().unwrap_or_default();
         let others = self.strangers;
-        if !registered
+        if account.is_stranger()
             && (others.frames >= limits::STRANGERS_FRAMES_MAX || others.bytes + length > limits::STRANGERS_BYTES_MAX)
         {
             return Err(NoRoom::Full);
         }
-        let (frames, bytes) = match registered {
-            true => (free.frames / 2, free.bytes / 2),
-            false => (limits::STRANGER_FRAMES_MAX, limits::STRANGER_BYTES_MAX),
+        let (frames, bytes) = match account {
+            Account::Holder(_) => (free.frames / 2, free.bytes / 2),
+            Account::Stranger(_) => (limits::STRANGER_FRAMES_MAX, limits::STRANGER_BYTES_MAX),
         };
         // One frame always has room, so that the largest is not shut out by what many others have.
         if share.frames > 0 && (share.frames >= frames || share.bytes + length > bytes) {
             return Err(NoRoom::Quota);
         }
-        self.take(&head.client, length, !registered);
+        self.take(&account, length);
         let mut place = Place::Checking;
         if let Some(arrival) = stray {
             self.strays.remove(&arrival);
@@ -114,13 +144,13 @@ impl Room {
                 place = Place::Ready(checked);
             }
         }
-        self.held.insert(hash, Held { frame: frame.clone(), head, stranger: !registered, place });
+        self.held.insert(hash, Held { frame: frame.clone(), head, account, place });
         Ok(())
     }
 
-    /// Whether this frame was found good.
-    pub(super) fn is_checked(&self, hash: &Hash) -> bool {
-        self.held.get(hash).is_some_and(|held| !matches!(held.place, Place::Checking))
+    /// The frame, if it was found good.
+    pub(super) fn checked(&self, hash: &Hash) -> Option<&Checked> {
+        self.held.get(hash)?.place.checked()
     }
 
     /// A reserved frame is good, or goes.
@@ -164,7 +194,9 @@ impl Room {
         let arrival = self.arrivals;
         self.arrivals += 1;
         let place = Place::Stray { checked, arrival };
-        self.held.insert(hash, Held { frame: frame.clone(), head, stranger: false, place });
+        // Strays take nobody's share.
+        let account = Account::Stranger(head.client);
+        self.held.insert(hash, Held { frame: frame.clone(), head, account, place });
         self.strays.insert(arrival, hash);
         self.stray_bytes += frame.bytes().len();
         while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX
@@ -202,14 +234,17 @@ impl Room {
             }
         }
         let mut room = size.bytes;
+        let mut accusations = limits::BLOCK_ACCUSATIONS_MAX;
         let mut drawn: Vec<Frame> = Vec::new();
         for hash in self.waiting.values().filter(|hash| !taken.contains(*hash)) {
-            let Some(Held { frame, head, place: Place::Waiting { since, .. }, .. }) = self.held.get(hash) else {
+            let Some(Held { frame, head, place: Place::Waiting { checked, since, .. }, .. }) = self.held.get(hash)
+            else {
                 continue;
             };
+            let accuses = checked.frame().accusations();
             let turn = turn_of(&head.client, &mut turns);
             let too_early = turn.is_some_and(|turn| head.first > turn);
-            if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS {
+            if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS || accuses > accusations {
                 continue;
             }
             let length = frame.bytes().len();
@@ -221,6 +256,7 @@ impl Room {
                 turns.insert(head.client, Some(head.end));
             }
             room = room.saturating_sub(length);
+            accusations -= accuses;
             drawn.push(frame.clone());
             if alone {
                 break;
@@ -296,34 +332,34 @@ impl Room {
             Place::Ready(checked) => Some(checked),
             Place::Checking => None,
         };
-        self.give_back(&held.head.client, length, held.stranger);
+        self.give_back(&held.account, length);
         checked
     }
 
     fn forget(&mut self, hash: &Hash) {
         if let Some(held) = self.held.remove(hash) {
-            self.give_back(&held.head.client, held.frame.bytes().len(), held.stranger);
+            self.give_back(&held.account, held.frame.bytes().len());
         }
     }
 
-    fn take(&mut self, client: &Client, bytes: usize, stranger: bool) {
-        let share = self.clients.entry(*client).or_default();
-        let strangers = stranger.then_some(&mut self.strangers);
+    fn take(&mut self, account: &Account, bytes: usize) {
+        let share = self.shares.entry(account.clone()).or_default();
+        let strangers = account.is_stranger().then_some(&mut self.strangers);
         for share in [share, &mut self.all].into_iter().chain(strangers) {
             share.frames += 1;
             share.bytes += bytes;
         }
     }
 
-    fn give_back(&mut self, client: &Client, bytes: usize, stranger: bool) {
-        let share = self.clients.get_mut(client).expect("what is given back was taken");
-        let strangers = stranger.then_some(&mut self.strangers);
+    fn give_back(&mut self, account: &Account, bytes: usize) {
+        let share = self.shares.get_mut(account).expect("what is given back was taken");
+        let strangers = account.is_stranger().then_some(&mut self.strangers);
         for share in [&mut *share, &mut self.all].into_iter().chain(strangers) {
             share.frames -= 1;
             share.bytes -= bytes;
         }
         if share.frames == 0 {
-            self.clients.remove(client);
+            self.shares.remove(account);
         }
     }
 }

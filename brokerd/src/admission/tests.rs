@@ -44,7 +44,8 @@ fn forged(seed: u8, first: u64) -> Bytes {
     bytes.into()
 }
 
-/// Knows clients 1 and 2, who have used the numbers below 10; keeps what is executed.
+/// Knows clients 1, 2 and 5, who have used the numbers below 10, and of whom 5 has nobody left to vouch for it; keeps what
+/// is executed.
 #[derive(Default)]
 struct Ledger {
     executed: Mutex<Vec<(u64, usize)>>,
@@ -62,8 +63,9 @@ impl Execution for Ledger {
         }
     }
 
-    fn next_number(&self, who: &Client) -> Option<u64> {
-        [client(1), client(2)].contains(who).then_some(10)
+    fn known(&self, who: &Client) -> Option<Known> {
+        let holder = [client(1), client(2)].contains(who).then(|| Holder::new(("authority".into(), who.0.to_vec())));
+        (holder.is_some() || *who == client(5)).then_some(Known { next: 10, holder })
     }
 
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
@@ -294,6 +296,9 @@ fn rule_g8_accusations_of_strangers_are_refused_unchecked() {
         assert_eq!(world.admission.offer(Origin::Broker(2), forwarded), Ok(()));
     }
     until("all are refused", || world.drops.of(Reason::FrameStranger) == 1 + u64::from(many));
+    // One that was registered is none any more.
+    world.admission.submit(&client(5), accusing(5, 10, b"bad")).expect("it is looked at");
+    until("it is refused, too", || world.drops.of(Reason::FrameStranger) == 2 + u64::from(many));
     assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 0);
     // Who forwards them may know clients that this broker does not know yet.
     assert_eq!(world.admission.offer(Origin::Broker(2), Frame::new(frame(2, 10))), Ok(()));
@@ -313,6 +318,29 @@ fn a_block_is_valid_if_each_of_its_frames_is_and_stands_there_once() {
     assert!(!world.valid(&[sealed(2, b"bad")]));
     assert!(!world.valid(&[Bytes::from_static(b"garbage")]));
     assert_eq!(world.drops.of(Reason::Block), 4);
+}
+
+/// A leader that fills its blocks with accusations, all of them false, costs each other broker a few.
+#[test]
+fn rule_g8_a_block_holds_few_accusations() {
+    let world = World::new();
+    let most = u8::try_from(limits::BLOCK_ACCUSATIONS_MAX).expect("few");
+    let block: Vec<Bytes> = (0..=most).map(|n| accusing(20 + n, 0, b"bad")).collect();
+    assert!(!world.valid(&block));
+    assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 0, "what is too much is not even checked");
+    let good: Vec<Bytes> = (0..=most).map(|n| accusing(20 + n, 0, b"good")).collect();
+    assert!(world.valid(&good[..usize::from(most)]));
+    assert!(!world.valid(&good), "those that were checked before count too");
+
+    // An honest leader takes no more, and what does not accuse goes on.
+    for n in 0..=u64::from(most) {
+        world.admission.submit(&client(1), accusing(1, 10 + n, b"good")).expect("it is looked at");
+    }
+    world.admission.submit(&client(2), frame(2, 10)).expect("it is taken");
+    until("all wait", || world.admission.waiting() == usize::from(most) + 2);
+    let drawn: Vec<Bytes> = world.draw().iter().map(|f| f.bytes().clone()).collect();
+    assert_eq!(drawn.len(), usize::from(most) + 1);
+    assert!(drawn.contains(&frame(2, 10)) && world.valid(&drawn));
 }
 
 /// Blocks out of a broker alone, so that they come with acknowledgements.

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `run` | the thread |
 //! | `sync` | the thread that makes blocks durable |
-//! | `numbers` | clients' next numbers, as admission asks for them |
+//! | `numbers` | clients' next numbers and who is behind them, as admission asks for it |
 //! | `recent` | outboxes and frames of the last blocks |
 //! | `answers` | answers to clients |
 //! | `stepped` | all of it without threads, for simulations |
@@ -49,6 +49,7 @@ use crate::sync::{self as history, Keep, Retention, Snapshots};
 use numbers::Numbers;
 use recent::Recent;
 
+pub use numbers::Known;
 pub(crate) use recent::Kept;
 pub use stepped::Stepped;
 
@@ -209,16 +210,17 @@ impl Executor {
         self.shared.release.has_key()
     }
 
-    /// The number that the client's next operation has; `None` if it never registered. Of a client that was asked for
-    /// before it neither reads the store nor waits for a block that is being executed.
-    pub fn next_number(&self, client: &Client) -> Option<u64> {
+    /// What is known of a client; `None` if it never registered. Of one that was asked for before it neither reads the
+    /// store nor waits for a block that is being executed.
+    pub fn known(&self, client: &Client) -> Option<Known> {
         let known = self.shared.numbers().get(client);
         known.or_else(|| {
             let state = self.shared.state();
-            let next = state.client(client).ok().flatten()?.next;
+            let record = state.client(client).ok().flatten()?;
+            let known = Known { next: record.next, holder: record.holder(state.time()) };
             // While the state is held no block can bring a newer number.
-            self.shared.numbers().put(*client, next);
-            Some(next)
+            self.shared.numbers().put(*client, known.clone());
+            Some(known)
         })
     }
 

@@ -1,33 +1,49 @@
-//! Clients' next numbers, in memory: admission asks for them with every frame.
+//! What admission asks of a client with every frame, in memory: its next number, and who is behind it.
 
 use std::collections::BTreeMap;
 
 use sealcast_broker::operation::Client;
-use sealcast_broker::state::Results;
+use sealcast_broker::state::{Holder, Results};
 use sealcast_wire::limits;
 
-/// Of registered clients, as the newest executed block left them.
+/// A client that registered once, as a block left it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The number that its next operation has.
+    pub next: u64,
+    /// Who is behind it; nobody any more, if all that vouched for it was revoked or is over.
+    pub holder: Option<Holder>,
+}
+
+/// Of clients that registered, as the newest executed block left them.
 #[derive(Default)]
-pub(super) struct Numbers(BTreeMap<Client, u64>);
+pub(super) struct Numbers {
+    clients: BTreeMap<Client, Known>,
+    /// The state's [`sealcast_broker::state::State::vouching`] for which they hold.
+    vouching: u64,
+}
 
 impl Numbers {
-    pub(super) fn get(&self, client: &Client) -> Option<u64> {
-        self.0.get(client).copied()
+    pub(super) fn get(&self, client: &Client) -> Option<Known> {
+        self.clients.get(client).cloned()
     }
 
-    /// Remembers a number out of the state. Call it while no block can be executed.
-    pub(super) fn put(&mut self, client: Client, next: u64) {
-        if self.0.len() >= limits::NUMBERS_KNOWN_CLIENTS {
-            self.0.clear();
+    /// Remembers what the state says. Call it while no block can be executed.
+    pub(super) fn put(&mut self, client: Client, known: Known) {
+        if self.clients.len() >= limits::NUMBERS_KNOWN_CLIENTS {
+            self.clients.clear();
         }
-        self.0.insert(client, next);
+        self.clients.insert(client, known);
     }
 
     /// A block was executed, and nobody has seen the state after it yet.
-    pub(super) fn executed(&mut self, results: &[Results]) {
+    pub(super) fn executed(&mut self, results: &[Results], vouching: u64) {
+        if std::mem::replace(&mut self.vouching, vouching) != vouching {
+            self.clients.clear();
+        }
         for it in results {
-            if let (Some(next), Some(known)) = (it.next(), self.0.get_mut(&it.client)) {
-                *known = next;
+            if let (Some(next), Some(known)) = (it.next(), self.clients.get_mut(&it.client)) {
+                known.next = next;
             }
         }
     }
@@ -45,14 +61,18 @@ mod tests {
         let results =
             |client, first, codes: &[Code]| Results { client, first, frame: [0; 32], outcomes: outcomes(codes) };
         let mut numbers = Numbers::default();
-        numbers.put(ann, 5);
-        numbers.executed(&[
+        numbers.put(ann, Known { next: 5, holder: None });
+        let blocks = [
             results(ann, 4, &[Code::Duplicate, Code::Done, Code::Denied]),
             results(bob, 0, &[Code::Done]),
             results(ann, 9, &[Code::Gap]),
             results(ann, 4, &[Code::Duplicate]),
-        ]);
-        assert_eq!(numbers.get(&ann), Some(7), "what came twice or too early uses no number");
-        assert_eq!(numbers.get(&bob), None, "nobody asked");
+        ];
+        numbers.executed(&blocks, 0);
+        let next = |numbers: &Numbers, client| numbers.get(client).map(|it| it.next);
+        assert_eq!(next(&numbers, &ann), Some(7), "what came twice or too early uses no number");
+        assert_eq!(next(&numbers, &bob), None, "nobody asked");
+        numbers.executed(&[], 1);
+        assert_eq!(next(&numbers, &ann), None, "somebody else may be behind it, or nobody");
     }
 }

@@ -62,7 +62,7 @@ impl Shared {
         let outbox = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let outbox = state.execute(height, at, frames).map_err(|error| error.to_string())?;
-            self.numbers().executed(&outbox.results);
+            self.numbers().executed(&outbox.results, state.vouching());
             if height.is_multiple_of(FORGET_EVERY) {
                 let below = height.saturating_sub(limits::RESULTS_KEPT_BLOCKS);
                 state.forget_results(below).map_err(|error| error.to_string())?;

@@ -103,8 +103,8 @@ fn results_are_found_by_number_also_after_a_restart() {
     }
     let none = Question::Result { number: world.number(3) };
     assert_eq!(broker.executor.answer(&client(3), none), Answer::No(Why::Nothing));
-    assert_eq!(broker.executor.next_number(&client(3)), Some(world.number(3)));
-    assert_eq!(broker.executor.next_number(&client(9)), None);
+    assert_eq!(broker.executor.known(&client(3)).map(|it| it.next), Some(world.number(3)));
+    assert_eq!(broker.executor.known(&client(9)), None);
     assert!(broker.executor.is_registered(&client(3)) && !broker.executor.is_registered(&client(9)));
 }
 

@@ -35,6 +35,11 @@ fn block(height: u64, frames: &[Frame]) -> Arc<Block> {
     Arc::new(Block { parent: [0; 32], height, time: 0, frames: frames.to_vec() })
 }
 
+/// The account of a client with a credential of its own.
+fn known(client: Client) -> Account {
+    Account::of(client, Some(Holder::new(("authority".into(), client.0.to_vec()))))
+}
+
 impl Room {
     fn with(frames: &[Frame]) -> Room {
         let mut room = Room::default();
@@ -43,13 +48,13 @@ impl Room {
     }
 
     fn admit(&mut self, frame: &Frame) {
-        self.reserve(frame, head(frame), true).unwrap();
+        self.reserve(frame, head(frame), known(head(frame).client)).unwrap();
         self.settle(&frame.hash(), Some(checked(frame)));
         assert!(self.enter(&frame.hash()));
     }
 
     fn is_empty(&self) -> bool {
-        let shares = self.clients.is_empty() && [self.all, self.strangers] == [Share::default(); 2];
+        let shares = self.shares.is_empty() && [self.all, self.strangers] == [Share::default(); 2];
         shares && self.held.is_empty() && self.waiting.is_empty() && self.strays.is_empty() && self.stray_bytes == 0
     }
 }
@@ -71,9 +76,9 @@ fn rule_e14_a_frame_stays_until_it_is_delivered() {
 
     assert!(room.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
     assert_eq!(room.draw(&[], SIZE, strangers), frames[3..]);
-    assert_eq!(room.reserve(&frames[0], head(&frames[0]), true), Err(NoRoom::Known));
+    assert_eq!(room.reserve(&frames[0], head(&frames[0]), known(client(1))), Err(NoRoom::Known));
     assert_eq!(room.executed(1).len(), 3);
-    assert_eq!(room.reserve(&frames[0], head(&frames[0]), true), Ok(()), "a gap may have made it void");
+    assert_eq!(room.reserve(&frames[0], head(&frames[0]), known(client(1))), Ok(()), "a gap may have made it void");
     room.settle(&frames[0].hash(), None);
     room.deliver(&block(2, &frames[3..]));
     assert!(room.is_empty());
@@ -91,7 +96,8 @@ fn rule_g7_whoever_fills_the_room_leaves_room_for_others() {
     let fill = |room: &mut Room, seed: u8| {
         (0..)
             .take_while(|n| {
-                room.reserve(&big(seed, *n), Head { client: client(seed), first: *n, end: n + 1 }, true).is_ok()
+                let head = Head { client: client(seed), first: *n, end: n + 1 };
+                room.reserve(&big(seed, *n), head, known(client(seed))).is_ok()
             })
             .count()
     };
@@ -102,16 +108,32 @@ fn rule_g7_whoever_fills_the_room_leaves_room_for_others() {
     assert!(others.iter().all(|n| *n >= 1), "whoever comes new finds room: {others:?}");
     assert!(room.bytes() <= limits::ORDER_POOL_BYTES_MAX);
     let one_more = Head { client: client(1), first: 99, end: 100 };
-    assert_eq!(room.reserve(&big(1, 99), one_more, true), Err(NoRoom::Quota));
+    assert_eq!(room.reserve(&big(1, 99), one_more, known(client(1))), Err(NoRoom::Quota));
+}
+
+#[test]
+fn rule_g7_many_keys_of_one_credential_have_one_share() {
+    let mut room = Room::default();
+    let holder = |name: &str| Some(Holder::new((name.into(), b"serial".to_vec())));
+    let reserve = |room: &mut Room, n: u8, name: &str| {
+        let mut bytes = frame(n, 0, 1).bytes().to_vec();
+        bytes.resize(limits::FRAME_BYTES_MAX, 0);
+        let frame = Frame::new(bytes);
+        room.reserve(&frame, head(&frame), Account::of(client(n), holder(name)))
+    };
+    let taken = (0..u8::MAX).take_while(|n| reserve(&mut room, *n, "mallory's").is_ok()).count();
+    let all = limits::ORDER_POOL_BYTES_MAX / limits::FRAME_BYTES_MAX;
+    assert!((all / 4..=all / 3 + 1).contains(&taken), "a third, as one client alone: {taken}");
+    assert_eq!(reserve(&mut room, u8::MAX, "ann's"), Ok(()));
 }
 
 #[test]
 fn rule_g7_a_stranger_has_little_room() {
     let mut room = Room::default();
     let frames: Vec<Frame> = (0..=limits::STRANGER_FRAMES_MAX as u64).map(|n| frame(1, n, n + 1)).collect();
-    let taken = frames.iter().take_while(|f| room.reserve(f, head(f), false).is_ok()).count();
+    let taken = frames.iter().take_while(|f| room.reserve(f, head(f), Account::Stranger(client(1))).is_ok()).count();
     assert_eq!(taken, limits::STRANGER_FRAMES_MAX);
-    assert_eq!(room.reserve(&frames[taken], head(&frames[taken]), false), Err(NoRoom::Quota));
+    assert_eq!(room.reserve(&frames[taken], head(&frames[taken]), Account::Stranger(client(1))), Err(NoRoom::Quota));
     frames[..taken].iter().for_each(|f| room.settle(&f.hash(), None));
     assert!(room.is_empty());
 
@@ -122,11 +144,12 @@ fn rule_g7_a_stranger_has_little_room() {
         bytes.resize(limits::STRANGER_BYTES_MAX, 0);
         Frame::new(bytes)
     };
-    let many = (0..).map(largest).take_while(|f| room.reserve(f, head(f), false).is_ok()).count();
+    let many =
+        (0..).map(largest).take_while(|f| room.reserve(f, head(f), Account::Stranger(head(f).client)).is_ok()).count();
     assert_eq!(many, limits::STRANGERS_BYTES_MAX / limits::STRANGER_BYTES_MAX);
     let late = largest(u32::MAX);
-    assert_eq!(room.reserve(&late, head(&late), false), Err(NoRoom::Full));
-    assert_eq!(room.reserve(&late, head(&late), true), Ok(()));
+    assert_eq!(room.reserve(&late, head(&late), Account::Stranger(head(&late).client)), Err(NoRoom::Full));
+    assert_eq!(room.reserve(&late, head(&late), known(client(1))), Ok(()));
 }
 
 #[test]
@@ -152,10 +175,10 @@ fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
     let mut room = Room::default();
     room.remember(&a, head(&a), checked(&a));
     room.remember(&b, head(&b), checked(&b));
-    assert!(room.is_checked(&a.hash()) && room.draw(&[], SIZE, strangers).is_empty());
+    assert!(room.checked(&a.hash()).is_some() && room.draw(&[], SIZE, strangers).is_empty());
     // A client brings one of them after all: it need not be checked again.
-    assert_eq!(room.reserve(&b, head(&b), true), Ok(()));
-    assert!(room.is_checked(&b.hash()) && room.enter(&b.hash()));
+    assert_eq!(room.reserve(&b, head(&b), known(client(1))), Ok(()));
+    assert!(room.checked(&b.hash()).is_some() && room.enter(&b.hash()));
     assert_eq!(room.draw(&[], SIZE, strangers), std::slice::from_ref(&b));
     assert_eq!(room.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
     assert!(room.is_empty());
@@ -165,13 +188,13 @@ fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
 fn a_block_may_come_while_its_frame_is_being_checked() {
     let a = frame(1, 0, 1);
     let mut room = Room::default();
-    room.reserve(&a, head(&a), true).unwrap();
+    room.reserve(&a, head(&a), known(client(1))).unwrap();
     assert_eq!(room.deliver(&block(1, std::slice::from_ref(&a))), [None]);
     room.settle(&a.hash(), Some(checked(&a)));
     assert!(!room.enter(&a.hash()) && room.is_empty());
 
     let b = frame(1, 1, 2);
-    room.reserve(&b, head(&b), true).unwrap();
+    room.reserve(&b, head(&b), known(client(1))).unwrap();
     room.remember(&b, head(&b), checked(&b));
     room.settle(&b.hash(), Some(checked(&b)));
     assert!(room.enter(&b.hash()));
@@ -191,5 +214,5 @@ fn rule_g7_frames_of_blocks_that_failed_are_forgotten_at_last() {
         room.remember(&big(n), Head { client: client(1), first: n, end: n + 1 }, good.clone());
     }
     assert!(room.stray_bytes <= limits::STRAY_FRAMES_BYTES_MAX);
-    assert!(!room.is_checked(&big(0).hash()) && room.is_checked(&big(all - 1).hash()));
+    assert!(room.checked(&big(0).hash()).is_none() && room.checked(&big(all - 1).hash()).is_some());
 }
