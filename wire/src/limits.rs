@@ -213,7 +213,7 @@ pub const SUBSCRIPTIONS_PER_CLIENT_MAX: usize = 256;
 /// Clients for which one credential vouches: an identity has up to 48 at each machine that it works from.
 pub const CLIENTS_PER_CREDENTIAL_MAX: usize = 128;
 /// Standing subscriptions of all clients for which one credential vouches.
-pub const SUBSCRIPTIONS_PER_CREDENTIAL_MAX: usize = 1024;
+pub const SUBSCRIPTIONS_PER_CREDENTIAL_MAX: usize = 512;
 /// Bytes of them.
 pub const SUBSCRIPTIONS_BYTES_PER_CREDENTIAL_MAX: usize = 256 << 10;
 /// Standing subscriptions of all clients.
@@ -405,6 +405,8 @@ pub const GATEWAY_OUTGOING_BYTES_MAX: usize = 32 << 20;
 pub const GATEWAY_OUTGOING_ALL_BYTES_MAX: usize = 512 << 20;
 /// Bytes of long messages that are being read from all registered clients.
 pub const GATEWAY_READING_BYTES_MAX: usize = 256 << 20;
+/// The same of all clients for which one credential vouches.
+pub const GATEWAY_READING_HOLDER_BYTES_MAX: usize = 32 << 20;
 /// The same of all others.
 pub const GATEWAY_READING_STRANGERS_BYTES_MAX: usize = 32 << 20;
 /// Questions of all registered clients that one broker has not yet answered.
@@ -434,4 +436,5 @@ const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
 const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
 const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
+const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);

@@ -224,19 +224,14 @@ impl Executor {
         })
     }
 
-    /// Whether somebody vouches for the client now, and administrators did not end it.
-    pub fn is_registered(&self, client: &Client) -> bool {
-        let state = self.shared.state();
-        state.client(client).ok().flatten().is_some_and(|record| record.attributes(state.time()).is_some())
-    }
-
     /// What the client is to this broker now.
     pub fn standing(&self, client: &Client) -> Standing {
-        match self.shared.is_broker(client) {
-            true => Standing::Broker,
-            false if self.is_registered(client) => Standing::Registered,
-            false => Standing::Stranger,
+        if self.shared.is_broker(client) {
+            return Standing::Broker;
         }
+        let state = self.shared.state();
+        let holder = state.client(client).ok().flatten().and_then(|record| record.holder(state.time()));
+        holder.map_or(Standing::Stranger, Standing::Registered)
     }
 
     /// How many clients evidence keeps from publishing (E4).

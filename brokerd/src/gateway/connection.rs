@@ -66,7 +66,7 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
     if length > limits::GATEWAY_HELLO_BYTES_MAX {
         return Err(Reason::Long);
     }
-    let hello = input.message(length, &shared.strangers.reading).await?;
+    let hello = input.message(length, [Some(&shared.strangers.reading), None]).await?;
     match Request::from_bytes(&hello) {
         Ok(Request::Hello { cluster }) if cluster == shared.cluster => Ok((client, input, output)),
         Ok(Request::Hello { .. }) => Err(Reason::Cluster),
@@ -165,7 +165,8 @@ impl Listener {
             if length > means.request_bytes {
                 return Err(Reason::Long);
             }
-            let message = input.message(length, &means.reading).await?;
+            let own = self.guest.reading();
+            let message = input.message(length, [own.as_deref(), Some(&means.reading)]).await?;
             // Who does not take answers is not heard.
             self.channel.has_room().await?;
             if Request::submitted(&message).is_some() {
@@ -246,14 +247,17 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     }
 
     /// The message of this length. Memory is taken as bytes come, not as they are announced, and long messages share
-    /// `reading`.
-    async fn message(&mut self, length: usize, reading: &Semaphore) -> Result<Bytes, Reason> {
+    /// each of `reading`, in this order.
+    async fn message(&mut self, length: usize, reading: [Option<&Semaphore>; 2]) -> Result<Bytes, Reason> {
         timeout_at(self.until, self.rest(length, reading)).await.map_err(|_| Reason::Stalled)?
     }
 
-    async fn rest(&mut self, length: usize, reading: &Semaphore) -> Result<Bytes, Reason> {
-        let permits = if length > READ_BYTES { u32::try_from(length).expect("it is below the limit") } else { 0 };
-        let _permit = reading.acquire_many(permits).await.map_err(|_| Reason::Ending)?;
+    async fn rest(&mut self, length: usize, reading: [Option<&Semaphore>; 2]) -> Result<Bytes, Reason> {
+        let mut held = Vec::new();
+        for reading in reading.into_iter().flatten().filter(|_| length > READ_BYTES) {
+            let permits = u32::try_from(length).expect("it is below the limit");
+            held.push(reading.acquire_many(permits).await.map_err(|_| Reason::Ending)?);
+        }
         self.fill(LENGTH_BYTES + length).await?;
         let message = self.buffer.split_to(LENGTH_BYTES + length).freeze().slice(LENGTH_BYTES..);
         // A short message must not keep the whole buffer that it came in.

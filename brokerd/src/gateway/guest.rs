@@ -18,7 +18,11 @@ enum Place {
     /// One that can be lost.
     Lobby(Seat),
     /// One of the registered.
-    Registered { _permit: OwnedSemaphorePermit },
+    Registered {
+        _permit: OwnedSemaphorePermit,
+        /// What all clients of its holder share of [`Means::reading`].
+        reading: Arc<Semaphore>,
+    },
     /// A broker's: there are few of them, each with one channel.
     Broker,
 }
@@ -60,13 +64,22 @@ impl Guest {
         if self.is_stranger() { &shared.strangers } else { &shared.known }
     }
 
+    /// Its holder's part of what all long messages share.
+    pub(super) fn reading(&self) -> Option<Arc<Semaphore>> {
+        match &self.place {
+            Place::Registered { reading, .. } => Some(reading.clone()),
+            Place::Lobby(_) | Place::Broker => None,
+        }
+    }
+
     /// It is this now: whoever is known leaves the lobby, if there is a place.
     pub(super) fn is(&mut self, standing: Standing, shared: &Shared) {
         let place = match standing {
             Standing::Stranger => None,
             Standing::Broker => Some(Place::Broker),
-            Standing::Registered => {
-                shared.registered.clone().try_acquire_owned().ok().map(|_permit| Place::Registered { _permit })
+            Standing::Registered(holder) => {
+                let permit = shared.registered.clone().try_acquire_owned().ok();
+                permit.map(|_permit| Place::Registered { _permit, reading: shared.reading_of(holder) })
             }
         };
         if let (true, Some(place)) = (self.is_stranger(), place) {

@@ -25,13 +25,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Welcome};
+use sealcast_broker::state::Holder;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 use tokio::runtime::{Builder, Runtime};
@@ -45,12 +46,12 @@ use outgoing::Outgoing;
 use sealcast_tls as tls;
 
 /// What a client is to a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nobody vouches for it: keys are free.
     Stranger,
-    /// Somebody does.
-    Registered,
+    /// Somebody does, for this holder.
+    Registered(Holder),
     /// It is one of the brokers of genesis.
     Broker,
 }
@@ -93,6 +94,8 @@ struct Shared {
     lobby: Arc<Lobby>,
     /// One permit for each channel of a registered client.
     registered: Arc<Semaphore>,
+    /// One permit for each byte of long messages, by who is behind the clients that are here.
+    reading: Mutex<BTreeMap<Holder, Weak<Semaphore>>>,
     strangers: Means,
     /// Of registered clients and brokers.
     known: Means,
@@ -146,6 +149,7 @@ impl Gateway {
             outgoing_bytes: Arc::new(AtomicUsize::new(0)),
             lobby: Lobby::new(sizes.strangers),
             registered: Arc::new(Semaphore::new(sizes.registered)),
+            reading: Mutex::default(),
             strangers,
             known,
             welcomes: Semaphore::new(1),
@@ -238,6 +242,18 @@ impl Drop for Gateway {
 impl Shared {
     fn channel(&self, client: &Client) -> Option<Arc<Outgoing>> {
         self.channels.read().unwrap_or_else(PoisonError::into_inner).get(client).cloned()
+    }
+
+    /// What the clients of one holder share of the memory for long messages, so that none has all of it.
+    fn reading_of(&self, holder: Holder) -> Arc<Semaphore> {
+        let mut all = lock(&self.reading);
+        if let Some(found) = all.get(&holder).and_then(Weak::upgrade) {
+            return found;
+        }
+        all.retain(|_, it| it.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(limits::GATEWAY_READING_HOLDER_BYTES_MAX));
+        all.insert(holder, Arc::downgrade(&new));
+        new
     }
 
     /// A client's channel begins; a former one ends.

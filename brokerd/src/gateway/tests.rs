@@ -33,7 +33,7 @@ struct Counter {
 
 impl Service for Counter {
     fn standing(&self, client: &Client) -> Standing {
-        lock(&self.known).get(client).copied().unwrap_or(Standing::Stranger)
+        lock(&self.known).get(client).cloned().unwrap_or(Standing::Stranger)
     }
 
     fn welcome(&self, _: &Client) -> Welcome {

@@ -1,4 +1,4 @@
-//! Strangers at the door, who have as many keys and sockets as they like.
+//! Strangers at the door, who have as many keys and sockets as they like; and somebody with one credential and many keys.
 
 use super::*;
 
@@ -11,10 +11,14 @@ fn small() -> World {
     })
 }
 
+fn registered(holder: &str) -> Standing {
+    Standing::Registered(Holder::new((holder.into(), b"serial".to_vec())))
+}
+
 #[test]
 fn rule_g8_strangers_who_fill_the_door_keep_out_strangers_alone() {
     let world = small();
-    (1..=3).for_each(|seed| world.knows(seed, Standing::Registered));
+    (1..=3).for_each(|seed| world.knows(seed, registered("ann")));
     world.knows(9, Standing::Broker);
     let mut registered = [world.open(1), world.open(2)];
     // They say hello, or nothing at all, and stay for ever.
@@ -41,7 +45,7 @@ fn rule_g8_strangers_who_fill_the_door_keep_out_strangers_alone() {
 #[test]
 fn rule_g8_messages_that_strangers_announce_hold_up_nobody_registered() {
     let world = small();
-    world.knows(1, Standing::Registered);
+    world.knows(1, registered("ann"));
     let announce = |seed: u8, bytes: usize| {
         let mut channel = world.open(seed);
         channel.write(&u32::try_from(bytes).expect("it is small").to_be_bytes()).expect("it is sent");
@@ -58,6 +62,27 @@ fn rule_g8_messages_that_strangers_announce_hold_up_nobody_registered() {
 }
 
 #[test]
+fn rule_g8_messages_that_the_clients_of_one_holder_announce_hold_up_no_other() {
+    let world = World::new();
+    // Together they may announce all that registered clients may be sending at once.
+    let many = u8::try_from(limits::GATEWAY_READING_BYTES_MAX / limits::FRAME_BYTES_MAX).expect("few");
+    let announce = |seed: u8| {
+        let mut channel = world.open(seed);
+        let length = u32::try_from(limits::FRAME_BYTES_MAX).expect("it is small");
+        channel.write(&length.to_be_bytes()).expect("it is sent");
+        channel
+    };
+    (20..20 + many).for_each(|seed| world.knows(seed, registered("mallory")));
+    let _boasters: Vec<Channel> = (20..20 + many).map(announce).collect();
+    world.knows(1, registered("ann"));
+    let mut honest = world.open(1);
+    let longest = vec![1; limits::FRAME_BYTES_MAX];
+    honest.say(&Request::Submit(longest)).expect("it is sent");
+    until("the longest frame is here", || lock(&world.counter.frames).len() == 1);
+    assert_eq!(world.drops.of(Reason::Stalled), 0, "and did not wait until they were given up");
+}
+
+#[test]
 fn rule_g8_before_its_hello_nobody_announces_much() {
     let world = small();
     let mut boaster = world.connect(20);
@@ -69,7 +94,7 @@ fn rule_g8_before_its_hello_nobody_announces_much() {
 #[test]
 fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
     let world = small();
-    world.knows(1, Standing::Registered);
+    world.knows(1, registered("ann"));
     world.counter.thinks.store(true, Ordering::Release);
     let mut strangers: Vec<Channel> = (20..23).map(|seed| world.open(seed)).collect();
     for id in 0..=limits::QUESTIONS_STRANGER_MAX as u64 {
@@ -81,7 +106,7 @@ fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
     assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
     let mut last = world.open(23);
     // Whoever registers is a stranger no longer, on the same channel.
-    world.knows(23, Standing::Registered);
+    world.knows(23, registered("ann"));
     assert_eq!(last.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
     let longest = Request::Submit(vec![1; limits::FRAME_BYTES_MAX]);
     last.say(&longest).expect("it is sent");
