@@ -390,7 +390,8 @@ impl<'a, S: Store> Block<'a, S> {
         if !self.outbox.results.is_empty() || height.is_multiple_of(limits::CHECKPOINT_BLOCKS) {
             self.changes.insert(table::past(height), Some(self.outbox.past().to_bytes()));
         }
-        self.changes.insert(table::HEAD.to_vec(), Some(self.state.head.to_bytes()));
+        let (key, row) = self.state.head.row();
+        self.changes.insert(key, Some(row));
         self.state.store.apply(self.changes)?;
         Ok(self.outbox)
     }

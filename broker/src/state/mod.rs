@@ -103,10 +103,7 @@ impl<S: Store> State<S> {
     /// # Errors
     /// The storage failed.
     pub fn open(genesis: Genesis, store: S) -> Result<State<S>, StoreError> {
-        let head = match store.get(table::HEAD)? {
-            Some(bytes) => table::read(&bytes, Head::decode)?,
-            None => Head::first(),
-        };
+        let head = Head::stored(&store)?.unwrap_or_else(Head::first);
         let cluster = genesis.cluster();
         let mut state = State {
             genesis,
@@ -268,7 +265,7 @@ impl<S: Store> State<S> {
 /// # Errors
 /// The storage failed.
 pub fn height(store: &impl Store) -> Result<u64, StoreError> {
-    store.get(table::HEAD)?.map_or(Ok(0), |row| Ok(table::read(&row, Head::decode)?.height))
+    Ok(Head::stored(store)?.map_or(0, |head| head.height))
 }
 
 /// All rows whose keys begin so, page by page. After an error there is nothing more.
@@ -310,6 +307,9 @@ fn rows_from<'a, S: Store>(
     })
 }
 
+/// Of all rows together: a store of another one is not opened. The first had none, and began with a height.
+const FORMAT: u8 = 2;
+
 /// A key, and the value or why it cannot be read.
 type StoredRow = (Vec<u8>, Result<Vec<u8>, StoreError>);
 
@@ -327,6 +327,23 @@ impl Head {
             rows: 0,
             bytes: 0,
         }
+    }
+
+    /// That of a store; `None` of an empty one.
+    fn stored(store: &impl Store) -> Result<Option<Head>, StoreError> {
+        let Some(row) = store.get(table::HEAD)? else { return Ok(None) };
+        match row.split_first() {
+            Some((&FORMAT, head)) => table::read(head, Head::decode).map(Some),
+            _ => Err(StoreError(format!(
+                "another version of the broker wrote these rows: they are not of format {FORMAT}; \
+                 run the version that wrote them"
+            ))),
+        }
+    }
+
+    /// Its row.
+    fn row(&self) -> (Vec<u8>, Vec<u8>) {
+        (table::HEAD.to_vec(), [&[FORMAT], &self.to_bytes()[..]].concat())
     }
 
     fn root(&self, cluster: &Cluster) -> [u8; 32] {

@@ -132,7 +132,8 @@ impl<S: Store> Restore<S> {
         }
         let (key, row) = SnapshotHead(self.wanted.clone()).floor().row();
         self.changes.insert(key, Some(row));
-        self.changes.insert(table::HEAD.to_vec(), Some(self.wanted.to_bytes()));
+        let (key, row) = self.wanted.row();
+        self.changes.insert(key, Some(row));
         self.store.apply(self.changes)?;
         Ok(self.store)
     }

@@ -2,7 +2,7 @@
 //!
 //! | key | value | in the state's root |
 //! |---|---|---|
-//! | `M` | the head: height, time, numbers, history, the set's hash | each field |
+//! | `M` | u8 format of all rows ‖ the head: height, time, numbers, history, the set's hash | each field |
 //! | `C` ‖ client | [`super::client::Record`] | as element of the set |
 //! | `D` ‖ bytes16 issuer ‖ bytes16 serial ‖ client | – : who holds a credential | as element |
 //! | `K` ‖ bytes16 topic ‖ key | a value of the key–value state | as element |

@@ -356,6 +356,20 @@ fn the_same_number_counts_once_however_it_is_framed() {
 }
 
 #[test]
+fn rows_of_another_version_are_not_taken_for_ours() {
+    let mut run = Broker::with_clients();
+    let mut store = run.state.store.clone();
+    assert_eq!(height(&store).expect("its own"), run.state.height());
+    let mut head = store.get(table::HEAD).unwrap().expect("it has executed something");
+    head[0] += 1;
+    store.apply(Changes::from([(table::HEAD.to_vec(), Some(head))])).unwrap();
+    let wrong = State::open(run.world.genesis.clone(), store.clone()).expect_err("it is not ours");
+    assert!(wrong.to_string().contains("another version"), "{wrong}");
+    assert!(height(&store).is_err());
+    assert_eq!(run.codes(1, vec![Operation::Sync]), [Code::Done]);
+}
+
+#[test]
 fn strangers_change_nothing() {
     let mut run = Broker::new();
     let root = run.state.root();
