@@ -150,6 +150,12 @@ impl Quorum {
     }
 
     fn read_places(&mut self, token: Token, places: Vec<Place>) {
+        // Whoever reads again sees no less (E9).
+        let heights = places.iter().filter_map(|it| match &it.reading {
+            state::Reading::Empty => None,
+            state::Reading::Publication(entry) => Some(entry.height),
+        });
+        self.known.height = heights.fold(self.known.height, u64::max);
         let of = |place: Place| match place.reading {
             state::Reading::Empty => (place.ps, None),
             state::Reading::Publication(entry) => (place.ps, Some(Box::new((*entry, None)))),

@@ -100,3 +100,27 @@ fn rule_e9_a_liar_and_an_honest_broker_that_is_behind_make_no_old_answer_togethe
         }
     }
 }
+
+#[test]
+fn rule_e9_who_has_read_something_new_reads_nothing_older() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1, Behaviour::Honest);
+        let [reader, _, writer, _] = company(&mut world);
+        put(&mut world, writer, "old");
+        world.run(200_000);
+        let [_, second, behind, liar] = asked_first(&world, reader);
+        world.brokers[usize::from(liar)].freeze();
+        world.held.insert(behind);
+        put(&mut world, writer, "new");
+        let latest = || Read::Latest { header: header("open") };
+        assert_eq!(read(&mut world, reader, latest(), false), ["new"], "seed {seed}: of the two that are asked first");
+        // One of those two is not heard, so that the liar and the one that is behind are asked too.
+        world.unheard.insert(second);
+        let now = world.now();
+        let again = world.members[reader].quorum.read(now, latest(), false).expect("there is room");
+        world.run(5_000_000);
+        assert_eq!(found(&world, reader, again), None, "seed {seed}: not the old one, again");
+        world.held.clear();
+        assert_eq!(read(&mut world, reader, latest(), false), ["new"], "seed {seed}");
+    }
+}

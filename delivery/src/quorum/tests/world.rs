@@ -80,6 +80,8 @@ pub(super) struct World {
     pub(super) clock_error: i64,
     /// Brokers whose state stands still, until a test takes them out of here.
     pub(super) held: BTreeSet<u16>,
+    /// Brokers whose replies do not come, likewise.
+    pub(super) unheard: BTreeSet<u16>,
 }
 
 fn key(seed: u8) -> OriginKey {
@@ -154,6 +156,7 @@ impl World {
             breaks: 0,
             clock_error: 0,
             held: BTreeSet::new(),
+            unheard: BTreeSet::new(),
         };
         world.push(10_000, Event::Block);
         world
@@ -401,6 +404,9 @@ impl World {
     }
 
     fn reply(&mut self, member: usize, broker: u16, reply: &Reply) {
+        if self.unheard.contains(&broker) {
+            return;
+        }
         let channel = self.channels.get(&(member, broker)).copied().unwrap_or(0);
         let life = self.members[member].life;
         let reply = reply.to_bytes();
