@@ -144,3 +144,24 @@ fn rule_e4_a_suspended_publisher_is_known_again_when_its_credential_is_renewed()
     assert_eq!(run.codes(3, vec![restore]), [Code::Done]);
     assert_eq!(run.codes(12, vec![publish_plain()]), [Code::Done]);
 }
+
+#[test]
+fn rule_g8_a_subscription_to_everything_costs_a_notice_a_block_and_a_row_while_its_client_is_away() {
+    let mut run = Broker::with_clients();
+    let all = vec![subscribe("#"); limits::SUBSCRIPTIONS_PER_CLIENT_MAX];
+    assert!(run.codes(1, all).iter().all(|it| *it == Code::Done));
+    let is_of_subscriptions =
+        |row: &Result<Row, StoreError>| row.as_ref().is_ok_and(|(key, _)| key[0] == table::SUBSCRIPTION);
+    let rows = |run: &Broker| elements(&run.state.store).filter(is_of_subscriptions).count();
+    let before = rows(&run);
+    // What it may not read costs one run, however much it is.
+    let publications = |n: usize| (0..n).map(|_| publish(to("rates", &["a"], b"x"))).collect::<Vec<_>>();
+    for n in [1, 40] {
+        let outbox = run.block(vec![(2, publications(n))]);
+        assert_eq!(outbox.notices.len(), limits::SUBSCRIPTIONS_PER_CLIENT_MAX);
+        assert!(outbox.notices.iter().all(|it| it.runs == [Run::Empty { count: n as u64 }]));
+    }
+    // Nobody is there to take it, and nothing waits for that: its place alone is kept.
+    assert_eq!(rows(&run), before);
+    assert!(run.state.subscriptions(&client(1)).all(|(.., next)| next == 41));
+}
