@@ -245,7 +245,8 @@ impl Broker {
         for (block, frames) in &world.ordered[from as usize - 1..] {
             let (sender, height) = (sender.clone(), block.height);
             let done = Box::new(move || sender.send(height).expect("the test waits"));
-            self.executor.execute(block.clone(), frames.clone(), done);
+            let frames = frames.clone();
+            self.executor.execute(block.clone(), Box::new(move || Some(frames)), done);
         }
         drop(sender);
         let heights: Vec<u64> = done.iter().collect();

@@ -258,8 +258,6 @@ pub const ADDRESS_BYTES_MAX: usize = 262;
 pub const OUTBOXES_THINGS_KEPT: usize = 1 << 17;
 /// Bytes of the frames of blocks so kept; those of older ones are fetched from the order's archive.
 pub const OUTBOXES_FRAMES_BYTES_KEPT: usize = 64 << 20;
-/// Blocks that are ordered and wait to be executed; the order waits with more of them.
-pub const BLOCKS_WAITING: usize = 64;
 /// Blocks executed before the store is synced and they are acknowledged: well below those that may be out.
 pub const STORE_SYNC_BLOCKS: usize = 8;
 /// How long an executed block waits at most for that.

@@ -18,7 +18,7 @@ mod stepped;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ use sealcast_order::{
 use sealcast_wire::limits;
 
 use crate::drops::{Drops, Reason};
-use crate::executor::{Executor, Known};
+use crate::executor::{Executor, Frames, Known};
 use crate::outlet::Outlet;
 use lane::{Arrived, Lane};
 use room::{Account, NoRoom, Room};
@@ -42,8 +42,9 @@ pub use stepped::Stepped;
 
 /// What admission asks of whoever executes.
 pub trait Execution: Send + Sync + 'static {
-    /// Executes the next block; `done` once that is durable. Dropping `done` says that it cannot be.
-    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>);
+    /// Executes the next block, later, on a thread that finds its frames; `done` once that is durable. Dropping `done` says
+    /// that it cannot be.
+    fn execute(&self, block: Arc<Block>, frames: Frames, done: Box<dyn FnOnce() + Send>);
 
     /// What is known of a client; `None` if it never registered.
     fn known(&self, client: &Client) -> Option<Known>;
@@ -56,7 +57,7 @@ pub trait Execution: Send + Sync + 'static {
 }
 
 impl Execution for Executor {
-    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>) {
+    fn execute(&self, block: Arc<Block>, frames: Frames, done: Box<dyn FnOnce() + Send>) {
         Executor::execute(self, block, frames, done);
     }
 
@@ -96,7 +97,6 @@ pub struct Setup {
 /// Admission, running.
 pub struct Admission {
     shared: Arc<Shared>,
-    deliveries: Mutex<Option<mpsc::Sender<(Delivered, Ack)>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -138,10 +138,7 @@ impl Admission {
             let shared = shared.clone();
             threads.push(thread::Builder::new().name(format!("check-{lane}")).spawn(move || shared.serve(lane))?);
         }
-        let (deliveries, delivered) = mpsc::channel();
-        let taker = shared.clone();
-        threads.push(thread::Builder::new().name("deliver".into()).spawn(move || taker.take_all(&delivered))?);
-        Ok(Admission { shared, deliveries: Mutex::new(Some(deliveries)), threads: Mutex::new(threads) })
+        Ok(Admission { shared, threads: Mutex::new(threads) })
     }
 
     /// From now on good frames are handed to this order.
@@ -213,11 +210,10 @@ impl Admission {
         self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// Ends its threads, when what was delivered has been handed on. Call it when the order has ended.
+    /// Ends its threads. Call it when the order has ended.
     pub fn stop(&self) {
         *lock(&self.shared.order) = None;
         self.shared.lanes.iter().for_each(Lane::end);
-        *lock(&self.deliveries) = None;
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
@@ -268,11 +264,26 @@ impl Application for Admission {
         valid
     }
 
-    fn deliver(&self, block: Delivered, ack: Ack) {
-        if let Some(deliveries) = &*lock(&self.deliveries) {
-            // If nobody takes it any more, the acknowledgement is dropped, and that ends the order.
-            let _ = deliveries.send((block, ack));
-        }
+    fn deliver(&self, Delivered { block, .. }: Delivered, ack: Ack) {
+        // At once, so that nobody draws them again.
+        let known = lock(&self.shared.room).deliver(&block);
+        let (shared, of) = (self.shared.clone(), block.clone());
+        let frames = Box::new(move || {
+            let frames = shared.frames(&of, known);
+            if frames.is_none() {
+                let height = of.height;
+                crate::log::error(&format!("block {height} is final with a false frame: more than f brokers lie"));
+                shared.failed.store(true, Ordering::Release);
+            }
+            frames
+        });
+        let (shared, height) = (self.shared.clone(), block.height);
+        let done = Box::new(move || {
+            shared.executed(height);
+            ack.done();
+        });
+        // If it cannot be executed, the acknowledgement is dropped, and that ends the order.
+        self.shared.execution.execute(block, frames, done);
     }
 
     fn misbehaved(&self, evidence: &Evidence) {
@@ -478,35 +489,9 @@ impl Shared {
         all_good
     }
 
-    /// Hands final blocks to whoever executes, until there are no more.
-    fn take_all(self: &Arc<Shared>, delivered: &mpsc::Receiver<(Delivered, Ack)>) {
-        for (block, ack) in delivered {
-            if !self.take(block, ack) {
-                return;
-            }
-        }
-    }
-
-    /// Hands a final block to whoever executes; `false` if it holds what no honest broker would have voted for.
-    fn take(self: &Arc<Shared>, Delivered { block, .. }: Delivered, ack: Ack) -> bool {
-        let Some(frames) = self.frames(&block) else {
-            crate::log::error(&format!("block {} is final with a false frame: more than f brokers lie", block.height));
-            self.failed.store(true, Ordering::Release);
-            return false;
-        };
-        let (shared, height) = (self.clone(), block.height);
-        let done = Box::new(move || {
-            shared.executed(height);
-            ack.done();
-        });
-        self.execution.execute(block, frames, done);
-        true
-    }
-
-    /// The frames of a final block, checked; `None` if a signature is false. Ciphertexts were judged by those who made
-    /// it final, perhaps before this broker had the key.
-    fn frames(&self, block: &Block) -> Option<Vec<Checked>> {
-        let mut known = lock(&self.room).deliver(block);
+    /// The frames of a final block, checked, of which some are known; `None` if a signature is false. Ciphertexts were
+    /// judged by those who made it final, perhaps before this broker had the key.
+    fn frames(&self, block: &Block, mut known: Vec<Option<Checked>>) -> Option<Vec<Checked>> {
         let missing: Vec<usize> = (0..known.len()).filter(|i| known[*i].is_none()).collect();
         let mut keys = Keys::default();
         let parsed: Result<Vec<_>, _> =

@@ -56,7 +56,8 @@ struct Ledger {
 }
 
 impl Execution for Ledger {
-    fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Box<dyn FnOnce() + Send>) {
+    fn execute(&self, block: Arc<Block>, frames: Frames, done: Box<dyn FnOnce() + Send>) {
+        let Some(frames) = frames() else { return };
         lock(&self.executed).push((block.height, frames.len()));
         if !self.fails.load(Ordering::Relaxed) {
             done();

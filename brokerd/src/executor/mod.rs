@@ -29,7 +29,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use sealcast_broker::genesis::{Cluster, Genesis};
@@ -39,7 +39,6 @@ use sealcast_broker::state::{Floor, State, StoreError};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
-use sealcast_wire::limits;
 
 use crate::gateway::Standing;
 use crate::outlet::{Blocks, Outlet};
@@ -105,7 +104,7 @@ pub enum StartError {
 #[derive(Clone)]
 pub struct Executor {
     pub(crate) shared: Arc<Shared>,
-    queue: SyncSender<Job>,
+    queue: Sender<Job>,
 }
 
 /// What the threads have in common.
@@ -136,10 +135,13 @@ pub(crate) struct Shared {
 /// What the executing thread is told.
 enum Job {
     /// The next block.
-    Block(Arc<Block>, Vec<Checked>, Done),
+    Block(Arc<Block>, Frames, Done),
     /// To make all durable and to end, which the sender waits for.
     Stop(SyncSender<()>),
 }
+
+/// Finds a block's frames, checked, when its turn has come; none if the block cannot be executed, nor any after it.
+pub type Frames = Box<dyn FnOnce() -> Option<Vec<Checked>> + Send>;
 
 /// What is called when a block is durable.
 type Done = Box<dyn FnOnce() + Send>;
@@ -155,7 +157,7 @@ impl Executor {
         let shared = Shared::open(setup, store.clone())?;
         shared.release.start(threads)?;
         shared.retention.start()?;
-        let (queue, jobs) = sync_channel(limits::BLOCKS_WAITING);
+        let (queue, jobs) = channel();
         let synced = sync::start(shared.clone(), store)?;
         run::start(shared.clone(), jobs, synced)?;
         Ok(Executor { shared, queue })
@@ -171,10 +173,10 @@ impl Executor {
         self.shared.height.load(Ordering::Acquire)
     }
 
-    /// Executes a block of these frames, which are the block's and checked. Blocks come without gaps; of those that were
-    /// executed before (and are not durable yet) `done` is called when they are. `done` is dropped without a call if the
-    /// storage failed. Waits while [`limits::BLOCKS_WAITING`] blocks wait.
-    pub fn execute(&self, block: Arc<Block>, frames: Vec<Checked>, done: Done) {
+    /// Executes a block, later. Blocks come without gaps; of those that were executed before (and are not durable yet) `done`
+    /// is called when they are. `done` is dropped without a call if the storage failed or there are no frames. How many
+    /// blocks wait is bounded by whoever waits for `done`: the order has a limit of what is not acknowledged.
+    pub fn execute(&self, block: Arc<Block>, frames: Frames, done: Done) {
         // An ended executor drops the block and what was to be called.
         let _ = self.queue.send(Job::Block(block, frames, done));
     }

@@ -21,12 +21,20 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>, synced: Sender<Exe
 }
 
 fn run(shared: &Arc<Shared>, jobs: &Receiver<Job>, synced: &Sender<Executed>) {
+    let mut goes_on = true;
     while let Ok(job) = jobs.recv() {
         let executed = match job {
-            Job::Block(block, frames, done) => match shared.take(block, &frames, done) {
-                Ok(executed) => executed,
-                Err(why) => return shared.fail(why),
-            },
+            Job::Block(block, frames, done) => {
+                // Behind a block that cannot be executed there is none that can.
+                let Some(frames) = goes_on.then(frames).flatten() else {
+                    goes_on = false;
+                    continue;
+                };
+                match shared.take(block, &frames, done) {
+                    Ok(executed) => executed,
+                    Err(why) => return shared.fail(why),
+                }
+            }
             Job::Stop(ended) => {
                 let _ = synced.send(Executed::Stop(ended));
                 return;

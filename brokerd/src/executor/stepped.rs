@@ -4,11 +4,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use sealcast_broker::state::{Entry, StoreError};
-use sealcast_wire::limits;
 
 use super::sync::Executed;
 use super::{Done, Executor, Job, Setup, Shared, StartError};
@@ -37,7 +36,7 @@ impl Stepped {
         let shared = Shared::open(setup, store.clone())?;
         let begun = Instant::now();
         shared.release.set_clock(Box::new(move || begun + elapsed()));
-        let (queue, jobs) = sync_channel(limits::BLOCKS_WAITING);
+        let (queue, jobs) = channel();
         Ok(Stepped { executor: Executor { shared, queue }, jobs, store, executed: RefCell::default() })
     }
 
@@ -46,13 +45,14 @@ impl Stepped {
         &self.executor
     }
 
-    /// Executes the next block that waits; its height, and `None` if none does.
+    /// Executes the next block that waits; its height, and `None` if none does or can be.
     ///
     /// # Errors
     /// The storage failed.
     pub fn execute(&self) -> Result<Option<u64>, String> {
         match self.jobs.try_recv() {
             Ok(Job::Block(block, frames, done)) => {
+                let Some(frames) = frames() else { return Ok(None) };
                 let Executed::Block(height, done) = self.shared().take(block, &frames, done)? else { return Ok(None) };
                 self.executed.borrow_mut().push((height, done));
                 Ok(Some(height))

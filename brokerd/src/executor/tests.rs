@@ -258,7 +258,11 @@ fn an_executor_that_fails_says_so_and_acknowledges_nothing_more() {
     for height in [1, 3, 4] {
         let (block, frames) = world.ordered[height - 1].clone();
         let sender = sender.clone();
-        broker.executor.execute(block, frames, Box::new(move || sender.send(height).expect("the test waits")));
+        broker.executor.execute(
+            block,
+            Box::new(move || Some(frames)),
+            Box::new(move || sender.send(height).expect("the test waits")),
+        );
     }
     drop(sender);
     assert_eq!(done.iter().collect::<Vec<_>>(), [1], "what was executed is durable, the rest is dropped");
