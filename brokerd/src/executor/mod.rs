@@ -39,6 +39,8 @@ use sealcast_broker::state::{Floor, State, StoreError};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
+#[cfg(doc)]
+use sealcast_wire::limits;
 
 use crate::gateway::Standing;
 use crate::outlet::{Blocks, Outlet};
