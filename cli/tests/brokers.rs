@@ -55,6 +55,15 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
         assert_eq!(home.run(&["receipt", "verify", "bad.json"]).exit, 6, "digit {at}");
     }
 
+    // Nor does a receipt need its publisher: whoever may read a publication can have one, and nobody else.
+    home.good(&["ca", "issue", "cat", "--attr", "desk=fx"]);
+    home.good(&["--id", "cat", "read", "market/eurusd", "--latest", "--receipt", "c.json"]);
+    let shown = home.good(&["--json", "receipt", "verify", "c.json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("an object");
+    assert_eq!(shown["published"]["id"], good["published"]["id"], "{shown}");
+    let denied = home.run(&["--id", "bob", "read", "market/eurusd", "--latest", "--receipt", "b.json"]);
+    assert!(denied.exit == 5 && !home.path().join("b.json").exists(), "{}", denied.stderr);
+
     // A subscription goes on where it was left.
     let mut sub = home.start(&["sub", "market/#", "-C", "1", "-W", "60s", "-v"]);
     sub.line_with("subscription").expect("it stands");

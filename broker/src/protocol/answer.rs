@@ -21,7 +21,7 @@ pub enum Answer {
         /// What became of the frame.
         results: Results,
     },
-    /// To `Receipt`: this broker's part of a receipt.
+    /// To `Receipt` and `Witness`: this broker's part of a receipt.
     Receipt(Box<Testimony>),
     /// To `Place`, `Range` and `Latest`: places and what stands there.
     Places(Vec<Place>),

@@ -27,6 +27,11 @@ pub enum Question {
         /// The operation's number.
         number: u64,
     },
+    /// The proof of a publication's place, for who may read it and would show it to others.
+    Witness {
+        /// The publication.
+        sn: u64,
+    },
     /// What stands at a topic's place.
     Place {
         /// The topic, and its value if it has one.
@@ -109,7 +114,7 @@ impl Question {
     /// 1 ‖ u64 height | 2 ‖ u64 number | 3 ‖ u64 height ‖ u64 number | 4 ‖ header ‖ u64 ps
     /// 5 ‖ header ‖ u64 from ‖ u16 limit ‖ u64 floor | 6 ‖ header ‖ u64 floor | 7 ‖ bytes16 topic ‖ bytes16 key ‖ u64 floor
     /// 8 ‖ u64 subscription ‖ u64 place ‖ u64 sn ‖ u64 floor | 9 ‖ u16 count ‖ u64 sn … | 10 ‖ u64 sn ‖ u8 proved | 11 | 12
-    /// 13 | 14 ‖ u64 height | 15 ‖ u64 height ‖ u64 offset
+    /// 13 | 14 ‖ u64 height | 15 ‖ u64 height ‖ u64 offset | 16 ‖ u64 sn
     /// ```
     pub(super) fn encode(&self, w: &mut Writer) {
         match self {
@@ -135,6 +140,7 @@ impl Question {
             Question::History => w.u8(13),
             Question::Checkpoint { height } => w.u8(14).u64(*height),
             Question::Part { height, offset } => w.u8(15).u64(*height).u64(*offset),
+            Question::Witness { sn } => w.u8(16).u64(*sn),
         };
     }
 
@@ -161,6 +167,7 @@ impl Question {
             13 => Question::History,
             14 => Question::Checkpoint { height: r.u64()? },
             15 => Question::Part { height: r.u64()?, offset: r.u64()? },
+            16 => Question::Witness { sn: r.u64()? },
             _ => return Err(Malformed),
         })
     }

@@ -103,6 +103,7 @@ fn requests() -> Vec<Request> {
         Question::Update { height: 1 },
         Question::Result { number: 2 },
         Question::Receipt { height: 3, number: 4 },
+        Question::Witness { sn: 5 },
         Question::Place { header: header(), ps: 9 },
         Question::Range { header: header(), from: 1, limit: 100, floor: 8 },
         Question::Latest { header: header(), floor: 8 },

@@ -57,6 +57,10 @@ impl Shared {
                 Ok(Answer::Result { height, results })
             }
             Question::Receipt { height, number } => self.testify(client, height, number),
+            Question::Witness { sn } => {
+                let entry = self.readable(client, sn)?;
+                self.testify(&entry.client, entry.height, entry.number)
+            }
             Question::Place { header, ps } => {
                 let reading = self.state().read(client, &header, ps).map_err(read)?;
                 found(reading.map(|reading| Place { ps, reading }).into_iter().collect())

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use sealcast_broker::operation::{Action, Operation, OperationId};
 use sealcast_broker::protocol::{Answer, Contents, Question, Why, speaker};
-use sealcast_broker::receipt::Receipt;
+use sealcast_broker::receipt::{Fact, Receipt};
 use sealcast_broker::state::{Code, Reading, Run};
 use sealcast_wire::limits;
 
@@ -134,6 +134,12 @@ fn a_client_reads_and_resumes_what_it_may_read() {
     let Answer::Bodies(bodies) = ask(1, Question::Bodies { sns: sns.clone() }) else { panic!("no bodies") };
     assert_eq!(bodies.iter().map(|(sn, _)| *sn).collect::<Vec<_>>(), sns);
     assert_eq!(ask(2, Question::Bodies { sns: sns.clone() }), Answer::No(Why::Denied));
+    // Whoever may read it may also show it to others, and nobody else.
+    for sn in &sns {
+        let Answer::Receipt(testimony) = ask(1, Question::Witness { sn: *sn }) else { panic!("no testimony") };
+        assert!(matches!(testimony.fact, Fact::Published(entry) if entry.sn == *sn));
+        assert_eq!(ask(2, Question::Witness { sn: *sn }), Answer::No(Why::Denied));
+    }
     let Answer::Places(latest) = ask(1, Question::Latest { header: header(), floor: 0 }) else { panic!("no place") };
     assert_eq!(latest[0].ps, 5);
     let behind = Question::Latest { header: header(), floor: 5 };

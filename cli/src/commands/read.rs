@@ -1,9 +1,12 @@
 //! `sealcast read TOPIC`: what stands at a topic's places, read from the brokers without subscribing.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use sealcast::brokers::Place;
+use sealcast::brokers::{Brokers, Place};
 use sealcast::code::Code;
 use sealcast_broker::operation::Header;
+use sealcast_broker::receipt::Receipt;
 use sealcast_crypto::identity::check_topic;
 use sealcast_delivery::quorum::Read as What;
 use serde_json::{Value, json};
@@ -26,7 +29,8 @@ Examples:
   sealcast read market/eurusd                 all that there is, at most 100
   sealcast read market/eurusd --from 1200 --limit 20
   sealcast read market/eurusd --latest --raw
-  sealcast read market/eurusd --latest --linearizable")]
+  sealcast read market/eurusd --latest --linearizable
+  sealcast read market/eurusd --from 1200 --limit 1 --receipt r.json")]
 pub(crate) struct Read {
     /// The topic
     topic: String,
@@ -49,6 +53,9 @@ pub(crate) struct Read {
     /// Print payloads only, byte for byte, nothing between them
     #[arg(long)]
     raw: bool,
+    /// Keep the brokers' signatures on the one publication that is read, for others to check
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
 }
 
 impl Read {
@@ -66,6 +73,7 @@ impl Read {
         };
         let places = brokers.read(&what, self.linearizable)?;
         super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        let receipt = self.receipt(&brokers, &places);
         brokers.close();
         if places.is_empty() {
             env.output.say(format!("nothing stands at {} from {} on", self.topic, self.from));
@@ -74,11 +82,32 @@ impl Read {
         for place in &places {
             self.show(env, place)?;
         }
+        if let (Some(receipt), Some(file)) = (receipt?, &self.receipt) {
+            super::receipt::save(file, &receipt, &cluster.file)?;
+            env.output.say(format!("receipt {}", file.display()));
+        }
         if refused && !places.is_empty() {
             return Err(Failure::new(Code::DeniedPolicy, format!("you may read none of {}", self.topic))
                 .hint("its publisher allows others only; sealcast policy why --expr EXPRESSION --as YOU explains"));
         }
         Ok(())
+    }
+
+    /// What `--receipt` asks for.
+    fn receipt(&self, brokers: &Brokers, places: &[Place]) -> Result<Option<Receipt>, Failure> {
+        if self.receipt.is_none() {
+            return Ok(None);
+        }
+        match places {
+            [Place { publication: Some((entry, _)), .. }] => Ok(Some(brokers.receipt_of(entry)?)),
+            // Why there is none is told without it.
+            [] | [_] => Ok(None),
+            _ => Err(Failure::new(
+                Code::Usage,
+                format!("a receipt is of one publication, and {} were read", places.len()),
+            )
+            .hint("--latest, or --from N --limit 1")),
+        }
     }
 
     fn show(&self, env: &Env<'_>, place: &Place) -> Result<(), Failure> {

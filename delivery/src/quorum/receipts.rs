@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::Question;
 use sealcast_broker::receipt::{Fact, Receipt, Testimony};
+use sealcast_broker::state::Entry;
 use sealcast_crypto::ed25519::Key;
 use sealcast_wire::{Now, limits};
 
@@ -22,6 +24,7 @@ pub(super) struct Receipts {
 
 #[derive(Debug)]
 struct Wanted {
+    client: Client,
     height: u64,
     number: u64,
     /// So many brokers sign.
@@ -36,7 +39,8 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn receipt(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
-        self.testimonies(now, height, number, self.faulty + 1)
+        let question = Question::Receipt { height, number };
+        self.testimonies(now, question, self.client, height, number, self.faulty + 1)
     }
 
     /// The same of 2f + 1 brokers: when it comes, so many have executed the operation, and of any t = 2f + 1 of them whose
@@ -45,17 +49,35 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn bound(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
-        self.testimonies(now, height, number, 2 * self.faulty + 1)
+        let question = Question::Receipt { height, number };
+        self.testimonies(now, question, self.client, height, number, 2 * self.faulty + 1)
     }
 
-    fn testimonies(&mut self, now: Now, height: u64, number: u64, needed: usize) -> Result<Token, SendError> {
+    /// Collects the receipt of a publication that this client may read, whoever published it, to show it to others.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn receipt_of(&mut self, now: Now, entry: &Entry) -> Result<Token, SendError> {
+        let question = Question::Witness { sn: entry.sn };
+        self.testimonies(now, question, entry.client, entry.height, entry.number, self.faulty + 1)
+    }
+
+    fn testimonies(
+        &mut self,
+        now: Now,
+        question: Question,
+        client: Client,
+        height: u64,
+        number: u64,
+        needed: usize,
+    ) -> Result<Token, SendError> {
         if !self.asking.has_room() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
         let token = Token(self.tokens);
-        self.receipts.open.insert(token, Wanted { height, number, needed, receipts: Vec::new() });
-        self.ask(now, Purpose::Receipt(token), Question::Receipt { height, number }, self.channels.len());
+        self.receipts.open.insert(token, Wanted { client, height, number, needed, receipts: Vec::new() });
+        self.ask(now, Purpose::Receipt(token), question, self.channels.len());
         Ok(token)
     }
 
@@ -66,14 +88,14 @@ impl Quorum {
         let signed = testimony
             .statement(&self.cluster)
             .filter(|statement| key.is_some_and(|key| key.verify(statement, &testimony.signature)));
-        let of_ours = match &testimony.fact {
-            Fact::Published(entry) => entry.client == self.client && entry.number == wanted.number,
+        let is_wanted = match &testimony.fact {
+            Fact::Published(entry) => entry.client == wanted.client && entry.number == wanted.number,
             Fact::Executed(results) => {
                 let numbers = results.first..results.first + results.outcomes.len() as u64;
-                results.client == self.client && numbers.contains(&wanted.number)
+                results.client == wanted.client && numbers.contains(&wanted.number)
             }
         };
-        if signed.is_none() || testimony.broker != broker || testimony.height != wanted.height || !of_ours {
+        if signed.is_none() || testimony.broker != broker || testimony.height != wanted.height || !is_wanted {
             self.misbehaved(broker, Misdeed::Testimony);
             return false;
         }

@@ -198,6 +198,10 @@ impl Engine {
         self.quorum.receipt(self.clock.now(), height, number)
     }
 
+    pub(super) fn receipt_of(&mut self, entry: &Entry) -> std::result::Result<Token, SendError> {
+        self.quorum.receipt_of(self.clock.now(), entry)
+    }
+
     pub(super) fn bound(&mut self, height: u64, number: u64) -> std::result::Result<Token, SendError> {
         self.quorum.bound(self.clock.now(), height, number)
     }

@@ -364,6 +364,22 @@ impl Brokers {
         }
     }
 
+    /// The receipt of a publication that we may read, whoever published it: that it stands at these places, and what it
+    /// is by its hash, which anybody who has the cluster file can check.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`], also if its block is no longer kept.
+    pub fn receipt_of(&self, entry: &Entry) -> Result<Receipt> {
+        let token = self.take(|engine| engine.receipt_of(entry))?;
+        match self.done(token)? {
+            Done::Receipt(Some(receipt)) => Ok(*receipt),
+            _ => {
+                Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt, or may show it to us")
+                    .with_hint("ask for receipts when reading: sealcast read … --latest --receipt FILE"))
+            }
+        }
+    }
+
     /// Waits until 2f + 1 brokers have signed that they executed an operation of ours (E2): then it binds, whoever of them
     /// is asked. The signatures.
     ///

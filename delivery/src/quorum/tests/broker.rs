@@ -120,6 +120,16 @@ impl Broker {
         replies
     }
 
+    fn testify(&self, client: &Client, height: u64, number: u64) -> Answer {
+        let fact = self.outboxes.get(&height).and_then(|it| Some((it, Fact::of(it, client, number)?)));
+        let Some((outbox, (fact, proof))) = fact else { return Answer::No(Why::Nothing) };
+        let lies = self.behaviour == Behaviour::LiarInResults;
+        let state_root = if lies { [9; 32] } else { outbox.state_root };
+        let mut it = Testimony { broker: self.number, height, state_root, fact, proof, signature: [0; 64] };
+        it.signature = self.key.sign(&it.statement(self.state.cluster()).expect("the proof fits"));
+        Answer::Receipt(Box::new(it))
+    }
+
     fn update(&self, client: &Client, height: u64, whole: bool) -> Option<Update> {
         let mut contents = Contents::of(self.outboxes.get(&height)?, client)?;
         let cluster = self.state.cluster();
@@ -234,20 +244,14 @@ impl Broker {
                 Some((height, results)) => Answer::Result { height: *height, results: results.clone() },
                 None => Answer::No(Why::Nothing),
             },
-            Question::Receipt { height, number } => {
-                let fact = self.outboxes.get(&height).and_then(|it| Some((it, Fact::of(it, client, number)?)));
-                match fact {
-                    Some((outbox, (fact, proof))) => {
-                        let lies = self.behaviour == Behaviour::LiarInResults;
-                        let state_root = if lies { [9; 32] } else { outbox.state_root };
-                        let broker = self.number;
-                        let mut it = Testimony { broker, height, state_root, fact, proof, signature: [0; 64] };
-                        it.signature = self.key.sign(&it.statement(self.state.cluster()).expect("the proof fits"));
-                        Answer::Receipt(Box::new(it))
-                    }
-                    None => Answer::No(Why::Nothing),
+            Question::Receipt { height, number } => self.testify(client, height, number),
+            Question::Witness { sn } => match state.published(sn) {
+                Ok(Some(entry)) if state.may_read_entry(client, &entry).is_ok_and(|may| may) => {
+                    self.testify(&entry.client, entry.height, entry.number)
                 }
-            }
+                Ok(Some(_)) => Answer::No(Why::Denied),
+                _ => Answer::No(Why::Nothing),
+            },
             Question::Place { header, ps } => match state.read(client, &header, ps) {
                 Ok(Some(reading)) => {
                     let reading = if self.behaviour == Behaviour::LiarInEmpty { Reading::Empty } else { reading };

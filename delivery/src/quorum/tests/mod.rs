@@ -351,16 +351,23 @@ fn rule_e1_a_receipt_is_f_plus_1_signatures_and_who_signs_otherwise_is_shown() {
         };
         let now = world.now();
         let token = world.members[first].quorum.receipt(now, height, number).expect("there is room");
-        let of = |world: &World| {
-            world.members[first].told.others.iter().find_map(|it| match it {
+        // A reader gets one too, of what it may read and somebody else published.
+        assert!(world.until(5_000_000, |it| it.members[trader].told.delivered.len() >= 3));
+        let entry = world.members[trader].told.delivered[1].entry.clone();
+        let now = world.now();
+        let shown = world.members[trader].quorum.receipt_of(now, &entry).expect("there is room");
+        let of = |world: &World, member: usize, token: Token| {
+            world.members[member].told.others.iter().find_map(|it| match it {
                 Output::Receipt(of, receipt) if *of == token => receipt.clone(),
                 _ => None,
             })
         };
-        assert!(world.until(5_000_000, |it| of(it).is_some()));
-        let receipt = of(&world).expect("just seen");
-        assert_eq!(receipt.verify(&world.genesis), Ok(()));
-        assert_eq!(receipt.height, height);
+        for (member, token) in [(first, token), (trader, shown)] {
+            assert!(world.until(5_000_000, |it| of(it, member, token).is_some()));
+            let receipt = of(&world, member, token).expect("just seen");
+            assert_eq!(receipt.verify(&world.genesis), Ok(()));
+            assert_eq!(receipt.height, if member == first { height } else { entry.height });
+        }
         let liar = world.brokers.iter().find(|it| it.behaviour != Behaviour::Honest).expect("one lies").number;
         for it in &world.members[first].told.others {
             if let Output::Notice(Notice::Evidence { broker, .. }) = it {
