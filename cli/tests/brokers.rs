@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Home, Running, brokers_programs};
 use rand_chacha::ChaCha20Rng;
@@ -180,6 +180,27 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_by_its_readers_until_adm
     let status = home.until(&["brokers", "status", "--json"], "\"suspended\"");
     assert!(status.contains(&client), "{status}");
     assert_eq!(home.run(&["--id", "mal", "pub", "market/eurusd", "1.0847"]).exit, 7);
+
+    // So does a program's session, and its user can ask for the proof.
+    home.good(&["brokers", "restore", &client]);
+    let folders = Folders::at(&home.path().join("home"));
+    let file = folders.state().join("clusters/market/cluster.toml");
+    let session = sealcast::open(&format!("quorum:{}?keys=threshold", file.display())).home(folders).identity("bob");
+    let session = session.wait().expect("it is opened");
+    let _subscription = session.subscribe("market/#").wait().expect("it stands");
+    seal_falsely(&home, "mal");
+    let begun = Instant::now();
+    let evidence = loop {
+        match session.evidence().pop() {
+            Some(it) => break it,
+            None => assert!(begun.elapsed() < Duration::from_secs(60), "nothing was found"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(evidence.what.contains("so that it opens to nothing") && !evidence.record.is_empty(), "{evidence:?}");
+    session.close();
+    let status = home.until(&["brokers", "status", "--json"], "\"suspended\"");
+    assert!(status.contains(&client), "{status}");
     up.interrupt();
     let (exit, all) = up.end();
     assert_eq!(exit, 130, "{all}");

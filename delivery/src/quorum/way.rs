@@ -9,7 +9,7 @@
 //! Everything comes back at its place in the order, our own too. A shell carries bytes between [`Way`] and the brokers:
 //! it calls [`Way::connected`], [`Way::heard`], [`Way::disconnected`], and sends each batch to the broker that it names.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ pub struct Way {
     patterns: BTreeMap<Pattern, Wanted>,
     /// Datagrams of ours that have not come back, by their hash.
     ours: BTreeMap<[u8; 16], VecDeque<Token>>,
+    /// Operations that are no messages, and what became of them.
+    acts: BTreeSet<Token>,
+    ended: VecDeque<(Token, Became)>,
     /// The place of the last publication that was handed on: several subscriptions may want one.
     newest: Option<u64>,
     /// What runs before this one subscribed to is ended.
@@ -92,6 +95,8 @@ impl Way {
             frames,
             patterns: BTreeMap::new(),
             ours: BTreeMap::new(),
+            acts: BTreeSet::new(),
+            ended: VecDeque::new(),
             newest: None,
             is_tidy: false,
             stored: None,
@@ -180,6 +185,27 @@ impl Way {
         self.quorum.is_settled()
     }
 
+    /// Orders what is no message; [`Way::poll_ended`] tells what became of it.
+    ///
+    /// # Errors
+    /// [`SendError`]: nothing was queued.
+    pub fn submit(&mut self, now: Now, operation: Operation) -> Result<Token, SendError> {
+        let token = self.quorum.submit(now, operation)?;
+        self.acts.insert(token);
+        self.drain(now);
+        Ok(token)
+    }
+
+    /// What became of something that was submitted.
+    pub fn poll_ended(&mut self) -> Option<(Token, Became)> {
+        self.ended.pop_front()
+    }
+
+    /// The sn of the newest publication that came.
+    pub fn newest(&self) -> u64 {
+        self.newest.unwrap_or(0)
+    }
+
     /// Gives the keys' shell what the brokers said of their key since they welcomed us.
     pub fn look_for_key(&mut self, now: Now) {
         self.quorum.look_for_key(now);
@@ -263,6 +289,10 @@ impl Way {
 
     /// What became of an operation of ours.
     fn became(&mut self, now: Now, token: Token, became: Became) {
+        if self.acts.remove(&token) {
+            self.ended.push_back((token, became));
+            return;
+        }
         let outcome = match became {
             Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.cargo {
                 // Its place is told when it comes back.

@@ -6,18 +6,17 @@ use std::time::{Duration, Instant};
 
 use mio::Registry;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
-use sealcast_broker::operation::{Accusation, Body, Interest, Operation, Publication};
+use sealcast_broker::operation::{Body, Interest, Operation, Publication};
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Entry;
 use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Quorum, Read};
 use sealcast_delivery::{SendError, Token};
-use sealcast_keys::threshold::evidence::Culprit;
 use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::{Envelope, Fetch, Now, limits};
 
-use super::accusing::Accusing;
+use super::findings::Findings;
 use super::inbox::{Inbox, Item};
 use super::lines::{Lines, Sealed};
 use super::member::Record;
@@ -33,7 +32,7 @@ use crate::url::Scheme;
 pub(super) struct Engine {
     pub(super) cluster: Arc<ClusterFile>,
     pub(super) quorum: Quorum,
-    pub(super) evidence: Vec<Evidence>,
+    pub(super) findings: Findings,
     /// What callers wait for.
     pub(super) done: BTreeMap<Token, Done>,
     clock: Clock,
@@ -55,9 +54,6 @@ pub(super) struct Engine {
     nobody_vouches: bool,
     /// Why the brokers do not take our registration.
     not_registered: Option<Error>,
-    /// Whether evidence against publishers is brought before the brokers.
-    accuse: bool,
-    accusing: Accusing,
     /// The highest sn of what was handed on.
     newest: u64,
     /// When brokers were last asked for a key.
@@ -68,17 +64,6 @@ pub(super) struct Engine {
     driver_until: Option<Instant>,
     /// A caller closed a channel, which the driver opens again.
     closed: bool,
-}
-
-/// Proof, or what is as good to an operator, that somebody at the brokers misbehaved (E4).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    /// Who and what, for people.
-    pub what: String,
-    /// The proof: of `keys::threshold::evidence`, or two testimonies; empty where there is only our word.
-    pub record: Vec<u8>,
-    /// Against a publisher: where the publication stands, which [`super::Brokers::accuse`] names.
-    pub sn: Option<u64>,
 }
 
 /// What a caller waited for.
@@ -107,9 +92,9 @@ impl Engine {
         };
         let sealing = if keys == Scheme::Plain { Sealing::Plain } else { Sealing::Waiting };
         Ok(Engine {
+            findings: Findings::new(cluster.cluster(), accuse),
             cluster,
             quorum,
-            evidence: Vec::new(),
             done: BTreeMap::new(),
             clock: Clock::start(),
             channels,
@@ -124,8 +109,6 @@ impl Engine {
             unstored: None,
             nobody_vouches: false,
             not_registered: None,
-            accuse,
-            accusing: Accusing::default(),
             newest: 0,
             asked_for_key: Instant::now(),
             failure: None,
@@ -342,7 +325,7 @@ impl Engine {
             any = true;
             self.pump(now);
         }
-        self.bring_accusations(now);
+        any |= self.findings.bring(|operation| self.quorum.submit(now, operation));
         any |= self.pump(now);
         // What was queued goes to the kernel now.
         for channel in &mut self.channels {
@@ -514,7 +497,7 @@ impl Engine {
             }
             quorum::Output::Outcome(token, outcome) => {
                 self.wanted.remove(&token);
-                if !self.accusing.ended(token, &outcome, self.newest) {
+                if !self.findings.ended(token, &outcome, self.newest) {
                     self.finish(token, Done::Outcome(outcome));
                 }
             }
@@ -546,24 +529,7 @@ impl Engine {
                 }
                 self.sealing.fetched(now, id);
             }
-            keys::Output::Notice(keys::Notice::Evidence { against, record, at }) => {
-                let what = match against {
-                    Culprit::Broker(broker) => {
-                        format!("broker {broker} signed the proof of a false share")
-                    }
-                    Culprit::Publisher { client, number } => {
-                        format!("client {} sealed publication {number} so that it opens to nothing", short(&client))
-                    }
-                };
-                if let Culprit::Publisher { .. } = against
-                    && self.accuse
-                    && let Ok(accusation) = Accusation::of_record(at, &record)
-                {
-                    self.accusing.add(accusation);
-                }
-                let sn = matches!(against, Culprit::Publisher { .. }).then_some(at);
-                self.note(what, record, sn);
-            }
+            keys::Output::Notice(notice) => self.findings.by_keys(&notice),
             _ => {}
         }
     }
@@ -649,37 +615,13 @@ impl Engine {
             Notice::RolledBack { seen, height } => {
                 self.fail(rolled_back(seen, height));
             }
-            Notice::Misbehaved { broker, how } => {
-                self.note(format!("broker {broker} said what no honest one says ({how:?})"), Vec::new(), None);
-            }
-            Notice::Evidence { broker, testimony, against } => {
-                let cluster = self.cluster.cluster();
-                let record = [*testimony, *against].map(|it| Receipt::new(cluster, &it).to_bytes());
-                self.note(format!("broker {broker} signed two outcomes of one block"), record.concat(), None);
-            }
+            Notice::Misbehaved { .. } | Notice::Evidence { .. } => self.findings.by_order(&notice),
         }
     }
 
     /// Whether all evidence that is to be brought before the brokers has been.
     pub(super) fn has_accused(&self) -> bool {
-        self.accusing.is_idle()
-    }
-
-    fn bring_accusations(&mut self, now: Now) {
-        // What is not taken now is tried again.
-        if let Some(next) = self.accusing.next()
-            && let Ok(token) = self.quorum.submit(now, Operation::Accuse(Box::new(next.clone())))
-        {
-            self.accusing.began(token);
-        }
-    }
-
-    fn note(&mut self, what: String, record: Vec<u8>, sn: Option<u64>) {
-        // What only repeats itself is kept once.
-        let evidence = Evidence { what, record, sn };
-        if self.evidence.len() < limits::EVIDENCE_MAX && !self.evidence.contains(&evidence) {
-            self.evidence.push(evidence);
-        }
+        self.findings.has_accused()
     }
 
     fn store(&mut self) {
@@ -735,10 +677,6 @@ fn sealed(entry: &Entry, publication: Publication) -> Option<Sealed> {
     let header = Header { client: entry.client.0, number: entry.number, envelope: publication.envelope() }.to_bytes();
     let Body::Sealed(ciphertext) = publication.body else { return None };
     Some(Sealed { entry: Box::new(entry.clone()), associated: publication.associated, header, ciphertext })
-}
-
-fn short(key: &[u8]) -> String {
-    key.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How often brokers that had no key are asked again whether they have one now.

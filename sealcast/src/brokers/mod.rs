@@ -11,6 +11,7 @@
 mod accusing;
 mod engine;
 mod file;
+mod findings;
 mod inbox;
 mod lines;
 mod member;
@@ -32,10 +33,11 @@ use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
 use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing};
 use sealcast_delivery::{SendError, Token};
 
-pub use engine::Evidence;
 pub(crate) use engine::no_quorum;
 pub(crate) use engine::rolled_back;
 pub use file::{load, load_pinned, save};
+pub use findings::Evidence;
+pub(crate) use findings::Findings;
 pub use inbox::{Item, Subscription};
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration};
@@ -422,7 +424,7 @@ impl Brokers {
 
     /// Evidence of misbehaviour that came up here, since the last call.
     pub fn evidence(&self) -> Vec<Evidence> {
-        std::mem::take(&mut self.shared.lock().evidence)
+        self.shared.lock().findings.take()
     }
 
     /// Sends what is queued and ends all channels. Evidence that came up is brought before the brokers first, for as long

@@ -178,7 +178,7 @@ impl Driver {
             }
             Road::Brokers(through) => {
                 let Some(way) = group.delivery_mut().brokers_mut() else { return false };
-                let mut any = through.attend(now, way);
+                let mut any = through.attend(now, way) | through.judge(now, way);
                 match through.begin(now, way) {
                     Ok(Some(keys)) => {
                         *group.keys_mut() = keys;
@@ -240,7 +240,12 @@ impl Driver {
                     self.confirmed = 0;
                     shared.viewed(now, event);
                 }
-                Output::Notice(notice) => shared.noticed(now, notice),
+                Output::Notice(notice) => {
+                    if let Road::Brokers(through) = &mut self.road {
+                        through.noticed(&notice);
+                    }
+                    shared.noticed(now, notice);
+                }
                 Output::Store { of, id, record } => {
                     stored = true;
                     if let (Axis::Delivery, Road::Brokers(through)) = (of, &mut self.road) {

@@ -15,6 +15,7 @@ use super::driver::Road;
 use super::line::Line;
 use super::shared::Shared;
 use super::through::BrokersInfo;
+use crate::brokers::Evidence;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::{ViewEvent, lock};
@@ -111,6 +112,13 @@ impl Info {
 }
 
 impl Shared {
+    pub(super) fn evidence(&self) -> Vec<Evidence> {
+        self.lease.with(|driver| match driver.as_mut().map(|d| &mut d.road) {
+            Some(Road::Brokers(through)) => through.evidence(),
+            _ => Vec::new(),
+        })
+    }
+
     pub(super) fn info(&self) -> Info {
         let now = self.clock.monotonic();
         let (on_new_key, last_heard, brokers) = self.lease.with(|driver| {

@@ -51,6 +51,7 @@ pub use subscribe::{Subscribe, Subscribing};
 pub use through::BrokersInfo;
 pub use views::Views;
 
+use crate::brokers::Evidence;
 use crate::code::Code;
 use crate::control::Server;
 use crate::error::{Error, Result};
@@ -219,6 +220,12 @@ impl Session {
     /// of each.
     pub fn refusal(&self) -> Option<Error> {
         lock(&self.inner.shared.seen).refusal.clone()
+    }
+
+    /// Evidence of misbehaviour at brokers that came up since the last call (E4). What convicts a publisher was brought
+    /// before the brokers meanwhile.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        self.inner.shared.evidence()
     }
 
     /// What is not as it should be on this machine, with the line that repairs it.

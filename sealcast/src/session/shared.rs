@@ -12,7 +12,7 @@ use sealcast_keys::{Command, Exclusion, Notice};
 use sealcast_wire::{Guarantee, Monotonic, Now, View, limits};
 
 use super::changed::Changed;
-use super::driver::Road;
+use super::driver::{Driver, Road};
 use super::filter::Filter;
 use super::info::{LogEntry, LogEvent};
 use super::lease::Lease;
@@ -121,11 +121,12 @@ impl Shared {
         }
     }
 
-    /// Whether all that was published has its place, where that is told.
+    /// Whether all that was published has its place, where that is told, and all that was found is brought.
     pub(super) fn is_settled(&self) -> bool {
         self.lease.with(|driver| {
-            let Some(group) = driver.as_ref().map(|it| &it.group) else { return true };
-            group.is_settled() && group.delivery().brokers().is_none_or(|way| way.is_settled())
+            let Some(Driver { group, road, .. }) = driver.as_ref() else { return true };
+            let has_accused = if let Road::Brokers(through) = road { through.has_accused() } else { true };
+            has_accused && group.is_settled() && group.delivery().brokers().is_none_or(|way| way.is_settled())
         })
     }
 

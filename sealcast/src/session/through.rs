@@ -18,7 +18,7 @@ use sealcast_delivery::{Batch, SendError};
 use sealcast_wire::{Address, Incarnation, Now};
 
 use super::scheme::Scheme;
-use crate::brokers::{self, ClientKey, FRAME_OPERATIONS, Record};
+use crate::brokers::{self, ClientKey, Evidence, FRAME_OPERATIONS, Findings, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::io::channel::{Channel, Heard};
@@ -50,6 +50,7 @@ pub(super) struct Through {
     later: Option<Later>,
     asked_for_key: Instant,
     trouble: Option<Error>,
+    findings: Findings,
 }
 
 impl Through {
@@ -67,6 +68,7 @@ impl Through {
             .map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
         let through = Through {
             channels: channels(&cluster, &key),
+            findings: Findings::new(cluster.cluster(), true),
             cluster: Arc::new(cluster),
             registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
             record,
@@ -134,9 +136,6 @@ impl Through {
 
     /// The keys, once their time has come.
     pub(super) fn begin(&mut self, now: Now, way: &mut quorum::Way) -> Result<Option<Scheme>> {
-        while let Some(notice) = way.poll_notice() {
-            self.note(&notice);
-        }
         let Some(standing) = way.standing().filter(|it| it.registered).cloned() else { return Ok(None) };
         match self.later.take() {
             None => Ok(None),
@@ -165,6 +164,21 @@ impl Through {
                 }
             },
         }
+    }
+
+    /// What the keys found.
+    pub(super) fn noticed(&mut self, notice: &sealcast_keys::Notice) {
+        self.findings.by_keys(notice);
+    }
+
+    /// Whether all that is to be brought before the brokers has been.
+    pub(super) fn has_accused(&self) -> bool {
+        self.findings.has_accused()
+    }
+
+    /// Evidence of misbehaviour since the last call.
+    pub(super) fn evidence(&mut self) -> Vec<Evidence> {
+        self.findings.take()
     }
 
     /// Why nothing will come of it, if that is known.
@@ -217,10 +231,19 @@ impl Through {
         self.cluster.key.clone().or_else(|| self.cluster.agreed_key(said))
     }
 
-    fn note(&mut self, notice: &Notice) {
-        if let Notice::RolledBack { seen, height } = notice {
-            self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));
+    /// Takes in what the machine found out about brokers, and brings before them what the keys found out about publishers;
+    /// whether there is something to send for it.
+    pub(super) fn judge(&mut self, now: Now, way: &mut quorum::Way) -> bool {
+        while let Some(notice) = way.poll_notice() {
+            if let Notice::RolledBack { seen, height } = &notice {
+                self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));
+            }
+            self.findings.by_order(&notice);
         }
+        while let Some((token, outcome)) = way.poll_ended() {
+            let _ = self.findings.ended(token, &outcome, way.newest());
+        }
+        self.findings.bring(|operation| way.submit(now, operation))
     }
 }
 
