@@ -33,6 +33,9 @@ use crate::text::bytes;
 Beside a running «sealcast sub» of the same identity it goes through that session; else it joins
 the group, sends, leaves, and says so.
 
+Through brokers all messages are in one order and kept there, with and without --ordered; --safe is
+for groups.
+
 Examples:
   sealcast pub ward3/vitals '{\"hr\":72}'
   sealcast pub camera/front -f frame.jpg
@@ -64,7 +67,7 @@ pub(crate) struct Pub {
     /// Who may read it: 'exchange:desk = fx and exchange:clearance >= 3' (brokers)
     #[arg(long, value_name = "EXPRESSION")]
     allow: Option<String>,
-    /// The topic's value, by which others can subscribe: 105 for price = 105 (brokers)
+    /// The topic's value, by which others can subscribe: 105 for 'price = 105' (brokers)
     #[arg(long, value_name = "VALUE")]
     value: Option<String>,
     /// Keep the brokers' signatures on what was published (brokers)
@@ -128,6 +131,11 @@ impl Pub {
 
     /// To brokers, each message once it has its place.
     fn through_brokers(&self, env: &Env<'_>, cluster: &Cluster, one: Option<Vec<u8>>) -> Result<(), Failure> {
+        // In the order sent and in one order they all come there; who holds them, brokers do not ask.
+        if self.safe {
+            let failure = Failure::new(Code::BadPair, "brokers do not say when all readers hold a message");
+            return Err(failure.hint("leave out --safe; --receipt FILE keeps the brokers' word that it has its place"));
+        }
         let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
         if let Some(value) = &self.value {
             check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
