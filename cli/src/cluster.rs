@@ -9,6 +9,8 @@ use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::expression::ParseError;
+use sealcast_broker::operation::Interest;
 use sealcast_crypto::identity::Identity;
 
 use crate::commands::Env;
@@ -105,6 +107,15 @@ impl Cluster {
         let Some(name) = target::identity(env)? else { return Ok(None) };
         Ok(KeptIdentity::load(&env.home, &name)?.identity()?)
     }
+}
+
+/// A condition on topics and their values, as subscriptions and advertisements have it.
+pub(crate) fn interest(text: &str) -> Result<Interest, Failure> {
+    text.parse().map_err(|e: ParseError| {
+        let what = format!("«{text}»:{}: expected {}, found {}", e.place, e.expected, e.found);
+        let usual = || "'news/#', or 'price = 105 and region = eu'".to_owned();
+        Failure::new(Code::BadValue, what).hint(e.hint.unwrap_or_else(usual))
+    })
 }
 
 /// Lower case, two digits a byte.

@@ -73,6 +73,18 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     let again = home.good(&["sub", "market/#", "-C", "1", "-W", "60s"]);
     assert!(again.contains("1.32"), "{again}");
 
+    // By value, and by several topics at once.
+    let wanted = ["sub", "price = 105 or price = 106 and region = eu", "news/#", "-C", "2", "-W", "60s", "-v"];
+    let mut sub = home.start(&wanted);
+    sub.line_with("subscription").expect("it stands");
+    home.good(&["pub", "price", "too cheap", "--value", "104"]);
+    home.good(&["pub", "price", "of no region", "--value", "106"]);
+    home.good(&["pub", "price", "as wanted", "--value", "105"]);
+    home.good(&["pub", "news/bank", "rates rise"]);
+    let (exit, said) = sub.end();
+    assert!(exit == 0 && said.contains("as wanted") && said.contains("rates rise"), "{said}");
+    assert!(!said.contains("cheap") && !said.contains("no region"), "{said}");
+
     // The one administrator puts a policy in force, and the next publication names it.
     let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();

@@ -1,20 +1,20 @@
 //! `sealcast sub`: messages as they come, each with who sent it and how that is known.
 
+mod released;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use sealcast::brokers::{Item, Subscription as Released};
 use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::group::{Message, Origin, ViewEvent};
 use sealcast::url::Scheme;
 use sealcast::{Session, Subscription, Views};
-use sealcast_broker::operation::{Constraint, Interest};
 use sealcast_crypto::identity::Pattern;
 use sealcast_keys::Exclusion;
 
 use super::Env;
-use crate::cluster::{As, Cluster, hex};
+use crate::cluster::Cluster;
 use crate::format::{Received, Sender, Template, for_terminal, headline, object};
 use crate::hint::Failure;
 use crate::interrupt;
@@ -42,10 +42,12 @@ Examples:
   sealcast sub camera/front -C 1 --raw > frame.jpg
 
 Through brokers (quorum: URLs) a subscription stays when this command ends, and goes on where it was
-left the next time; «from» is then the publisher's key at the brokers."
+left the next time; «from» is then the publisher's key at the brokers. A pattern may ask for values
+and be joined by and, or and parentheses; double quotes hold characters that mean something else:
+  sealcast sub 'price = 105 and region = eu' 'news/#'"
 )]
 pub(crate) struct Sub {
-    /// Patterns of topics, for example 'ward3/#'
+    /// Patterns of topics, for example 'ward3/#'; of several, one suffices
     #[arg(required = true, value_name = "PATTERN")]
     patterns: Vec<String>,
     /// End after this many messages
@@ -67,11 +69,11 @@ pub(crate) struct Sub {
 
 impl Sub {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
-        let patterns = self.parsed()?;
         let target = Target::of(env)?;
         if let Some(cluster) = Cluster::of_publications(&target.url)? {
-            return self.through_brokers(env, &cluster, patterns);
+            return self.through_brokers(env, &cluster);
         }
+        let patterns = self.parsed()?;
         if !self.regex {
             check_rights(env, &target, &patterns)?;
         }
@@ -89,61 +91,6 @@ impl Sub {
         }
         session.close();
         ended
-    }
-
-    /// What brokers release, in their one order.
-    fn through_brokers(&self, env: &Env<'_>, cluster: &Cluster, patterns: Vec<Pattern>) -> Result<(), Failure> {
-        if self.regex {
-            let failure = Failure::new(Code::BadPair, "brokers match patterns, not regular expressions");
-            return Err(failure.hint("sealcast sub 'market/+/eurusd' 'news/#'"));
-        }
-        let wanted = patterns.into_iter().map(|topic| Interest::Is(Constraint { topic, value: None })).collect();
-        let brokers = cluster.open(env, &As::Subscriber)?;
-        brokers.registered()?;
-        let mut subscription = brokers.subscribe(Interest::any(wanted))?;
-        env.output.detail(format!("subscription {} at {}", subscription.id(), cluster.file.genesis.name));
-        let ended = self.print_released(env, &mut subscription);
-        super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
-        drop(subscription);
-        brokers.close();
-        ended
-    }
-
-    fn print_released(&self, env: &Env<'_>, subscription: &mut Released) -> Result<(), Failure> {
-        let (start, mut index) = (Instant::now(), 0);
-        loop {
-            if self.count.is_some_and(|n| index >= n) || interrupt::asked() {
-                return Ok(());
-            }
-            let left = self.wait.map_or(STEP, |w| w.saturating_sub(start.elapsed()));
-            if left.is_zero() {
-                return self.out_of_time(index);
-            }
-            match subscription.next_timeout(left.min(STEP))? {
-                None => {}
-                Some(Item::Empty { count, .. }) => {
-                    env.output.detail(format!("{count} publications that you may not read"))
-                }
-                Some(Item::Lost { count, .. }) => {
-                    env.output.warn(format!("{count} publications are no longer kept by the brokers"))
-                }
-                Some(Item::Publication { entry, bodies, .. }) => {
-                    let client = hex(&entry.client.0);
-                    let client = if env.output.is_json() { client } else { format!("{}…", &client[..8]) };
-                    let topic = &entry.places[0].0.topic;
-                    for payload in &bodies {
-                        index += 1;
-                        let (sender, epoch) = (Sender::Signed(&client), 0);
-                        let delay_micros = None;
-                        let number = entry.places[0].1;
-                        self.show_received(
-                            env,
-                            &Received { index, topic, sender, epoch, sequence: number, delay_micros, payload },
-                        )?;
-                    }
-                }
-            }
-        }
     }
 
     /// The patterns, each of them readable.

@@ -15,12 +15,12 @@ use sealcast::brokers::Brokers;
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, KeptIdentity, Overwrite, read_public, write_public};
 use sealcast_broker::genesis::Genesis;
-use sealcast_broker::operation::{Action, Admin, Client, Interest, Operation};
+use sealcast_broker::operation::{Action, Admin, Client, Operation};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Administer, Which};
-use crate::cluster::{As, Cluster, hex, unhex};
+use crate::cluster::{As, Cluster, hex, interest, unhex};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::target;
@@ -49,7 +49,7 @@ pub(super) fn register(env: &Env<'_>, which: &Which) -> Result<(), Failure> {
 }
 
 pub(super) fn advertise(env: &Env<'_>, scope: &str, text: &str, which: &Which) -> Result<(), Failure> {
-    let scope: Interest = scope.parse().map_err(|e| Failure::new(Code::BadValue, format!("«{scope}»: {e}")))?;
+    let scope = interest(scope)?;
     if text.len() > sealcast_wire::limits::ASSOCIATED_BYTES_MAX {
         return Err(Failure::new(Code::TooLarge, "an advertisement has at most 4 KiB"));
     }
