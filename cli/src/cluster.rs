@@ -10,7 +10,7 @@ use sealcast::config::KeptIdentity;
 use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::expression::ParseError;
-use sealcast_broker::operation::Interest;
+use sealcast_broker::operation::{Interest, Registration};
 use sealcast_crypto::identity::Identity;
 
 use crate::commands::Env;
@@ -89,13 +89,27 @@ impl Cluster {
         if self.keys == Scheme::Plain {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
+        self.start(key, registration)
+    }
+
+    fn start(&self, key: ClientKey, registration: Option<Registration>) -> Result<Brokers, Failure> {
         let (cluster, keys, patience) = (self.file.clone(), self.keys, self.patience);
         let frame_operations = FRAME_OPERATIONS;
         let accuse = true;
         Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse })?)
     }
 
-    /// The same, known to the brokers.
+    /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.
+    pub(crate) fn open_subscribers(&self, env: &Env<'_>) -> Result<(Vec<Brokers>, usize), Failure> {
+        let identity = self.identity(env)?.ok_or_else(|| target::no_identity(env))?;
+        let of = &identity.certificate().hash;
+        let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), of, Purpose::Subscribe)?;
+        // Who has something standing is registered.
+        let clients = keys.into_iter().map(|key| self.start(key, None)).collect::<Result<_, _>>()?;
+        Ok((clients, in_use))
+    }
+
+    /// A client of it that the brokers know.
     pub(crate) fn open_registered(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
         let brokers = self.open(env, &As::Member)?;
         brokers.registered()?;

@@ -85,6 +85,21 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert!(exit == 0 && said.contains("as wanted") && said.contains("rates rise"), "{said}");
     assert!(!said.contains("cheap") && !said.contains("no region"), "{said}");
 
+    // What stands is shown with what waits there, and ended; what was ended begins anew.
+    home.good(&["pub", "news/bank", "rates fall"]);
+    let list = home.good(&["sub", "--list"]);
+    let line = list.lines().find(|it| it.contains("news/#")).unwrap_or_else(|| panic!("it is listed: {list}"));
+    assert!(line.ends_with("price = 105 or price = 106 and region = eu or news/#"), "{list}");
+    assert!(list.contains("market/#"), "{list}");
+    home.until(&["sub", "--list", "--json"], "\"waiting\":1}");
+    let whole = "price = 105 or price = 106 and region = eu or news/#";
+    assert!(home.good(&["sub", "--end", whole]).starts_with("ended subscription"));
+    assert!(!home.good(&["sub", "--list"]).contains("news/#"));
+    let again = home.run(&["sub", "--end", "news/#"]);
+    assert!(again.exit == 2 && again.stderr.contains("sub --list"), "{}{}", again.stdout, again.stderr);
+    let begun = home.good(&["sub", whole, "-W", "1s"]);
+    assert!(!begun.contains("rates fall"), "nothing was kept for it: {begun}");
+
     // The one administrator puts a policy in force, and the next publication names it.
     let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();

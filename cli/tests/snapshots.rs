@@ -185,6 +185,7 @@ fn brokers_that_do_not_run() {
         "--url quorum:market/cluster.toml pub market/eurusd 1.0842 --allow 'desk = fx'",
         "--url quorum:market/cluster.toml pub market/eurusd 1.0842 --allow 'markt:desk = fx'",
         "--url mem: pub x y --allow 'a:b = c'",
+        "--url mem: sub --list",
         "--url quorum:market/cluster.toml pub market/eurusd 1.0842 --safe",
         "--url quorum:market/cluster.toml sub '.*' --regex",
         "--url quorum:market/cluster.toml sub 'price = '",

@@ -44,11 +44,12 @@ Examples:
 Through brokers (quorum: URLs) a subscription stays when this command ends, and goes on where it was
 left the next time; «from» is then the publisher's key at the brokers. A pattern may ask for values
 and be joined by and, or and parentheses; double quotes hold characters that mean something else:
-  sealcast sub 'price = 105 and region = eu' 'news/#'"
+  sealcast sub 'price = 105 and region = eu' 'news/#'
+  sealcast sub --list                            sealcast sub --end 'news/#'"
 )]
 pub(crate) struct Sub {
     /// Patterns of topics, for example 'ward3/#'; of several, one suffices
-    #[arg(required = true, value_name = "PATTERN")]
+    #[arg(required_unless_present = "list", value_name = "PATTERN")]
     patterns: Vec<String>,
     /// End after this many messages
     #[arg(short = 'C', long, value_name = "N")]
@@ -65,6 +66,12 @@ pub(crate) struct Sub {
     /// Patterns are regular expressions that match whole topics, as in LCM
     #[arg(long)]
     regex: bool,
+    /// Show what you have subscribed to, and what waits for you there (brokers)
+    #[arg(long, conflicts_with_all = ["patterns", "count", "wait", "format", "raw", "regex", "end"])]
+    list: bool,
+    /// End the subscription to these patterns for good, and what waits there (brokers)
+    #[arg(long, conflicts_with_all = ["count", "wait", "format", "raw", "regex"])]
+    end: bool,
 }
 
 impl Sub {
@@ -72,6 +79,10 @@ impl Sub {
         let target = Target::of(env)?;
         if let Some(cluster) = Cluster::of_publications(&target.url)? {
             return self.through_brokers(env, &cluster);
+        }
+        if self.list || self.end {
+            let failure = Failure::new(Code::BadPair, "--list and --end are for brokers, and the URL names none");
+            return Err(failure.hint("elsewhere a subscription ends with its command"));
         }
         let patterns = self.parsed()?;
         if !self.regex {

@@ -99,6 +99,19 @@ pub struct Standing {
     pub keys: BTreeMap<u16, SignedKey>,
 }
 
+/// A subscription of the client's that stands in the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stood {
+    /// The subscription.
+    pub subscription: u64,
+    /// What it wants.
+    pub interest: Interest,
+    /// The first place that its reader has not taken; of one that no record knows, where it would begin.
+    pub next: u64,
+    /// So many places are known to exist.
+    pub places: u64,
+}
+
 /// A publication in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {

@@ -53,7 +53,7 @@ use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, limits};
 
 pub use way::{Cargo, Way};
 
-pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Read, Standing};
+pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Read, Standing, Stood};
 
 use crate::{SendError, Token};
 use asking::{Asking, Purpose};

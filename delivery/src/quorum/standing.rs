@@ -1,5 +1,6 @@
 //! Where the order is, as f + 1 brokers back it, and how old that knowledge is (E6, E11).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast_broker::operation::{Interest, Operation, Publication};
@@ -9,7 +10,7 @@ use sealcast_wire::{Monotonic, Now, Utc, limits};
 use super::Quorum;
 use super::asking::Purpose;
 use super::channel::{Channel, Greeted, reached};
-use super::event::{Misdeed, Notice, Output, Standing};
+use super::event::{Misdeed, Notice, Output, Standing, Stood};
 use super::line::Line;
 use super::sending::{Op, What};
 use crate::Token;
@@ -236,6 +237,28 @@ impl Quorum {
         ids.dedup();
         ids.retain(|id| !self.ended.contains(id) && self.stood(*id).count() > self.faulty);
         ids
+    }
+
+    /// The client's subscriptions that stand, by id: f + 1 brokers named them when their channels opened, or they were made
+    /// since.
+    pub fn stood_subscriptions(&self) -> Vec<Stood> {
+        let mut all: BTreeMap<u64, Interest> = BTreeMap::new();
+        for it in self.channels.iter().filter_map(Channel::greeted).flat_map(|it| &it.subscriptions) {
+            let alike = self.stood(it.id).filter(|(_, other)| other.interest == it.interest).count();
+            if alike > self.faulty {
+                all.insert(it.id, it.interest.clone());
+            }
+        }
+        let made = self.lines.iter().filter(|(_, line)| line.stands);
+        all.extend(made.map(|(id, line)| (*id, line.interest.clone())));
+        all.retain(|id, _| !self.ended.contains(id));
+        let stood = |(subscription, interest): (u64, Interest)| {
+            let said = reached(self.stood(subscription).map(|(_, it)| it.next), self.faulty).unwrap_or(0);
+            let line = self.lines.get(&subscription);
+            let places = line.map_or(said, |it| said.max(it.goal).max(it.place));
+            Stood { subscription, interest, next: line.map_or(places, |it| it.cursor().0), places }
+        };
+        all.into_iter().map(stood).collect()
     }
 
     /// Places that f + 1 brokers had when their channels opened exist; whoever has them all goes on from there.

@@ -5,7 +5,7 @@
 //! Those that subscribe have keys of their own, so that one which only publishes never passes over what a subscription
 //! is to go on with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealcast_broker::cluster_file::ClusterFile;
@@ -68,16 +68,35 @@ impl ClientKey {
     /// # Errors
     /// All are in use, or the system's own.
     pub fn of(home: &Home, cluster: &Cluster, certificate: &CertHash, purpose: Purpose) -> Result<ClientKey> {
-        let folder = home.state().join("brokers").join(hex(&cluster.0[..8]));
-        for slot in 0..CLIENTS_MAX {
-            let name = format!("{}-{}-{slot}.records", hex(&certificate.0[..8]), purpose.name());
-            match ClientKey::at(&folder.join(name)) {
+        for path in places(home, cluster, certificate, purpose) {
+            match ClientKey::at(&path) {
                 Err(e) if e.code() == Code::Duplicate => {}
                 other => return other,
             }
         }
         Err(Error::new(Code::Duplicate, format!("{CLIENTS_MAX} processes run with this identity at these brokers"))
             .with_hint("stop one of them, or use another identity: --id NAME"))
+    }
+
+    /// The keys that a certificate's holder has in this cluster by now; and how many more of them other processes have.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn kept(
+        home: &Home,
+        cluster: &Cluster,
+        certificate: &CertHash,
+        purpose: Purpose,
+    ) -> Result<(Vec<ClientKey>, usize)> {
+        let (mut keys, mut in_use) = (Vec::new(), 0);
+        for path in places(home, cluster, certificate, purpose).filter(|it| it.is_file()) {
+            match ClientKey::at(&path) {
+                Ok(key) => keys.push(key),
+                Err(e) if e.code() == Code::Duplicate => in_use += 1,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok((keys, in_use))
     }
 
     fn at(path: &Path) -> Result<ClientKey> {
@@ -133,6 +152,18 @@ pub fn registration(cluster: &ClusterFile, identity: &Identity, client: &Client,
     let binding = (!own).then(|| identity.key().sign(&digest));
     let proof = Proof::Certificate { issuer: issuer.clone(), der: certificate.der.to_vec(), binding };
     Some(Registration { intent, proof })
+}
+
+/// Where the keys of a certificate's holder lie.
+fn places(
+    home: &Home,
+    cluster: &Cluster,
+    certificate: &CertHash,
+    purpose: Purpose,
+) -> impl Iterator<Item = PathBuf> + use<> {
+    let folder = home.state().join("brokers").join(hex(&cluster.0[..8]));
+    let of = format!("{}-{}", hex(&certificate.0[..8]), purpose.name());
+    (0..CLIENTS_MAX).map(move |slot| folder.join(format!("{of}-{slot}.records")))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -218,6 +249,12 @@ mod tests {
         assert_eq!(again.into_parts().1.last().as_deref(), Some(&b"where we were"[..]));
         let other = ClientKey::of(&home, &Cluster([3; 32]), &certificate, Purpose::Call).unwrap();
         assert_ne!(other.client(), was);
+        let (free, in_use) = ClientKey::kept(&home, &cluster, &certificate, Purpose::Call).unwrap();
+        assert_eq!((free.len(), in_use), (1, 1), "the second one runs");
+        drop((free, second));
+        let (free, in_use) = ClientKey::kept(&home, &cluster, &certificate, Purpose::Call).unwrap();
+        assert_eq!((free.len(), in_use), (2, 0));
+        assert!(ClientKey::kept(&home, &cluster, &certificate, Purpose::Session).unwrap().0.is_empty());
         let reader = ClientKey::of(&home, &cluster, &certificate, Purpose::Subscribe).unwrap();
         assert_ne!(reader.client(), was, "who only publishes does not touch what subscriptions go on with");
         let _ = std::fs::remove_dir_all(&folder);

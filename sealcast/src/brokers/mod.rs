@@ -30,7 +30,7 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
-use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing};
+use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 
 pub(crate) use engine::no_quorum;
@@ -325,7 +325,24 @@ impl Brokers {
     /// # Errors
     /// As [`Brokers::submit`].
     pub fn unsubscribe(&self, subscription: &Subscription) -> Result<()> {
-        self.submit(&Operation::Unsubscribe(subscription.id())).map(drop)
+        self.end_subscription(subscription.id())
+    }
+
+    /// The same of a subscription that [`Brokers::subscriptions`] names.
+    ///
+    /// # Errors
+    /// As [`Brokers::submit`].
+    pub fn end_subscription(&self, id: u64) -> Result<()> {
+        self.submit(&Operation::Unsubscribe(id)).map(drop)
+    }
+
+    /// This client's subscriptions that stand at the brokers, whether or not somebody reads them here.
+    ///
+    /// # Errors
+    /// [`Code::NoQuorum`].
+    pub fn subscriptions(&self) -> Result<Vec<Stood>> {
+        self.ready()?;
+        Ok(self.shared.lock().quorum.stood_subscriptions())
     }
 
     /// Reads; nothing where nothing stands yet. Without `linearizable` it may be of a moment ago, though never older than
@@ -637,7 +654,8 @@ fn done(outcome: &Came) -> Result<()> {
         Became::Denied => Error::new(Code::DeniedPublish, "the cluster's policy does not let us publish there")
             .with_hint("sealcast policy why FILE --topic TOPIC --publish"),
         Became::StalePolicy | Became::StaleEpoch => Error::new(Code::NotReady, "policy or key changed meanwhile"),
-        Became::TooMany => Error::new(Code::Full, "too many subscriptions, or attributes"),
+        Became::TooMany => Error::new(Code::Full, "too many subscriptions, or attributes")
+            .with_hint("sealcast sub --list shows yours, and «sealcast sub --end PATTERN» ends one"),
         Became::NoSubscription => Error::new(Code::BadValue, "there is no such subscription"),
         Became::NoNumber => {
             Error::new(Code::BadValue, "what is to be incremented is no number, or the sum is too large")

@@ -444,9 +444,12 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
         let now = world.now();
         let quorum = &mut world.members[trader].quorum;
         let found = quorum.strangers();
+        let stands = |quorum: &Quorum, id: &u64| quorum.stood_subscriptions().iter().any(|it| it.subscription == *id);
+        assert!(found.iter().all(|id| stands(quorum, id)), "who reads none of them sees them");
         found.iter().for_each(|id| {
             quorum.unsubscribe(now, *id).expect("there is room");
         });
+        assert!(!found.iter().any(|id| stands(quorum, id)), "they end");
         strangers.push(found.len());
         // What ends is not gone on with by whoever wants the same.
         let token = quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
