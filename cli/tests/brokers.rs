@@ -100,6 +100,21 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     let begun = home.good(&["sub", whole, "-W", "1s"]);
     assert!(!begun.contains("rates fall"), "nothing was kept for it: {begun}");
 
+    // What others advertise comes beside publications, and without a subscription to whoever wants it.
+    let mut sub = home.start(&["sub", "news/#", "--advertisements", "-C", "2", "-W", "60s", "-v"]);
+    sub.line_with("subscription").expect("it stands");
+    let mut only = home.start(&["--id", "bob", "sub", "--advertisements", "-C", "1", "-W", "60s", "-v", "--json"]);
+    only.line_with("advertisements of market").expect("it is registered");
+    home.good(&["brokers", "advertise", "market/# or price = 105", "quotes, each second"]);
+    home.good(&["pub", "news/bank", "rates rest"]);
+    let (exit, said) = sub.end();
+    assert!(exit == 0 && said.contains("advertised market/# or price = 105  from "), "{said}");
+    assert!(said.contains("quotes, each second") && said.contains("rates rest"), "{said}");
+    let (exit, said) = only.end();
+    let object = said.lines().find_map(|it| serde_json::from_str::<Value>(it).ok()).unwrap_or_default();
+    assert!(exit == 0 && object["advertisement"] == "quotes, each second", "{said}");
+    assert_eq!(object["scope"], "market/# or price = 105", "{said}");
+
     // The one administrator puts a policy in force, and the next publication names it.
     let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();

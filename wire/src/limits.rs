@@ -329,6 +329,8 @@ pub const CLIENT_BODIES_BYTES_MAX: usize = 64 << 20;
 /// Bytes of publications that wait at a client for those before them to be opened, and as many for one reader; no more
 /// are handed on meanwhile.
 pub const CLIENT_WAITING_BYTES_MAX: usize = 32 << 20;
+/// Advertisements that wait at a client until its program takes them; older ones make room.
+pub const CLIENT_ADVERTISEMENTS_MAX: usize = 256;
 /// Questions of a client that are open at once.
 pub const CLIENT_QUESTIONS_MAX: usize = 128;
 

@@ -45,11 +45,13 @@ Through brokers (quorum: URLs) a subscription stays when this command ends, and 
 left the next time; «from» is then the publisher's key at the brokers. A pattern may ask for values
 and be joined by and, or and parentheses; double quotes hold characters that mean something else:
   sealcast sub 'price = 105 and region = eu' 'news/#'
-  sealcast sub --list                            sealcast sub --end 'news/#'"
+  sealcast sub --list                            sealcast sub --end 'news/#'
+What others tell of what they publish («sealcast brokers advertise») comes with --advertisements,
+also without a pattern."
 )]
 pub(crate) struct Sub {
     /// Patterns of topics, for example 'ward3/#'; of several, one suffices
-    #[arg(required_unless_present = "list", value_name = "PATTERN")]
+    #[arg(required_unless_present_any = ["list", "advertisements"], value_name = "PATTERN")]
     patterns: Vec<String>,
     /// End after this many messages
     #[arg(short = 'C', long, value_name = "N")]
@@ -72,6 +74,9 @@ pub(crate) struct Sub {
     /// End the subscription to these patterns for good, and what waits there (brokers)
     #[arg(long, conflicts_with_all = ["count", "wait", "format", "raw", "regex"])]
     end: bool,
+    /// Print what others advertise, too; it counts as a message (brokers)
+    #[arg(long, conflicts_with_all = ["format", "raw", "regex", "list", "end"])]
+    advertisements: bool,
 }
 
 impl Sub {
@@ -80,9 +85,9 @@ impl Sub {
         if let Some(cluster) = Cluster::of_publications(&target.url)? {
             return self.through_brokers(env, &cluster);
         }
-        if self.list || self.end {
-            let failure = Failure::new(Code::BadPair, "--list and --end are for brokers, and the URL names none");
-            return Err(failure.hint("elsewhere a subscription ends with its command"));
+        if self.list || self.end || self.advertisements {
+            let what = "--list, --end and --advertisements are for brokers, and the URL names none";
+            return Err(Failure::new(Code::BadPair, what).hint("elsewhere a subscription ends with its command"));
         }
         let patterns = self.parsed()?;
         if !self.regex {

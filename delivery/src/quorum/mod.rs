@@ -231,11 +231,16 @@ impl Quorum {
             _ => What::Other,
         };
         let token = self.operation(now, what, &operation)?;
-        if let Operation::Unsubscribe(subscription) = operation {
-            if self.ended.len() >= 4 * limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
-                self.ended.pop_first();
+        match operation {
+            Operation::Unsubscribe(subscription) => {
+                if self.ended.len() >= 4 * limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
+                    self.ended.pop_first();
+                }
+                self.ended.insert(subscription);
             }
-            self.ended.insert(subscription);
+            // Whoever must register again says the same again.
+            Operation::Register(registration) => self.config.registration = Some(registration),
+            _ => {}
         }
         Ok(token)
     }

@@ -9,7 +9,7 @@ use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::{Body, Interest, Operation, Publication};
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
-use sealcast_broker::state::Entry;
+use sealcast_broker::state::{self, Entry};
 use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Quorum, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys::threshold::sealed::Header;
@@ -17,6 +17,7 @@ use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::{Envelope, Fetch, Now, limits};
 
 use super::findings::Findings;
+use super::advertised::{Advertised, Advertisement};
 use super::inbox::{Inbox, Item};
 use super::lines::{Lines, Sealed};
 use super::member::Record;
@@ -33,6 +34,7 @@ pub(super) struct Engine {
     pub(super) cluster: Arc<ClusterFile>,
     pub(super) quorum: Quorum,
     pub(super) findings: Findings,
+    pub(super) advertised: Advertised,
     /// What callers wait for.
     pub(super) done: BTreeMap<Token, Done>,
     clock: Clock,
@@ -95,6 +97,7 @@ impl Engine {
             findings: Findings::new(cluster.cluster(), accuse),
             cluster,
             quorum,
+            advertised: Advertised::default(),
             done: BTreeMap::new(),
             clock: Clock::start(),
             channels,
@@ -490,7 +493,10 @@ impl Engine {
             quorum::Output::Lost { subscription, place, count } => {
                 self.line_up(now, subscription, Item::Lost { place, count });
             }
-            quorum::Output::Advertised { .. } => {}
+            quorum::Output::Advertised { advertisement, scope, text } => {
+                let state::Advertisement { client, sn, .. } = advertisement;
+                self.advertised.put(Advertisement { scope, text, client, sn });
+            }
             quorum::Output::Attach { sn, broker, attachment } => {
                 let attachments = [(broker, attachment)];
                 self.sealing.open(now, Delivered { index: sn, header: &[], body: None, attachments: &attachments });

@@ -9,6 +9,7 @@
 //! [`Code::NoQuorum`]. Calls block the thread that makes them.
 
 mod accusing;
+mod advertised;
 mod engine;
 mod file;
 mod findings;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use sealcast_broker::access::Access;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::{
-    Accusation, Action, Admin, Body, Client, Execute, Header, Interest, Operation, Publication,
+    Accusation, Action, Admin, Body, Client, Execute, Header, Interest, Operation, Publication, Registration,
 };
 use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
@@ -33,6 +34,7 @@ use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
 use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 
+pub use advertised::{Advertisement, Advertisements};
 pub(crate) use engine::no_quorum;
 pub(crate) use engine::rolled_back;
 pub use file::{load, load_pinned, save};
@@ -60,6 +62,7 @@ struct Shared {
     changed: Condvar,
     waker: mio::Waker,
     patience: Duration,
+    registration: Option<Registration>,
 }
 
 /// What a client is opened with.
@@ -69,7 +72,7 @@ pub struct Opening {
     /// The client's key and what it knew when it ran last.
     pub key: ClientKey,
     /// Makes the client known where the brokers do not know it.
-    pub registration: Option<sealcast_broker::operation::Registration>,
+    pub registration: Option<Registration>,
     /// `Plain` or `Threshold`.
     pub keys: Scheme,
     /// How long a call may take.
@@ -142,9 +145,9 @@ impl Brokers {
     pub fn open(opening: Opening) -> Result<Brokers> {
         let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
-        let patience = opening.patience;
+        let (patience, registration) = (opening.patience, opening.registration.clone());
         let engine = Mutex::new(Engine::new(opening, poll.registry())?);
-        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience });
+        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience, registration });
         let driven = shared.clone();
         let thread = std::thread::Builder::new().name("sealcast-brokers".into()).spawn(move || driven.run(poll));
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
@@ -437,6 +440,25 @@ impl Brokers {
             Ok(stands) => Ok(stands),
             Err(_) => self.status().or_else(|_| Ok(self.shared.lock().stands(&BTreeMap::new()))),
         }
+    }
+
+    /// What others advertise, since the last call. It comes to whoever subscribes to anything, and to whoever says that it
+    /// wants it: [`Brokers::want_advertisements`].
+    pub fn advertisements(&self) -> Advertisements {
+        self.shared.lock().advertised.take()
+    }
+
+    /// Registers anew, and says whether this client wants advertisements also while it has no subscription (Chios' intent).
+    ///
+    /// # Errors
+    /// [`Code::Usage`] for a client that was opened without a registration, and as [`Brokers::submit`].
+    pub fn want_advertisements(&self, intent: bool) -> Result<()> {
+        let registration = self
+            .shared
+            .registration
+            .clone()
+            .ok_or_else(|| Error::new(Code::Usage, "without a registration there is nothing to say so with"))?;
+        self.submit(&Operation::Register(Registration { intent, ..registration })).map(drop)
     }
 
     /// Evidence of misbehaviour that came up here, since the last call.

@@ -1,17 +1,18 @@
-//! `sealcast sub` through brokers: what they release, in their one order; what stands there.
+//! `sealcast sub` through brokers: what they release, in their one order; what others advertise; what stands there.
 
 use std::time::Instant;
 
-use sealcast::brokers::{Item, Subscription};
+use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item, Subscription};
 use sealcast::code::Code;
-use sealcast_broker::operation::Interest;
+use sealcast_broker::operation::{Client, Interest};
+use sealcast_broker::state::Entry;
 use sealcast_delivery::quorum::Stood;
 use serde_json::json;
 
 use super::{STEP, Sub};
 use crate::cluster::{As, Cluster, hex, interest};
 use crate::commands::{Env, brokers};
-use crate::format::{Received, Sender, safe};
+use crate::format::{Received, Sender, base64, for_terminal, safe};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::text::{row, table};
@@ -25,15 +26,26 @@ impl Sub {
         if self.list {
             return list(env, cluster);
         }
-        let interest = self.interest()?;
-        if self.end {
-            return end(env, cluster, &interest);
+        let interest = if self.patterns.is_empty() { None } else { Some(self.interest()?) };
+        if let (Some(interest), true) = (&interest, self.end) {
+            return end(env, cluster, interest);
         }
         let client = cluster.open(env, &As::Subscriber)?;
         client.registered()?;
-        let mut subscription = client.subscribe(interest)?;
-        env.output.detail(format!("subscription {} at {}", subscription.id(), cluster.file.genesis.name));
-        let ended = self.print_released(env, &mut subscription);
+        let at = &cluster.file.genesis.name;
+        let mut subscription = match interest {
+            Some(interest) => {
+                let subscription = client.subscribe(interest)?;
+                env.output.detail(format!("subscription {} at {at}", subscription.id()));
+                Some(subscription)
+            }
+            None => {
+                client.want_advertisements(true)?;
+                env.output.detail(format!("advertisements of {at}"));
+                None
+            }
+        };
+        let ended = self.print_released(env, &client, &mut subscription);
         brokers::keep(env, &cluster.file.cluster(), &client.evidence())?;
         drop(subscription);
         client.close();
@@ -51,9 +63,24 @@ impl Sub {
         Ok(whole)
     }
 
-    fn print_released(&self, env: &Env<'_>, subscription: &mut Subscription) -> Result<(), Failure> {
+    fn print_released(
+        &self,
+        env: &Env<'_>,
+        client: &Brokers,
+        subscription: &mut Option<Subscription>,
+    ) -> Result<(), Failure> {
         let (start, mut index) = (Instant::now(), 0);
         loop {
+            if self.advertisements {
+                let Advertisements { came, missed } = client.advertisements();
+                if missed > 0 {
+                    env.output.warn(format!("{missed} advertisements came faster than they could be printed"));
+                }
+                for it in &came {
+                    index += 1;
+                    show_advertisement(env, it)?;
+                }
+            }
             if self.count.is_some_and(|n| index >= n) || interrupt::asked() {
                 return Ok(());
             }
@@ -61,7 +88,14 @@ impl Sub {
             if left.is_zero() {
                 return self.out_of_time(index);
             }
-            match subscription.next_timeout(left.min(STEP))? {
+            let item = match subscription {
+                Some(subscription) => subscription.next_timeout(left.min(STEP))?,
+                None => {
+                    std::thread::sleep(left.min(STEP));
+                    None
+                }
+            };
+            match item {
                 None => {}
                 Some(Item::Empty { count, .. }) => {
                     env.output.detail(format!("{count} publications that you may not read"))
@@ -70,23 +104,46 @@ impl Sub {
                     env.output.warn(format!("{count} publications are no longer kept by the brokers"))
                 }
                 Some(Item::Publication { entry, bodies, .. }) => {
-                    let client = hex(&entry.client.0);
-                    let client = if env.output.is_json() { client } else { format!("{}…", &client[..8]) };
-                    let topic = &entry.places[0].0.topic;
                     for payload in &bodies {
                         index += 1;
-                        let (sender, epoch) = (Sender::Signed(&client), 0);
-                        let delay_micros = None;
-                        let number = entry.places[0].1;
-                        self.show_received(
-                            env,
-                            &Received { index, topic, sender, epoch, sequence: number, delay_micros, payload },
-                        )?;
+                        self.show_publication(env, index, &entry, payload)?;
                     }
                 }
             }
         }
     }
+
+    fn show_publication(&self, env: &Env<'_>, index: u64, entry: &Entry, payload: &[u8]) -> Result<(), Failure> {
+        let client = shown(env, &entry.client);
+        let (header, sequence) = &entry.places[0];
+        let (sender, epoch, delay_micros) = (Sender::Signed(&client), 0, None);
+        let (topic, sequence) = (&header.topic[..], *sequence);
+        self.show_received(env, &Received { index, topic, sender, epoch, sequence, delay_micros, payload })
+    }
+}
+
+/// `advertised market/#  from 5f0c81aa…`, and the text; as an object it is the one with `advertisement`.
+fn show_advertisement(env: &Env<'_>, it: &Advertisement) -> Result<(), Failure> {
+    let (scope, from) = (it.scope.to_string(), shown(env, &it.client));
+    if env.output.is_json() {
+        let mut object = json!({ "scope": scope, "from": from, "sn": it.sn });
+        match std::str::from_utf8(&it.text) {
+            Ok(text) => object["advertisement"] = json!(text),
+            Err(_) => object["advertisement_base64"] = json!(base64(&it.text)),
+        }
+        return env.output.object(&object);
+    }
+    env.output.line(env.output.bold(format!("advertised {}  from {from}", safe(&scope))))?;
+    if env.output.to_terminal() {
+        return env.output.line(for_terminal(&it.text));
+    }
+    env.output.bytes(&[&it.text[..], b"\n"].concat())
+}
+
+/// A client's key; for people its beginning.
+fn shown(env: &Env<'_>, client: &Client) -> String {
+    let key = hex(&client.0);
+    if env.output.is_json() { key } else { format!("{}…", &key[..8]) }
 }
 
 /// What the chosen identity has subscribed to here, in whichever process it was.
