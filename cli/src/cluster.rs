@@ -12,10 +12,12 @@ use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::{Interest, Registration};
 use sealcast_crypto::identity::Identity;
+use sealcast_delivery::quorum::Standing;
 
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::target::{self, Target};
+use crate::text::instant;
 
 /// A cluster of brokers.
 pub(crate) struct Cluster {
@@ -112,8 +114,23 @@ impl Cluster {
     /// A client of it that the brokers know.
     pub(crate) fn open_registered(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
         let brokers = self.open(env, &As::Member)?;
-        brokers.registered()?;
+        self.registered(env, &brokers)?;
         Ok(brokers)
+    }
+
+    /// Waits until a client is known to the brokers, and warns of the end of its certificate.
+    pub(crate) fn registered(&self, env: &Env<'_>, brokers: &Brokers) -> Result<Standing, Failure> {
+        let standing = brokers.registered()?;
+        self.warn_of_end(env, brokers);
+        Ok(standing)
+    }
+
+    /// Warns if the client's certificate ends soon; whether it does.
+    pub(crate) fn warn_of_end(&self, env: &Env<'_>, brokers: &Brokers) -> bool {
+        let Some(end) = brokers.ends_soon() else { return false };
+        let (at, name) = (instant(end), &self.file.genesis.name);
+        env.output.warn(format!("your certificate ends {at}, and then what stands for you at {name}: have it renewed"));
+        true
     }
 
     /// The chosen identity, with its certificate.

@@ -115,6 +115,11 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert!(exit == 0 && object["advertisement"] == "quotes, each second", "{said}");
     assert_eq!(object["scope"], "market/# or price = 105", "{said}");
 
+    // Who only reads is told when its certificate ends; below.
+    home.good(&["ca", "issue", "eve", "--attr", "desk=fx", "--valid", "15s"]);
+    let mut short = home.start(&["--id", "eve", "sub", "market/#", "-v"]);
+    short.line_with("subscription").expect("it stands");
+
     // The one administrator puts a policy in force, and the next publication names it.
     let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();
@@ -130,6 +135,10 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert_eq!(brokers.len(), 4);
     assert!(brokers.iter().all(|it| it["answers"] == true && it["policy"] == 1), "{status}");
     assert!(brokers.iter().all(|it| it["oldest_block"] == 1 && it["oldest_publication"] == 0), "{status}");
+    let (exit, said) = short.end();
+    assert!(exit == 7 && said.contains("the time of our certificate is over"), "{said}");
+    let late = home.run(&["--id", "eve", "pub", "market/eurusd", "1.1"]);
+    assert!(late.exit == 7 && late.stderr.contains("the time of our certificate is over"), "{}", late.stderr);
     up.interrupt();
     let (exit, all) = up.end();
     assert_eq!(exit, 130, "{all}");

@@ -49,7 +49,7 @@ use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Client, Interest, Operation, Publication, Registration};
 use sealcast_broker::protocol::{Question, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, limits};
+use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, Utc, limits};
 
 pub use way::{Cargo, Way};
 
@@ -300,6 +300,11 @@ impl Quorum {
     /// Where the order is; `None` before f + 1 brokers said it.
     pub fn standing(&self) -> Option<&Standing> {
         self.known.standing.as_ref()
+    }
+
+    /// The time of the newest block that f + 1 brokers back (E10). Idle, it is looked for now and then.
+    pub fn at(&self) -> Option<Utc> {
+        self.known.at()
     }
 
     /// The client's key, by which the order knows it.

@@ -50,6 +50,10 @@ impl Known {
         }
     }
 
+    pub(super) fn at(&self) -> Option<Utc> {
+        self.at.map(|(at, _)| at)
+    }
+
     /// How old the newest block is that is believed in; without a calendar, since when it is known.
     pub(super) fn age(&self, now: Now) -> Option<Duration> {
         let (at, since) = self.at?;

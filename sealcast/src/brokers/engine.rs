@@ -14,10 +14,11 @@ use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Quorum, R
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::{self as keys, Delivered};
-use sealcast_wire::{Envelope, Fetch, Now, limits};
+use sealcast_wire::{Envelope, Fetch, Now, Utc, limits};
 
 use super::findings::Findings;
 use super::advertised::{Advertised, Advertisement};
+use super::credential::{self, Credential};
 use super::inbox::{Inbox, Item};
 use super::lines::{Lines, Sealed};
 use super::member::Record;
@@ -54,6 +55,8 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
+    /// Until when somebody vouches for us, if we have somebody's word.
+    credential: Option<Credential>,
     /// Why the brokers do not take our registration.
     not_registered: Option<Error>,
     /// The highest sn of what was handed on.
@@ -86,6 +89,7 @@ impl Engine {
             Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())
         };
         let channels = places.map(channel).collect();
+        let credential = registration.as_ref().and_then(Credential::of);
         let config = Config { genesis: cluster.genesis.clone(), key: key.clone(), registration, frame_operations };
         let quorum = match record.last() {
             None => Quorum::new(config),
@@ -111,6 +115,7 @@ impl Engine {
             forgotten: BTreeSet::new(),
             unstored: None,
             nobody_vouches: false,
+            credential,
             not_registered: None,
             newest: 0,
             asked_for_key: Instant::now(),
@@ -159,6 +164,11 @@ impl Engine {
     }
 
     pub(super) fn submit(&mut self, operation: Operation) -> std::result::Result<Token, SendError> {
+        if let Operation::Register(registration) = &operation
+            && let Some(credential) = Credential::of(registration)
+        {
+            self.credential = Some(credential.or_later(self.credential));
+        }
         self.quorum.submit(self.clock.now(), operation)
     }
 
@@ -251,6 +261,9 @@ impl Engine {
 
     /// Why the client cannot become known, if so.
     pub(super) fn unregistered(&self) -> Option<Error> {
+        if let Some(why) = self.expired() {
+            return Some(why);
+        }
         let unknown = self.quorum.standing().is_some_and(|it| !it.registered);
         if unknown && let Some(why) = &self.not_registered {
             return Some(why.clone());
@@ -264,6 +277,24 @@ impl Engine {
                 "sealcast ca issue NAME --ca ISSUER --attr …, then --id NAME; the cluster file names the issuers",
             )
         })
+    }
+
+    /// The last second of our credential's time, once little of it is left.
+    pub(super) fn ends_soon(&self) -> Option<Utc> {
+        self.credential?.ends_soon(self.quorum.at()?)
+    }
+
+    /// That our credential's time is over, if it was at the newest block.
+    pub(super) fn expired(&self) -> Option<Error> {
+        let (credential, at) = self.credential.zip(self.quorum.at())?;
+        credential.is_over(at).then(credential::expired)
+    }
+
+    /// Tells readers that nothing will come any more, if so: brokers end subscriptions without a word.
+    fn watch_credential(&mut self) {
+        if let Some(why) = self.expired() {
+            self.lines.close(&why);
+        }
     }
 
     /// Whether publications are sealed.
@@ -459,6 +490,7 @@ impl Engine {
             }
             any = true;
         }
+        self.watch_credential();
         self.store();
         any
     }
@@ -503,6 +535,11 @@ impl Engine {
             }
             quorum::Output::Outcome(token, outcome) => {
                 self.wanted.remove(&token);
+                if let Outcome::Executed { outcome, .. } = &outcome
+                    && matches!(outcome.code, state::Code::Unregistered | state::Code::Revoked)
+                {
+                    self.lines.close(&self.expired().unwrap_or_else(credential::ended));
+                }
                 if !self.findings.ended(token, &outcome, self.newest) {
                     self.finish(token, Done::Outcome(outcome));
                 }

@@ -126,6 +126,11 @@ impl Inbox {
         lock(&self.state).take().0
     }
 
+    #[cfg(test)]
+    pub(super) fn closed(&self) -> Option<Error> {
+        lock(&self.state).closed.clone()
+    }
+
     pub(super) fn close(&self, why: Error) {
         lock(&self.state).closed.get_or_insert(why);
         self.ready.notify_all();

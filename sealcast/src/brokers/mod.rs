@@ -10,6 +10,7 @@
 
 mod accusing;
 mod advertised;
+mod credential;
 mod engine;
 mod file;
 mod findings;
@@ -33,6 +34,7 @@ use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
 use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
+use sealcast_wire::Utc;
 
 pub use advertised::{Advertisement, Advertisements};
 pub(crate) use engine::no_quorum;
@@ -176,6 +178,12 @@ impl Brokers {
         })
     }
 
+    /// The last second of the time for which somebody vouches for this client, once little of it is left: a tenth, or two
+    /// weeks. When it is over its subscriptions end, and [`Subscription::next_timeout`] says so.
+    pub fn ends_soon(&self) -> Option<Utc> {
+        self.shared.lock().ends_soon()
+    }
+
     /// Waits for the threshold key: the file's, or one that 2f + 1 brokers signed.
     ///
     /// # Errors
@@ -219,7 +227,9 @@ impl Brokers {
                 other => return Err(lost(&other)),
             }
         }
-        Err(Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew"))
+        let expired = self.shared.lock().expired();
+        Err(expired
+            .unwrap_or_else(|| Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")))
     }
 
     /// Begins to publish: [`Brokers::outcome`] tells what became of it.

@@ -40,8 +40,9 @@ struct File {
 }
 
 pub(super) fn register(env: &Env<'_>, which: &Which) -> Result<(), Failure> {
-    let brokers = Cluster::of(env, which.cluster.as_deref())?.open(env, &As::Member)?;
-    let standing = brokers.registered()?;
+    let cluster = Cluster::of(env, which.cluster.as_deref())?;
+    let brokers = cluster.open(env, &As::Member)?;
+    let standing = cluster.registered(env, &brokers)?;
     let client = hex(&brokers.client().0);
     brokers.close();
     env.output.object(&json!({ "client": client, "registered": true, "height": standing.height }))?;

@@ -31,7 +31,7 @@ impl Sub {
             return end(env, cluster, interest);
         }
         let client = cluster.open(env, &As::Subscriber)?;
-        client.registered()?;
+        cluster.registered(env, &client)?;
         let at = &cluster.file.genesis.name;
         let mut subscription = match interest {
             Some(interest) => {
@@ -45,7 +45,7 @@ impl Sub {
                 None
             }
         };
-        let ended = self.print_released(env, &client, &mut subscription);
+        let ended = self.print_released(env, cluster, &client, &mut subscription);
         brokers::keep(env, &cluster.file.cluster(), &client.evidence())?;
         drop(subscription);
         client.close();
@@ -66,11 +66,14 @@ impl Sub {
     fn print_released(
         &self,
         env: &Env<'_>,
+        cluster: &Cluster,
         client: &Brokers,
         subscription: &mut Option<Subscription>,
     ) -> Result<(), Failure> {
         let (start, mut index) = (Instant::now(), 0);
+        let mut is_warned = client.ends_soon().is_some();
         loop {
+            is_warned = is_warned || cluster.warn_of_end(env, client);
             if self.advertisements {
                 let Advertisements { came, missed } = client.advertisements();
                 if missed > 0 {

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_broker::cluster_file::{Addresses, Suite};
 use sealcast_broker::genesis::Genesis;
-use sealcast_broker::operation::{Client, Execute, OperationId};
+use sealcast_broker::operation::{Claim, Client, Execute, OperationId, Proof, Registration};
 use sealcast_broker::protocol::{Contents, Reply, SignedKey, Standing, Update, Welcome};
 use sealcast_broker::state::{Notice as Places, Run};
 use sealcast_crypto::ed25519::Key;
@@ -31,6 +31,8 @@ struct Stage {
     holders: Vec<KeyShare<G>>,
     publisher: Threshold<G>,
     height: u64,
+    /// Of the newest block.
+    at: Utc,
     /// Publications in their order: what the keys need.
     sealed: Vec<sealcast_keys::Sealed>,
     /// Keeps what channels are registered with.
@@ -74,7 +76,7 @@ impl Stage {
         let opening = Opening {
             cluster: Arc::new(cluster),
             key: ClientKey::fresh().expect("the system has randomness"),
-            registration: None,
+            registration: Some(Registration { intent: false, proof: Proof::Claim(claim()) }),
             keys: Scheme::Threshold,
             patience: Duration::from_secs(1),
             frame_operations: FRAME_OPERATIONS,
@@ -82,7 +84,7 @@ impl Stage {
         };
         let poll = mio::Poll::new().expect("the system polls");
         let engine = Engine::new(opening, poll.registry()).expect("it opens");
-        Stage { engine, brokers, key, holders, publisher, height: 1, sealed: Vec::new(), _poll: poll }
+        Stage { engine, brokers, key, holders, publisher, height: 1, at: Utc(0), sealed: Vec::new(), _poll: poll }
     }
 
     fn say(&mut self, broker: u16, reply: &Reply) {
@@ -174,8 +176,8 @@ impl Stage {
             self.sealed.push(sealed);
         }
         let notices = vec![Places { client, subscription: STANDING, first, runs }];
-        let (results, advertisements) = (Vec::new(), Vec::new());
-        let mut contents = Contents { at: Utc(0), results, notices, publications, advertisements, bodies: Vec::new() };
+        let (results, advertisements, at) = (Vec::new(), Vec::new(), self.at);
+        let mut contents = Contents { at, results, notices, publications, advertisements, bodies: Vec::new() };
         let digest = contents.digest(&self.engine.cluster.cluster(), &client, self.height);
         contents.bodies = operations;
         let height = self.height;
@@ -210,6 +212,43 @@ impl Stage {
         }
         read
     }
+}
+
+/// The word of somebody whom the brokers have believed.
+fn claim() -> Claim {
+    let (issuer, serial, attributes) = ("exchange".to_owned(), vec![1], Vec::new());
+    let (not_before, not_after) = (Utc(0), Utc(1000));
+    Claim { issuer, serial, not_before, not_after, attributes, signature: [0; 64] }
+}
+
+#[test]
+fn rule_e10_who_only_reads_is_warned_before_and_told_when_its_credential_ends() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let inbox = stage.subscribe();
+    let close_at = |stage: &mut Stage, at: i64, byte: u8| {
+        stage.at = Utc(at);
+        stage.block(&[vec![byte]]);
+        stage.shares(u64::from(byte));
+        (stage.engine.ends_soon(), inbox.closed())
+    };
+    assert_eq!(close_at(&mut stage, 800, 0), (None, None));
+    assert_eq!(close_at(&mut stage, 1000, 1), (Some(Utc(1000)), None), "its last second is one of it");
+    let (_, why) = close_at(&mut stage, 1001, 2);
+    assert_eq!(why.map(|it| it.code()), Some(Code::CertificateExpired));
+    assert_eq!(stage.read(&inbox), [0, 1, 2], "what came before is read first");
+}
+
+#[test]
+fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let inbox = stage.subscribe();
+    let outcome = state::Outcome { code: state::Code::Unregistered, detail: Vec::new() };
+    let became = Outcome::Executed { height: 2, number: 1, outcome };
+    let now = stage.engine.clock.now();
+    stage.engine.perform(now, quorum::Output::Outcome(Token(900), became));
+    assert_eq!(inbox.closed().map(|it| it.code()), Some(Code::Excluded));
 }
 
 #[test]
