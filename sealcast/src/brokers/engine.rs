@@ -48,8 +48,8 @@ pub(super) struct Engine {
     lines: Lines,
     /// Nothing more is handed on, because readers or keys have enough.
     behind: bool,
-    /// Sealed publications that a caller reads, and what opened of them; `Some(None)` is ⊥.
-    reads: BTreeMap<u64, Option<Option<Vec<Vec<u8>>>>>,
+    /// Sealed publications that callers read, by sn.
+    reads: BTreeMap<u64, Reading>,
     /// Tokens that nobody waits for any more.
     forgotten: BTreeSet<Token>,
     /// A record that must be durable before anything leaves (G6).
@@ -69,6 +69,14 @@ pub(super) struct Engine {
     driver_until: Option<Instant>,
     /// A caller closed a channel, which the driver opens again.
     closed: bool,
+}
+
+/// A sealed publication that callers read.
+struct Reading {
+    /// How many of them.
+    callers: usize,
+    /// What opened of it, once it has: bodies, or ⊥.
+    opened: Option<Option<Vec<Vec<u8>>>>,
 }
 
 /// What a caller waited for.
@@ -207,27 +215,42 @@ impl Engine {
     }
 
     /// Begins to open a sealed publication that was read. Shares come without proofs, for which the keys ask if they doubt.
+    /// Each call ends with an answer of [`Engine::opened`] or with [`Engine::end_read`].
     pub(super) fn open_read(&mut self, entry: &Entry, publication: &Publication) -> std::result::Result<(), SendError> {
         let now = self.clock.now();
+        if let Some(reading) = self.reads.get_mut(&entry.sn) {
+            reading.callers += 1;
+            return Ok(());
+        }
         if let Sealing::Waiting = self.sealing {
             self.find_key()?;
         }
         let Some(sealed) = sealed(entry, publication.clone()).filter(|_| self.seals()) else {
             // Without keys nothing sealed is ever opened.
-            self.reads.insert(entry.sn, Some(None));
+            self.reads.insert(entry.sn, Reading { callers: 1, opened: Some(None) });
             return Ok(());
         };
         self.quorum.shares(now, entry.sn, false)?;
-        self.reads.insert(entry.sn, None);
+        self.reads.insert(entry.sn, Reading { callers: 1, opened: None });
         self.lines.put_first(sealed);
         Ok(())
     }
 
     /// What opened of a publication that is being read; `Some(None)` is ⊥.
     pub(super) fn opened(&mut self, sn: u64) -> Option<Option<Vec<Vec<u8>>>> {
-        let found = self.reads.get_mut(&sn)?.take()?;
-        self.reads.remove(&sn);
-        Some(found)
+        let opened = self.reads.get(&sn)?.opened.clone()?;
+        self.end_read(sn);
+        Some(opened)
+    }
+
+    /// A caller reads a publication no more. With the last one goes what was kept for them.
+    pub(super) fn end_read(&mut self, sn: u64) {
+        let Some(reading) = self.reads.get_mut(&sn) else { return };
+        reading.callers -= 1;
+        if reading.callers == 0 {
+            self.reads.remove(&sn);
+            self.lines.end_read(sn);
+        }
     }
 
     /// The threshold key, once it is known. Brokers name it when they welcome somebody; whoever came before asks for it.
@@ -628,8 +651,8 @@ impl Engine {
 
     /// A sealed publication opened, or is ⊥.
     fn settle(&mut self, sn: u64, bodies: Option<Vec<Vec<u8>>>) {
-        if let Some(read) = self.reads.get_mut(&sn) {
-            *read = Some(bodies.clone());
+        if let Some(reading) = self.reads.get_mut(&sn) {
+            reading.opened = Some(bodies.clone());
         }
         self.lines.settle(sn, bodies.as_ref());
     }

@@ -110,6 +110,11 @@ impl Lines {
         self.unopened.push_front((sealed, true));
     }
 
+    /// Nobody reads it without a subscription any more.
+    pub(super) fn end_read(&mut self, sn: u64) {
+        self.unopened.retain(|(it, is_read)| !*is_read || it.entry.sn != sn);
+    }
+
     /// The next one for the keys, if they have room for so many bytes.
     pub(super) fn next_to_open(&mut self, has_room: impl FnOnce(usize) -> bool) -> Option<Sealed> {
         let (first, _) = self.unopened.front()?;

@@ -534,7 +534,11 @@ impl Brokers {
                 Body::Sealed(_) => {
                     let sn = entry.sn;
                     self.take(|engine| engine.open_read(&entry, &publication))?;
-                    self.shared.look(self.shared.patience, |engine| engine.opened(sn).map(Ok))?
+                    let opened = self.shared.look(self.shared.patience, |engine| engine.opened(sn).map(Ok));
+                    if opened.is_err() {
+                        self.shared.lock().end_read(sn);
+                    }
+                    opened?
                 }
                 _ => engine::plain(&publication),
             };

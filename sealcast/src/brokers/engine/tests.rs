@@ -141,39 +141,13 @@ impl Stage {
     /// A block of publications with these bodies, of which f + 1 brokers tell.
     fn block(&mut self, bodies: &[Vec<u8>]) {
         self.height += 1;
-        let header = || sealcast_broker::operation::Header { topic: "t".into(), value: None };
         let (first, client) = (self.next(), *self.engine.quorum.client());
         let (mut publications, mut operations, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         for body in bodies {
-            let sn = self.next();
-            let publication = Publication {
-                headers: vec![header()],
-                associated: b"for all".to_vec(),
-                access: None,
-                execute: Execute::Nothing,
-                policy: 0,
-                epoch: 0,
-                body: Body::Plain(Vec::new()),
-            };
-            let sealed = self.publisher.seal_together(sn, publication.envelope(), &[body]).expect("it is small enough");
-            let publication = Publication { body: Body::Sealed(sealed.body.clone()), ..publication };
-            let operation = Operation::Publish(Box::new(publication)).to_bytes();
-            publications.push(Entry {
-                sn,
-                height: self.height,
-                at: Utc(0),
-                frame: 0,
-                client: Client([9; 32]),
-                number: sn,
-                id: OperationId::of(&operation),
-                policy: 0,
-                epoch: 0,
-                places: vec![(header(), sn)],
-                access: None,
-            });
-            operations.push((sn, operation));
-            runs.push(Run::Deliver { sn });
-            self.sealed.push(sealed);
+            let (entry, publication) = self.publication(body);
+            operations.push((entry.sn, Operation::Publish(Box::new(publication)).to_bytes()));
+            runs.push(Run::Deliver { sn: entry.sn });
+            publications.push(entry);
         }
         let notices = vec![Places { client, subscription: STANDING, first, runs }];
         let (results, advertisements, at) = (Vec::new(), Vec::new(), self.at);
@@ -183,6 +157,38 @@ impl Stage {
         let height = self.height;
         self.say(0, &Reply::Update(Update { height, digest, contents: Some(contents) }));
         self.say(1, &Reply::Update(Update { height, digest, contents: None }));
+    }
+
+    /// The next publication, sealed.
+    fn publication(&mut self, body: &[u8]) -> (Entry, Publication) {
+        let header = || sealcast_broker::operation::Header { topic: "t".into(), value: None };
+        let sn = self.next();
+        let publication = Publication {
+            headers: vec![header()],
+            associated: b"for all".to_vec(),
+            access: None,
+            execute: Execute::Nothing,
+            policy: 0,
+            epoch: 0,
+            body: Body::Plain(Vec::new()),
+        };
+        let sealed = self.publisher.seal_together(sn, publication.envelope(), &[body]).expect("it is small enough");
+        let publication = Publication { body: Body::Sealed(sealed.body.clone()), ..publication };
+        let entry = Entry {
+            sn,
+            height: self.height,
+            at: Utc(0),
+            frame: 0,
+            client: Client([9; 32]),
+            number: sn,
+            id: OperationId::of(&Operation::Publish(Box::new(publication.clone())).to_bytes()),
+            policy: 0,
+            epoch: 0,
+            places: vec![(header(), sn)],
+            access: None,
+        };
+        self.sealed.push(sealed);
+        (entry, publication)
     }
 
     /// Two brokers give their shares of a publication.
@@ -323,4 +329,28 @@ fn one_subscription_has_one_reader() {
     assert_eq!(stage.engine.subscribe(&Stage::interest()), Ok(None));
     stage.engine.leave(inbox.id);
     stage.subscribe();
+}
+
+#[test]
+fn rule_g7_of_a_read_that_timed_out_nothing_is_kept() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let (entry, publication) = stage.publication(&[5]);
+    for _ in 0..2 {
+        stage.engine.open_read(&entry, &publication).expect("the key is known");
+    }
+    stage.engine.end_read(entry.sn);
+    assert!(stage.engine.lines.has_unopened(), "another caller waits for it");
+    stage.engine.end_read(entry.sn);
+    assert!(!stage.engine.lines.has_unopened() && stage.engine.reads.is_empty());
+    // Who asks again begins anew, and as many as ask get it.
+    for _ in 0..2 {
+        stage.engine.open_read(&entry, &publication).expect("the key is known");
+    }
+    stage.engine.pump(stage.engine.clock.now());
+    stage.shares(entry.sn);
+    for _ in 0..2 {
+        assert_eq!(stage.engine.opened(entry.sn), Some(Some(vec![vec![5]])));
+    }
+    assert!(stage.engine.reads.is_empty());
 }
