@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::cluster::hex;
 use crate::text::duration;
 
 /// A received message as the program knows it.
@@ -20,7 +21,53 @@ pub(crate) struct Received<'a> {
     pub(crate) sequence: u64,
     /// From its publish to its arrival here, by both clocks; negative where they differ that much.
     pub(crate) delay_micros: Option<i64>,
-    pub(crate) payload: &'a [u8],
+    pub(crate) payload: Payload<'a>,
+}
+
+/// What was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payload<'a> {
+    /// All of it.
+    Here(&'a [u8]),
+    /// So many bytes, which lie elsewhere, and their SHA-256.
+    Elsewhere(u64, &'a [u8; 32]),
+}
+
+impl Payload<'_> {
+    /// Bytes of it.
+    pub(crate) fn size(self) -> u64 {
+        match self {
+            Payload::Here(bytes) => bytes.len() as u64,
+            Payload::Elsewhere(size, _) => size,
+        }
+    }
+
+    /// For a terminal, which it cannot drive.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Payload::Here(bytes) => for_terminal(bytes),
+            Payload::Elsewhere(size, hash) => format!("sha256 {} of {size} bytes that lie elsewhere", hex(hash)),
+        }
+    }
+
+    /// Its bytes as they are; of bytes that lie elsewhere, words that say so.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Payload::Here(bytes) => bytes.to_vec(),
+            Payload::Elsewhere(..) => self.shown().into_bytes(),
+        }
+    }
+
+    /// As a field of JSON: `payload`, `payload_base64` if it is no text, or `digest`.
+    pub(crate) fn field(self) -> (&'static str, Value) {
+        match self {
+            Payload::Here(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => ("payload", json!(text)),
+                Err(_) => ("payload_base64", json!(base64(bytes))),
+            },
+            Payload::Elsewhere(_, hash) => ("digest", json!(hex(hash))),
+        }
+    }
 }
 
 /// Who sent it, and how we know (A2).
@@ -66,14 +113,14 @@ pub(crate) fn headline(m: &Received<'_>) -> String {
     if m.epoch > 0 {
         let _ = write!(line, "  epoch {}", m.epoch);
     }
-    let _ = write!(line, "  {}", crate::text::bytes(m.payload.len() as u64));
+    let _ = write!(line, "  {}", crate::text::bytes(m.payload.size()));
     if let Some(micros) = m.delay_micros {
         let _ = write!(line, "  {}", delay(micros));
     }
     line
 }
 
-/// One line of JSON's object; a payload that is no text comes as Base64.
+/// One line of JSON's object; a payload that is no text comes as Base64, one that lies elsewhere as its digest.
 pub(crate) fn object(m: &Received<'_>) -> Value {
     let mut object = json!({
         "number": m.index,
@@ -82,13 +129,11 @@ pub(crate) fn object(m: &Received<'_>) -> Value {
         "origin": m.sender.kind(),
         "epoch": m.epoch,
         "sequence": m.sequence,
-        "bytes": m.payload.len(),
+        "bytes": m.payload.size(),
         "delay_ms": m.delay_micros.map(|d| d as f64 / 1e3),
     });
-    match std::str::from_utf8(m.payload) {
-        Ok(text) => object["payload"] = json!(text),
-        Err(_) => object["payload_base64"] = json!(base64(m.payload)),
-    }
+    let (name, payload) = m.payload.field();
+    object[name] = payload;
     object
 }
 
@@ -148,8 +193,8 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Field('p') if to_terminal => out.extend_from_slice(for_terminal(m.payload).as_bytes()),
-                Part::Field('p') => out.extend_from_slice(m.payload),
+                Part::Field('p') if to_terminal => out.extend_from_slice(m.payload.shown().as_bytes()),
+                Part::Field('p') => out.extend_from_slice(&m.payload.to_bytes()),
                 Part::Field(field) => out.extend_from_slice(value(*field, m).as_bytes()),
             }
         }
@@ -164,7 +209,7 @@ fn value(field: char, m: &Received<'_>) -> String {
         'e' => m.epoch.to_string(),
         'n' => m.sequence.to_string(),
         'i' => m.index.to_string(),
-        'l' => m.payload.len().to_string(),
+        'l' => m.payload.size().to_string(),
         'd' => m.delay_micros.map(delay).unwrap_or_default(),
         _ => object(m).to_string(),
     }
@@ -228,7 +273,7 @@ mod tests {
 
     fn message<'a>(payload: &'a [u8]) -> Received<'a> {
         let sender = Sender::Signed("you@laptop");
-        let (topic, delay_micros) = ("ward3/vitals", Some(312));
+        let (topic, delay_micros, payload) = ("ward3/vitals", Some(312), Payload::Here(payload));
         Received { index: 1, topic, sender, epoch: 1, sequence: 7, delay_micros, payload }
     }
 
@@ -253,6 +298,16 @@ mod tests {
         assert_eq!(fill("%l%%\\t%n\\n"), "2%\t7\n");
         assert_eq!(fill("%d"), "+0.3 ms");
         assert!(Template::parse("%x").is_err() && Template::parse("100%").is_err());
+    }
+
+    #[test]
+    fn bytes_that_lie_elsewhere_are_not_taken_for_a_payload() {
+        let m = Received { payload: Payload::Elsewhere(1_048_576, &[0xab; 32]), ..message(b"") };
+        let hash = "ab".repeat(32);
+        assert_eq!(headline(&m), "#1 ward3/vitals  from you@laptop  epoch 1  1.0 MB  +0.3 ms");
+        assert_eq!(m.payload.shown(), format!("sha256 {hash} of 1048576 bytes that lie elsewhere"));
+        let object = object(&m);
+        assert!(object["digest"] == hash && object["bytes"] == 1_048_576 && object.get("payload").is_none());
     }
 
     #[test]

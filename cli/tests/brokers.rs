@@ -28,6 +28,8 @@ fn market(name: &str) -> (Home, Running) {
     (home, up)
 }
 
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     let (home, mut up) = market("four-brokers");
@@ -115,6 +117,17 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert!(exit == 0 && object["advertisement"] == "quotes, each second", "{said}");
     assert_eq!(object["scope"], "market/# or price = 105", "{said}");
 
+    // What lies elsewhere is not taken for what was published.
+    let mut sub = home.start(&["sub", "file/#", "-C", "1", "-W", "60s", "-v"]);
+    sub.line_with("subscription").expect("it stands");
+    publish_digest(&home, "ann");
+    let digest = format!("sha256 {} of 1000 bytes that lie elsewhere", "ab".repeat(32));
+    let (exit, said) = sub.end();
+    assert!(exit == 0 && said.contains(&digest), "{said}");
+    assert!(home.good(&["read", "file/a"]).contains(&digest));
+    let read: Value = serde_json::from_str(&home.good(&["read", "file/a", "--json"])).expect("an object");
+    assert!(read["payloads"][0]["digest"] == "ab".repeat(32) && read["payloads"][0]["bytes"] == 1000, "{read}");
+
     // Who only reads is told when its certificate ends; below.
     home.good(&["ca", "issue", "eve", "--attr", "desk=fx", "--valid", "15s"]);
     let mut short = home.start(&["--id", "eve", "sub", "market/#", "-v"]);
@@ -160,19 +173,35 @@ fn rule_e4_a_lying_broker_is_noticed_by_nobody_and_convicted() {
     assert!(what(10).contains("lies from now on") && what(11).contains("a false share with broker"), "{told}");
 }
 
-/// Publishes at market/eurusd, as `who`, what every broker finds well-formed and nobody opens; the client's key in hex.
-fn seal_falsely(home: &Home, who: &str) -> String {
+/// A client of the brokers with the identity of `who`, as programs have one.
+fn client(home: &Home, who: &str) -> Brokers {
     let folders = Folders::at(&home.path().join("home"));
     let identity =
         KeptIdentity::load(&folders, who).and_then(|it| it.identity()).unwrap().expect("it has a certificate");
     let cluster = load(&folders.state().join("clusters/market/cluster.toml")).unwrap();
     let key = ClientKey::of(&folders, &cluster.cluster(), &identity.certificate().hash, Purpose::Call).unwrap();
-    let (client, patience) = (key.client(), Duration::from_secs(60));
-    let registration = registration(&cluster, &identity, &client, false);
-    let (keys, frame_operations, accuse) = (Scheme::Threshold, 1, false);
+    let registration = registration(&cluster, &identity, &key.client(), false);
+    let (keys, patience, frame_operations, accuse) = (Scheme::Threshold, PATIENCE, 1, false);
     let cluster = std::sync::Arc::new(cluster);
-    let brokers =
-        Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse }).unwrap();
+    Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse }).unwrap()
+}
+
+/// Publishes at file/a that a thousand bytes lie elsewhere.
+fn publish_digest(home: &Home, who: &str) {
+    let brokers = client(home, who);
+    let standing = brokers.registered().unwrap();
+    let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Digest { size: 1000, hash: [0xab; 32] });
+    let headers = vec![Header { topic: "file/a".into(), value: None }];
+    let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
+    let publication = Publication { headers, associated, access, execute, policy, epoch, body };
+    brokers.submit(&Operation::Publish(Box::new(publication))).unwrap();
+    brokers.close();
+}
+
+/// Publishes at market/eurusd, as `who`, what every broker finds well-formed and nobody opens; the client's key in hex.
+fn seal_falsely(home: &Home, who: &str) -> String {
+    let (brokers, patience) = (client(home, who), PATIENCE);
+    let client = brokers.client();
     let headers = vec![Header { topic: "market/eurusd".into(), value: None }];
     let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
     let outgoing = Outgoing {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sealcast::brokers::{Brokers, Place};
+use sealcast::brokers::{Brokers, Content, Place};
 use sealcast::code::Code;
 use sealcast_broker::operation::Header;
 use sealcast_broker::receipt::Receipt;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Env;
 use crate::cluster::{Cluster, hex};
-use crate::format::{base64, for_terminal, safe};
+use crate::format::{Payload, safe};
 use crate::hint::Failure;
 use crate::text::{bytes, instant};
 
@@ -115,39 +115,50 @@ impl Read {
         if env.output.is_json() {
             return Ok(());
         }
-        let Some((entry, bodies)) = &place.publication else {
+        let Some((entry, content)) = &place.publication else {
             return if self.raw {
                 Ok(())
             } else {
                 env.output.line(format!("#{} {}  ⊥", place.ps, safe(&self.topic)))
             };
         };
-        for body in bodies {
-            if self.raw {
-                env.output.bytes(body)?;
-                continue;
-            }
-            let (from, size) = (hex(&entry.client.0[..4]), bytes(body.len() as u64));
+        for payload in payloads(content) {
+            let (from, size) = (hex(&entry.client.0[..4]), bytes(payload.size()));
             let line = format!("#{} {}  from {from}…  {}  {size}", place.ps, safe(&self.topic), instant(entry.at));
-            env.output.line(env.output.bold(line))?;
-            env.output.line(for_terminal(body))?;
+            match payload {
+                Payload::Here(body) if self.raw => env.output.bytes(body)?,
+                Payload::Elsewhere(..) if self.raw => env.output.warn(format!("{line}: {}", payload.shown())),
+                _ => {
+                    env.output.line(env.output.bold(line))?;
+                    env.output.line(payload.shown())?;
+                }
+            }
         }
         Ok(())
     }
 
     fn object(&self, place: &Place) -> Value {
         let mut object = json!({ "topic": self.topic, "value": self.value, "number": place.ps, "readable": place.publication.is_some() });
-        if let Some((entry, bodies)) = &place.publication {
+        if let Some((entry, content)) = &place.publication {
             object["at"] = json!(instant(entry.at));
             object["client"] = json!(hex(&entry.client.0));
             object["sn"] = json!(entry.sn);
             object["allow"] = json!(entry.access.as_ref().map(ToString::to_string));
-            let payload = |body: &Vec<u8>| match std::str::from_utf8(body) {
-                Ok(text) => json!({ "payload": text }),
-                Err(_) => json!({ "payload_base64": base64(body) }),
+            let payload = |it: Payload<'_>| {
+                let (name, value) = it.field();
+                json!({ name: value, "bytes": it.size() })
             };
-            object["payloads"] = bodies.iter().map(payload).collect();
+            object["payloads"] = payloads(content).map(payload).collect();
         }
         object
     }
+}
+
+/// Each body; or that they lie elsewhere.
+fn payloads(content: &Content) -> impl Iterator<Item = Payload<'_>> {
+    let elsewhere = match content {
+        Content::Bodies(_) => None,
+        Content::Elsewhere { size, hash } => Some(Payload::Elsewhere(*size, hash)),
+    };
+    content.bodies().into_iter().flatten().map(|body| Payload::Here(body)).chain(elsewhere)
 }

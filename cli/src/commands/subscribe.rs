@@ -15,7 +15,7 @@ use sealcast_keys::Exclusion;
 
 use super::Env;
 use crate::cluster::Cluster;
-use crate::format::{Received, Sender, Template, for_terminal, headline, object};
+use crate::format::{Payload, Received, Sender, Template, headline, object};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::session;
@@ -168,7 +168,7 @@ impl Sub {
             epoch: message.epoch().map_or(0, |e| e.counter),
             sequence: message.sequence(),
             delay_micros: message.sent_micros().map(delay_since),
-            payload: message.payload(),
+            payload: Payload::Here(message.payload()),
         };
         self.show_received(env, &received)
     }
@@ -177,8 +177,12 @@ impl Sub {
         if env.output.is_json() {
             return env.output.object(&object(received));
         }
+        if self.raw && matches!(received.payload, Payload::Elsewhere(..)) {
+            env.output.warn(format!("{}: {}", headline(received), received.payload.shown()));
+            return Ok(());
+        }
         if self.raw && !env.output.to_terminal() {
-            return env.output.bytes(received.payload);
+            return env.output.bytes(&received.payload.to_bytes());
         }
         if let Some(template) = &self.format {
             let mut line = template.fill(received, env.output.to_terminal());
@@ -189,9 +193,9 @@ impl Sub {
             env.output.line(env.output.bold(headline(received)))?;
         }
         if env.output.to_terminal() {
-            return env.output.line(for_terminal(received.payload));
+            return env.output.line(received.payload.shown());
         }
-        let mut payload = received.payload.to_vec();
+        let mut payload = received.payload.to_bytes();
         payload.push(b'\n');
         env.output.bytes(&payload)
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sealcast::brokers::{Brokers, Item, Outgoing, Subscription};
+use sealcast::brokers::{Brokers, Content, Item, Outgoing, Subscription};
 use sealcast_broker::operation::{Execute, Header};
 use sealcast_delivery::quorum::Outcome;
 
@@ -266,7 +266,7 @@ fn read(reader: usize, mut subscription: Subscription, shared: &Shared) -> Resul
             continue;
         };
         heard = Instant::now();
-        let Item::Publication { entry, bodies, .. } = item else {
+        let Item::Publication { entry, content: Content::Bodies(bodies), .. } = item else {
             return Err(format!("subscriber {reader}: ⊥ came, and all may be read"));
         };
         if last_sn.replace(entry.sn).is_some_and(|before| before >= entry.sn) {

@@ -19,7 +19,7 @@ use sealcast_wire::{Envelope, Fetch, Now, Utc, limits};
 use super::findings::Findings;
 use super::advertised::{Advertised, Advertisement};
 use super::credential::{self, Credential};
-use super::inbox::{Inbox, Item};
+use super::inbox::{Content, Inbox, Item};
 use super::lines::{Lines, Sealed};
 use super::member::Record;
 use super::sealing::Sealing;
@@ -613,16 +613,8 @@ impl Engine {
         }
         self.newest = self.newest.max(entry.sn);
         let entry = Box::new(entry);
-        let item = match publication.body {
-            Body::Plain(bytes) => {
-                Item::Publication { place, entry, associated: publication.associated, bodies: vec![bytes] }
-            }
-            Body::Digest { hash, .. } => {
-                Item::Publication { place, entry, associated: publication.associated, bodies: vec![hash.to_vec()] }
-            }
-            // Without keys nothing sealed is ever opened.
-            Body::Sealed(_) if !self.seals() => Item::Empty { place, count: 1 },
-            Body::Sealed(_) => {
+        match publication.body {
+            Body::Sealed(_) if self.seals() => {
                 if !self.lines.has_unopened() {
                     // Until it is known, it is looked for again now and then.
                     let _ = self.find_key();
@@ -630,10 +622,17 @@ impl Engine {
                 if let Some(sealed) = sealed(&entry, publication) {
                     self.lines.put_sealed(subscription, place, sealed);
                 }
-                return self.look_back(now);
+                self.look_back(now);
             }
-        };
-        self.line_up(now, subscription, item);
+            body => {
+                let item = match Content::of(body) {
+                    Some(content) => Item::Publication { place, entry, associated: publication.associated, content },
+                    // Without keys nothing sealed is ever opened.
+                    None => Item::Empty { place, count: 1 },
+                };
+                self.line_up(now, subscription, item);
+            }
+        }
     }
 
     fn line_up(&mut self, now: Now, subscription: u64, item: Item) {
@@ -727,15 +726,6 @@ pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], patience: D
 pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
     let what = format!("the brokers are at block {height}, and we have seen {seen}: their past was taken away");
     Error::new(Code::RolledBack, what).with_hint("compare «sealcast brokers status» with whoever runs them")
-}
-
-/// The bodies that are not sealed; `None` where they are. Of bytes that lie elsewhere: their SHA-256.
-pub(super) fn plain(publication: &Publication) -> Option<Vec<Vec<u8>>> {
-    match &publication.body {
-        Body::Plain(bytes) => Some(vec![bytes.clone()]),
-        Body::Digest { hash, .. } => Some(vec![hash.to_vec()]),
-        Body::Sealed(_) => None,
-    }
 }
 
 /// What the keys need to open a publication; `None` if it is not sealed.

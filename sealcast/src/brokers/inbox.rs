@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sealcast_broker::operation::Body;
 use sealcast_broker::state::Entry;
 use sealcast_wire::limits;
 
@@ -22,8 +23,8 @@ pub enum Item {
         entry: Box<Entry>,
         /// What need not be kept from brokers.
         associated: Vec<u8>,
-        /// Its bodies: one, or as many as were sealed together.
-        bodies: Vec<Vec<u8>>,
+        /// What was published.
+        content: Content,
     },
     /// Publications that we may not read: ⊥.
     Empty {
@@ -38,6 +39,20 @@ pub enum Item {
         place: u64,
         /// How many.
         count: u64,
+    },
+}
+
+/// What readers get of a publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Its bodies: one, or as many as were sealed together.
+    Bodies(Vec<Vec<u8>>),
+    /// Bytes that lie elsewhere.
+    Elsewhere {
+        /// How many.
+        size: u64,
+        /// Their SHA-256.
+        hash: [u8; 32],
     },
 }
 
@@ -69,11 +84,32 @@ impl Item {
     /// Bytes of what was published.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Item::Publication { associated, bodies, .. } => {
-                associated.len() + bodies.iter().map(Vec::len).sum::<usize>()
-            }
+            Item::Publication { associated, content, .. } => associated.len() + content.bytes(),
             Item::Empty { .. } | Item::Lost { .. } => 0,
         }
+    }
+}
+
+impl Content {
+    /// Its bodies; `None` if they lie elsewhere.
+    pub fn bodies(&self) -> Option<&[Vec<u8>]> {
+        match self {
+            Content::Bodies(bodies) => Some(bodies),
+            Content::Elsewhere { .. } => None,
+        }
+    }
+
+    /// Of what is not sealed; `None` of what is.
+    pub(super) fn of(body: Body) -> Option<Content> {
+        match body {
+            Body::Plain(bytes) => Some(Content::Bodies(vec![bytes])),
+            Body::Digest { size, hash } => Some(Content::Elsewhere { size, hash }),
+            Body::Sealed(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.bodies().iter().flat_map(|it| it.iter()).map(Vec::len).sum()
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use sealcast_broker::state::Entry;
 use sealcast_wire::limits;
 
-use super::inbox::{Inbox, Item};
+use super::inbox::{Content, Inbox, Item};
 use crate::error::Error;
 
 /// See the module.
@@ -163,7 +163,9 @@ impl Line {
             if entry.sn == sn {
                 let (place, entry, associated) = (*place, entry.clone(), std::mem::take(associated));
                 let item = match bodies {
-                    Some(bodies) => Item::Publication { place, entry, associated, bodies: bodies.clone() },
+                    Some(bodies) => {
+                        Item::Publication { place, entry, associated, content: Content::Bodies(bodies.clone()) }
+                    }
                     None => Item::Empty { place, count: 1 },
                 };
                 self.bytes = self.bytes - *bytes + item.bytes();

@@ -42,7 +42,7 @@ pub(crate) use engine::rolled_back;
 pub use file::{load, load_pinned, save};
 pub use findings::Evidence;
 pub(crate) use findings::Findings;
-pub use inbox::{Item, Subscription};
+pub use inbox::{Content, Item, Subscription};
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration};
 pub(crate) use sealing::threshold;
@@ -121,8 +121,8 @@ pub struct Published {
 pub struct Place {
     /// The number at the topic.
     pub ps: u64,
-    /// What stands there, and its bodies; `None` is ⊥.
-    pub publication: Option<(Entry, Vec<Vec<u8>>)>,
+    /// What stands there; `None` is ⊥.
+    pub publication: Option<(Entry, Content)>,
 }
 
 /// A place as it was read, sealed as it stands there.
@@ -530,7 +530,7 @@ impl Brokers {
                 read.push(Place { ps, publication: None });
                 continue;
             };
-            let bodies = match &publication.body {
+            let content = match &publication.body {
                 Body::Sealed(_) => {
                     let sn = entry.sn;
                     self.take(|engine| engine.open_read(&entry, &publication))?;
@@ -538,11 +538,11 @@ impl Brokers {
                     if opened.is_err() {
                         self.shared.lock().end_read(sn);
                     }
-                    opened?
+                    opened?.map(Content::Bodies)
                 }
-                _ => engine::plain(&publication),
+                _ => Content::of(publication.body),
             };
-            read.push(Place { ps, publication: bodies.map(|bodies| (entry, bodies)) });
+            read.push(Place { ps, publication: content.map(|content| (entry, content)) });
         }
         Ok(read)
     }

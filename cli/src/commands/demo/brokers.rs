@@ -77,7 +77,7 @@ impl Person {
     /// The next thing that the order has for this person: bodies, or ⊥.
     fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         match self.subscription.next_timeout(PATIENCE)? {
-            Some(Item::Publication { bodies, .. }) => Ok(Some(bodies.concat())),
+            Some(Item::Publication { content, .. }) => Ok(content.bodies().map(<[_]>::concat)),
             Some(Item::Empty { count: 1, .. }) => Ok(None),
             Some(Item::Empty { count, .. } | Item::Lost { count, .. }) => {
                 Err(broken(format!("{}: {count} places at once", self.name)))
@@ -280,7 +280,7 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
     receipt.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
     let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
     let found = people[1].brokers.read(&place, false)?;
-    let read = found.iter().find_map(|it| it.publication.as_ref()).map(|(_, bodies)| bodies.concat());
+    let read = found.iter().find_map(|it| it.publication.as_ref()).and_then(|(_, it)| it.bodies()).map(<[_]>::concat);
     if read.as_deref() != Some(RECORD.as_bytes()) {
         return Err(broken(format!("{DERMATOLOGIST} did not read the record")));
     }

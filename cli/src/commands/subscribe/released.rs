@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item, Subscription};
+use sealcast::brokers::{Advertisement, Advertisements, Brokers, Content, Item, Subscription};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_broker::state::Entry;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{STEP, Sub};
 use crate::cluster::{As, Cluster, hex, interest};
 use crate::commands::{Env, brokers};
-use crate::format::{Received, Sender, base64, for_terminal, safe};
+use crate::format::{Payload, Received, Sender, base64, for_terminal, safe};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::text::{row, table};
@@ -106,17 +106,21 @@ impl Sub {
                 Some(Item::Lost { count, .. }) => {
                     env.output.warn(format!("{count} publications are no longer kept by the brokers"))
                 }
-                Some(Item::Publication { entry, bodies, .. }) => {
-                    for payload in &bodies {
+                Some(Item::Publication { entry, content: Content::Bodies(bodies), .. }) => {
+                    for body in &bodies {
                         index += 1;
-                        self.show_publication(env, index, &entry, payload)?;
+                        self.show_publication(env, index, &entry, Payload::Here(body))?;
                     }
+                }
+                Some(Item::Publication { entry, content: Content::Elsewhere { size, hash }, .. }) => {
+                    index += 1;
+                    self.show_publication(env, index, &entry, Payload::Elsewhere(size, &hash))?;
                 }
             }
         }
     }
 
-    fn show_publication(&self, env: &Env<'_>, index: u64, entry: &Entry, payload: &[u8]) -> Result<(), Failure> {
+    fn show_publication(&self, env: &Env<'_>, index: u64, entry: &Entry, payload: Payload<'_>) -> Result<(), Failure> {
         let client = shown(env, &entry.client);
         let (header, sequence) = &entry.places[0];
         let (sender, epoch, delay_micros) = (Sender::Signed(&client), 0, None);

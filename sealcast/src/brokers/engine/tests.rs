@@ -209,7 +209,7 @@ impl Stage {
         let mut read = Vec::new();
         while let Some(item) = inbox.take() {
             match item {
-                Item::Publication { bodies, .. } => read.push(bodies[0][0]),
+                Item::Publication { content: Content::Bodies(bodies), .. } => read.push(bodies[0][0]),
                 other => panic!("nothing is ⊥ or lost: {other:?}"),
             }
             let now = self.engine.clock.now();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sealcast::brokers::{Brokers, Item, Outgoing, Subscription};
+use sealcast::brokers::{Brokers, Content, Item, Outgoing, Subscription};
 use sealcast::code::Code;
 use sealcast_delivery::Token;
 
@@ -157,7 +157,7 @@ fn read(mut subscription: Subscription, progress: Arc<Progress>) -> JoinHandle<R
         let mut delays = Vec::new();
         while !progress.ended.load(Ordering::Acquire) {
             let Some(item) = subscription.next_timeout(Duration::from_millis(50))? else { continue };
-            let Item::Publication { bodies, .. } = item else {
+            let Item::Publication { content: Content::Bodies(bodies), .. } = item else {
                 return Err(Failure::new(Code::Denied, "a publication was not released to the subscriber"));
             };
             for body in bodies {
