@@ -21,6 +21,8 @@ pub(crate) struct Received<'a> {
     pub(crate) sequence: u64,
     /// From its publish to its arrival here, by both clocks; negative where they differ that much.
     pub(crate) delay_micros: Option<i64>,
+    /// What came with it that brokers may read.
+    pub(crate) associated: &'a [u8],
     pub(crate) payload: Payload<'a>,
 }
 
@@ -117,6 +119,9 @@ pub(crate) fn headline(m: &Received<'_>) -> String {
     if let Some(micros) = m.delay_micros {
         let _ = write!(line, "  {}", delay(micros));
     }
+    if !m.associated.is_empty() {
+        let _ = write!(line, "  with {}", safe(&String::from_utf8_lossy(m.associated)));
+    }
     line
 }
 
@@ -134,6 +139,11 @@ pub(crate) fn object(m: &Received<'_>) -> Value {
     });
     let (name, payload) = m.payload.field();
     object[name] = payload;
+    match std::str::from_utf8(m.associated) {
+        Ok("") => {}
+        Ok(text) => object["associated"] = json!(text),
+        Err(_) => object["associated_base64"] = json!(base64(m.associated)),
+    }
     object
 }
 
@@ -274,7 +284,7 @@ mod tests {
     fn message<'a>(payload: &'a [u8]) -> Received<'a> {
         let sender = Sender::Signed("you@laptop");
         let (topic, delay_micros, payload) = ("ward3/vitals", Some(312), Payload::Here(payload));
-        Received { index: 1, topic, sender, epoch: 1, sequence: 7, delay_micros, payload }
+        Received { index: 1, topic, sender, epoch: 1, sequence: 7, delay_micros, associated: b"", payload }
     }
 
     #[test]
@@ -298,6 +308,14 @@ mod tests {
         assert_eq!(fill("%l%%\\t%n\\n"), "2%\t7\n");
         assert_eq!(fill("%d"), "+0.3 ms");
         assert!(Template::parse("%x").is_err() && Template::parse("100%").is_err());
+    }
+
+    #[test]
+    fn what_came_with_it_is_shown_beside_it() {
+        let m = Received { associated: b"desk 3\x1b", ..message(b"72") };
+        assert!(headline(&m).ends_with("+0.3 ms  with desk 3?"));
+        assert_eq!(object(&m)["associated"], "desk 3\u{1b}");
+        assert!(object(&message(b"72")).get("associated").is_none());
     }
 
     #[test]

@@ -117,6 +117,27 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert!(exit == 0 && object["advertisement"] == "quotes, each second", "{said}");
     assert_eq!(object["scope"], "market/# or price = 105", "{said}");
 
+    // Several topics, text that brokers may read, and values that they keep.
+    let mut sub = home.start(&["sub", "price = 9 and region = eu", "-C", "1", "-W", "60s", "-v"]);
+    sub.line_with("subscription").expect("it stands");
+    home.good(&["pub", "price", "nowhere", "--value", "9"]);
+    let told = ["--also", "region=eu", "--also", "all", "--associated", "for desk 3", "--increment", "count=5"];
+    let sum = home.good(&[&["pub", "price", "there", "--value", "9"][..], &told[..]].concat());
+    assert!(sum.contains("sum 5"), "{sum}");
+    let (exit, said) = sub.end();
+    assert!(exit == 0 && said.contains("with for desk 3") && said.contains("there"), "{said}");
+    assert!(!said.contains("nowhere"), "{said}");
+    assert!(home.good(&["read", "all"]).contains("there"));
+    home.good(&["pub", "price", "more", "--increment", "count=-7"]);
+    assert_eq!(home.good(&["read", "price", "--key", "count", "--linearizable"]), "-2\n");
+    home.good(&["pub", "price", "open", "--put", "state=open", "--expect-none"]);
+    let twice = home.run(&["pub", "price", "open", "--put", "state=shut", "--expect", "closed"]);
+    assert!(twice.exit == 2 && twice.stderr.contains("not what was expected"), "{}", twice.stderr);
+    home.good(&["pub", "price", "shut", "--put", "state=shut", "--expect", "open"]);
+    assert_eq!(home.good(&["read", "price", "--key", "state", "--linearizable"]), "shut\n");
+    let value = home.good(&["read", "price", "--key", "nothing", "--json"]);
+    assert!(value.contains("\"set\":false"), "{value}");
+
     // What lies elsewhere is not taken for what was published.
     let mut sub = home.start(&["sub", "file/#", "-C", "1", "-W", "60s", "-v"]);
     sub.line_with("subscription").expect("it stands");

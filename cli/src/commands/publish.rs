@@ -1,5 +1,7 @@
 //! `sealcast pub`: one message, a file, or lines as they come.
 
+mod extra;
+
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,6 +18,8 @@ use sealcast_broker::operation::{Execute, Header};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::Dropped;
 use serde_json::json;
+
+use extra::Extra;
 
 use super::Env;
 use crate::cluster::Cluster;
@@ -41,7 +45,8 @@ Examples:
   sealcast pub camera/front -f frame.jpg
   tail -f log | sealcast pub site/log -l         each line is a message
   date | sealcast pub site/time                  what comes on stdin is one message
-  sealcast pub market/eurusd 1.0842 --allow 'exchange:desk = fx' --receipt r.json     through brokers"
+  sealcast pub market/eurusd 1.0842 --allow 'exchange:desk = fx' --receipt r.json     through brokers
+  sealcast pub orders/eurusd 'buy 100' --also region=eu --increment count"
 )]
 pub(crate) struct Pub {
     /// The topic, for example ward3/vitals
@@ -73,6 +78,8 @@ pub(crate) struct Pub {
     /// Keep the brokers' signatures on what was published (brokers)
     #[arg(long, value_name = "FILE", conflicts_with = "lines")]
     receipt: Option<PathBuf>,
+    #[command(flatten)]
+    extra: Extra,
 }
 
 /// The road that messages take.
@@ -95,11 +102,11 @@ impl Pub {
         if let Some(cluster) = Cluster::of_publications(&target.url)? {
             return self.through_brokers(env, &cluster, one);
         }
-        if self.allow.is_some() || self.value.is_some() || self.receipt.is_some() {
+        if self.allow.is_some() || self.value.is_some() || self.receipt.is_some() || self.extra.is_any() {
             let what = match target.url.way {
                 Way::Quorum(_) => "with keys=contributory brokers see no message: members alone can read all",
                 Way::Multicast(_) | Way::Memory { .. } => {
-                    "--allow, --value and --receipt are for brokers, and the URL names none"
+                    "--allow, --value, --receipt and the like are for brokers, and the URL names none"
                 }
             };
             let failure = Failure::new(Code::BadPair, what);
@@ -140,15 +147,10 @@ impl Pub {
         if let Some(value) = &self.value {
             check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
         }
+        let headers = self.extra.headers(Header { topic: self.topic.clone(), value: self.value.clone() })?;
+        let (associated, execute) = (self.extra.associated(), self.extra.execute()?);
+        let mut outgoing = Outgoing { headers, associated, access, execute, body: Vec::new() };
         let brokers = cluster.open_registered(env)?;
-        let header = Header { topic: self.topic.clone(), value: self.value.clone() };
-        let mut outgoing = Outgoing {
-            headers: vec![header],
-            associated: Vec::new(),
-            access,
-            execute: Execute::Nothing,
-            body: Vec::new(),
-        };
         let mut publish = |body: Vec<u8>| -> Result<(), Failure> {
             outgoing.body = body;
             let published = brokers.publish(&outgoing)?;
@@ -192,11 +194,19 @@ impl Pub {
         let number = it.places.first().copied().unwrap_or(0);
         let allow = outgoing.access.as_ref().map(ToString::to_string);
         let sealed = cluster.keys == Scheme::Threshold;
+        let sum = match &outgoing.execute {
+            Execute::Increment { .. } => it.answer.first_chunk::<8>().map(|sum| i64::from_be_bytes(*sum)),
+            _ => None,
+        };
         env.output.object(&json!({
             "topic": self.topic, "value": self.value, "bytes": outgoing.body.len(), "number": number, "through": "brokers",
             "height": it.height, "sn": it.sn, "sealed": sealed, "allow": allow, "signed": signed, "receipt": self.receipt,
+            "numbers": it.places, "sum": sum,
         }))?;
         let mut line = format!("number {number}");
+        if let Some(sum) = sum {
+            line += &format!("  sum {sum}");
+        }
         if let Some(signed) = signed {
             line += &format!("  quorum {signed}/{}", cluster.file.brokers());
         }

@@ -1,4 +1,4 @@
-//! `sealcast read TOPIC`: what stands at a topic's places, read from the brokers without subscribing.
+//! `sealcast read TOPIC`: what stands at a topic's places, and values that brokers keep with it, read without subscribing.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Env;
 use crate::cluster::{Cluster, hex};
-use crate::format::{Payload, safe};
+use crate::format::{Payload, for_terminal, safe};
 use crate::hint::Failure;
 use crate::text::{bytes, instant};
 
@@ -30,10 +30,14 @@ Examples:
   sealcast read market/eurusd --from 1200 --limit 20
   sealcast read market/eurusd --latest --raw
   sealcast read market/eurusd --latest --linearizable
-  sealcast read market/eurusd --from 1200 --limit 1 --receipt r.json")]
+  sealcast read market/eurusd --from 1200 --limit 1 --receipt r.json
+  sealcast read orders/eurusd --key count     a value that publications have set or counted")]
 pub(crate) struct Read {
     /// The topic
     topic: String,
+    /// A value that the brokers keep with the topic, as «sealcast pub --put» and «--increment» made it
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["value", "from", "limit", "latest"])]
+    key: Option<String>,
     /// The topic's value, where it has one
     #[arg(long, value_name = "VALUE")]
     value: Option<String>,
@@ -66,6 +70,12 @@ impl Read {
         self.value.as_deref().map(checked).transpose()?;
         let cluster = Cluster::of(env, None)?;
         let brokers = cluster.open_registered(env)?;
+        if let Some(key) = &self.key {
+            let value = brokers.value(&self.topic, key.as_bytes(), self.linearizable);
+            super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+            brokers.close();
+            return self.show_value(env, key, value?.as_deref());
+        }
         let header = Header { topic: self.topic.clone(), value: self.value.clone() };
         let what = match self.latest {
             true => What::Latest { header },
@@ -107,6 +117,28 @@ impl Read {
                 format!("a receipt is of one publication, and {} were read", places.len()),
             )
             .hint("--latest, or --from N --limit 1")),
+        }
+    }
+
+    /// A number where it is one, which no text looks like: 8 bytes of which the first is 0 or 255.
+    fn show_value(&self, env: &Env<'_>, key: &str, value: Option<&[u8]>) -> Result<(), Failure> {
+        let eight: Option<[u8; 8]> = value.and_then(|it| it.try_into().ok());
+        let number = eight.filter(|it| matches!(it[0], 0 | 255)).map(i64::from_be_bytes);
+        let mut object = json!({ "topic": self.topic, "key": key, "set": value.is_some() });
+        match (number, value) {
+            (Some(number), _) => object["number"] = json!(number),
+            (None, Some(value)) => {
+                let (name, value) = Payload::Here(value).field();
+                object[name.replace("payload", "value")] = value;
+            }
+            (None, None) => env.output.say(format!("nothing is kept for «{key}» at {}", self.topic)),
+        }
+        env.output.object(&object)?;
+        match (number, value) {
+            (_, Some(value)) if self.raw && !env.output.is_json() => env.output.bytes(value),
+            (Some(number), _) => env.output.line(number),
+            (None, Some(value)) => env.output.line(for_terminal(value)),
+            (None, None) => Ok(()),
         }
     }
 
@@ -155,7 +187,7 @@ impl Read {
 }
 
 /// Each body; or that they lie elsewhere.
-fn payloads(content: &Content) -> impl Iterator<Item = Payload<'_>> {
+pub(super) fn payloads(content: &Content) -> impl Iterator<Item = Payload<'_>> {
     let elsewhere = match content {
         Content::Bodies(_) => None,
         Content::Elsewhere { size, hash } => Some(Payload::Elsewhere(*size, hash)),

@@ -168,6 +168,7 @@ impl Sub {
             epoch: message.epoch().map_or(0, |e| e.counter),
             sequence: message.sequence(),
             delay_micros: message.sent_micros().map(delay_since),
+            associated: &[],
             payload: Payload::Here(message.payload()),
         };
         self.show_received(env, &received)

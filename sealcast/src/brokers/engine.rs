@@ -138,7 +138,8 @@ impl Engine {
     pub(super) fn publish(&mut self, outgoing: &Outgoing, more: &[&[u8]]) -> std::result::Result<Token, SendError> {
         let now = self.clock.now();
         let Outgoing { headers, associated, access, execute, body } = outgoing;
-        if body.len() + more.iter().map(|it| it.len()).sum::<usize>() > limits::BODY_BYTES_MAX {
+        let is_large = body.len() + more.iter().map(|it| it.len()).sum::<usize>() > limits::BODY_BYTES_MAX;
+        if is_large || !outgoing.keeps_to_limits() {
             return Err(SendError::TooLong);
         }
         let mut publication = Publication {

@@ -34,7 +34,7 @@ use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
 use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
-use sealcast_wire::Utc;
+use sealcast_wire::{Utc, limits};
 
 pub use advertised::{Advertisement, Advertisements};
 pub(crate) use engine::no_quorum;
@@ -99,6 +99,24 @@ pub struct Outgoing {
     pub execute: Execute,
     /// What readers get.
     pub body: Vec<u8>,
+}
+
+impl Outgoing {
+    /// Whether all of it but its body is what brokers read.
+    fn keeps_to_limits(&self) -> bool {
+        let (keys, values) = (limits::VALUE_KEY_BYTES_MAX, limits::VALUE_BYTES_MAX);
+        let execute = match &self.execute {
+            Execute::Nothing => true,
+            Execute::Put { key, value } => key.len() <= keys && value.len() <= values,
+            Execute::Increment { key, .. } => key.len() <= keys,
+            Execute::CompareAndSet { key, expected, value } => {
+                let expected = expected.as_ref().is_none_or(|it| it.len() <= values);
+                key.len() <= keys && expected && value.len() <= values
+            }
+        };
+        let headers = (1..=limits::HEADERS_MAX).contains(&self.headers.len());
+        execute && headers && self.associated.len() <= limits::ASSOCIATED_BYTES_MAX
+    }
 }
 
 /// A publication that has its place.
@@ -253,7 +271,15 @@ impl Brokers {
             Err(SendError::Full | SendError::NotReady | SendError::Retired) => None,
             Err(SendError::TooLong) => Some(Err(Error::new(
                 Code::TooLarge,
-                format!("the publication is over a limit: {} bytes of body", sealcast_wire::limits::BODY_BYTES_MAX),
+                format!(
+                    "the publication is over a limit: {} bytes of body, {} topics, {} bytes of associated data, {} bytes \
+                     of a key and {} of its value",
+                    limits::BODY_BYTES_MAX,
+                    limits::HEADERS_MAX,
+                    limits::ASSOCIATED_BYTES_MAX,
+                    limits::VALUE_KEY_BYTES_MAX,
+                    limits::VALUE_BYTES_MAX
+                ),
             ))),
             Err(e) => Some(Err(e.into())),
             Ok(token) => Some(Ok(token)),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sealcast::brokers::{Advertisement, Advertisements, Brokers, Content, Item, Subscription};
+use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item, Subscription};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_broker::state::Entry;
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{STEP, Sub};
 use crate::cluster::{As, Cluster, hex, interest};
+use crate::commands::read::payloads;
 use crate::commands::{Env, brokers};
 use crate::format::{Payload, Received, Sender, base64, for_terminal, safe};
 use crate::hint::Failure;
@@ -106,26 +107,29 @@ impl Sub {
                 Some(Item::Lost { count, .. }) => {
                     env.output.warn(format!("{count} publications are no longer kept by the brokers"))
                 }
-                Some(Item::Publication { entry, content: Content::Bodies(bodies), .. }) => {
-                    for body in &bodies {
+                Some(Item::Publication { entry, associated, content, .. }) => {
+                    for payload in payloads(&content) {
                         index += 1;
-                        self.show_publication(env, index, &entry, Payload::Here(body))?;
+                        self.show_publication(env, index, &entry, &associated, payload)?;
                     }
-                }
-                Some(Item::Publication { entry, content: Content::Elsewhere { size, hash }, .. }) => {
-                    index += 1;
-                    self.show_publication(env, index, &entry, Payload::Elsewhere(size, &hash))?;
                 }
             }
         }
     }
 
-    fn show_publication(&self, env: &Env<'_>, index: u64, entry: &Entry, payload: Payload<'_>) -> Result<(), Failure> {
+    fn show_publication(
+        &self,
+        env: &Env<'_>,
+        index: u64,
+        entry: &Entry,
+        associated: &[u8],
+        payload: Payload<'_>,
+    ) -> Result<(), Failure> {
         let client = shown(env, &entry.client);
         let (header, sequence) = &entry.places[0];
         let (sender, epoch, delay_micros) = (Sender::Signed(&client), 0, None);
         let (topic, sequence) = (&header.topic[..], *sequence);
-        self.show_received(env, &Received { index, topic, sender, epoch, sequence, delay_micros, payload })
+        self.show_received(env, &Received { index, topic, sender, epoch, sequence, delay_micros, associated, payload })
     }
 }
 
