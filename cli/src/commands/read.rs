@@ -58,7 +58,7 @@ pub(crate) struct Read {
     #[arg(long)]
     raw: bool,
     /// Keep the brokers' signatures on the one publication that is read, for others to check
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
     receipt: Option<PathBuf>,
 }
 
