@@ -132,7 +132,6 @@ impl Broker {
         drop(keep_evidence(hall.shelf.clone(), proved).map_err(thread_failed)?);
         let admission = Admission::start(admission::Setup {
             cluster,
-            block: config.block(),
             batch: config.settings.batch(),
             threads: config.threads(1),
             execution: Arc::new(executor.clone()),

@@ -57,7 +57,8 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// How much one block may hold (the paper's BlockSize). All brokers of a cluster must agree on it.
+/// How much one block holds (the paper's BlockSize). A broker keeps to its own when it proposes, and takes blocks up to
+/// [`BlockSize::MAX`]: brokers may differ in it, and change it over any history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
     /// Frames, at most.
@@ -68,14 +69,12 @@ pub struct BlockSize {
 }
 
 impl BlockSize {
-    /// The longest frame.
-    pub fn frame_bytes_max(self) -> usize {
-        self.bytes.max(limits::FRAME_BYTES_MAX)
-    }
+    /// What every broker takes. Whether a block may be voted for depends on this alone, at all brokers alike.
+    pub const MAX: BlockSize = BlockSize { frames: limits::BLOCK_FRAMES_MAX, bytes: limits::BLOCK_BYTES_MAX };
 
     /// The bytes that so many frames may have together.
     pub(crate) fn room(self, frames: usize) -> usize {
-        if frames == 1 { self.frame_bytes_max() } else { self.bytes }
+        if frames == 1 { limits::FRAME_BYTES_MAX } else { self.bytes }
     }
 }
 
@@ -125,7 +124,8 @@ impl Block {
 
     /// Whether it keeps to `size`.
     pub fn fits(&self, size: BlockSize) -> bool {
-        self.frames.len() <= size.frames && self.bytes() <= size.room(self.frames.len())
+        let short = self.frames.iter().all(|f| f.bytes.len() <= limits::FRAME_BYTES_MAX);
+        short && self.frames.len() <= size.frames && self.bytes() <= size.room(self.frames.len())
     }
 }
 
@@ -190,7 +190,10 @@ mod tests {
             |lengths: &[usize]| Block { frames: lengths.iter().map(|n| Frame::new(vec![0; *n])).collect(), ..block() };
         assert!(block(&[8, 8]).fits(size) && block(&[]).fits(size) && block(&[limits::FRAME_BYTES_MAX]).fits(size));
         assert!(!block(&[9, 8]).fits(size) && !block(&[1; 5]).fits(size));
-        assert!(!block(&[limits::FRAME_BYTES_MAX + 1]).fits(size));
+        for size in [size, BlockSize::MAX] {
+            assert!(!block(&[limits::FRAME_BYTES_MAX + 1]).fits(size));
+            assert!(!block(&[limits::FRAME_BYTES_MAX + 1, 1]).fits(size));
+        }
     }
 
     #[test]

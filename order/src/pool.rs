@@ -17,13 +17,18 @@ pub struct Pool {
     bytes: usize,
     ordered: BTreeSet<Hash>,
     ordered_by_age: VecDeque<Hash>,
-    size: BlockSize,
     bytes_max: usize,
 }
 
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool::new()
+    }
+}
+
 impl Pool {
-    /// An empty pool for blocks of `size`.
-    pub fn new(size: BlockSize) -> Pool {
+    /// An empty pool.
+    pub fn new() -> Pool {
         Pool {
             waiting: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -31,7 +36,6 @@ impl Pool {
             bytes: 0,
             ordered: BTreeSet::new(),
             ordered_by_age: VecDeque::new(),
-            size,
             bytes_max: limits::ORDER_POOL_BYTES_MAX,
         }
     }
@@ -45,7 +49,7 @@ impl Pool {
     /// Takes a frame in. Call it after the checks of one's own.
     pub fn offer(&mut self, frame: Frame) -> Result<(), Refused> {
         let length = frame.bytes().len();
-        if length > self.size.frame_bytes_max() {
+        if length > limits::FRAME_BYTES_MAX {
             return Err(Refused::TooLarge);
         }
         let hash = frame.hash();
@@ -128,7 +132,7 @@ mod tests {
 
     #[test]
     fn rule_e14_a_frame_stays_until_it_is_delivered() {
-        let mut pool = Pool::new(SIZE);
+        let mut pool = Pool::new();
         for text in ["a", "b", "c"] {
             pool.offer(frame(text)).expect("there is room");
         }
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_long_frame_is_drawn_alone_in_its_turn() {
-        let mut pool = Pool::new(SIZE);
+        let mut pool = Pool::new();
         for text in ["a", "longer than a block", "b"] {
             pool.offer(frame(text)).expect("there is room");
         }
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn rule_g7_a_pool_has_its_limits() {
-        let mut pool = Pool::new(SIZE).with_bytes_max(12);
+        let mut pool = Pool::new().with_bytes_max(12);
         assert_eq!(pool.offer(Frame::new(vec![0; limits::FRAME_BYTES_MAX + 1])), Err(Refused::TooLarge));
         assert_eq!(pool.offer(frame("0123456789")), Ok(()));
         assert_eq!(pool.offer(frame("0123456789")), Err(Refused::Known));

@@ -33,7 +33,7 @@ pub struct Settings {
     pub namespace: Vec<u8>,
     /// Where the log lies.
     pub folder: PathBuf,
-    /// How much one block may hold.
+    /// How much a new block holds.
     pub block: BlockSize,
     /// Blocks delivered and not yet acknowledged, at most.
     pub unacknowledged: usize,
@@ -70,7 +70,7 @@ impl Solo {
     /// # Errors
     /// If the folder cannot be read or written, or holds the log of another cluster.
     pub fn start(settings: Settings, application: Arc<dyn Application>) -> io::Result<Solo> {
-        let (log, tip) = Log::open(&settings.folder, Block::genesis(&settings.namespace), settings.block)?;
+        let (log, tip) = Log::open(&settings.folder, Block::genesis(&settings.namespace))?;
         let acknowledged = log.acknowledged()?.min(tip.height);
         let shared = Arc::new(Shared {
             application,
@@ -269,7 +269,6 @@ fn now_micros() -> u64 {
 /// The blocks on disk.
 struct Log {
     folder: PathBuf,
-    size: BlockSize,
     /// Where each block lies: its file, offset and length.
     index: BTreeMap<u64, (u64, u64, usize)>,
     /// The file that grows, and its length.
@@ -279,10 +278,10 @@ struct Log {
 
 impl Log {
     /// Opens the log and finds its last block, which is `genesis` if there is none.
-    fn open(folder: &Path, genesis: Block, size: BlockSize) -> io::Result<(Log, Block)> {
+    fn open(folder: &Path, genesis: Block) -> io::Result<(Log, Block)> {
         fs::create_dir_all(folder)?;
         let mark = open_file(&folder.join("acknowledged"))?;
-        let mut log = Log { folder: folder.to_path_buf(), size, index: BTreeMap::new(), last: None, mark };
+        let mut log = Log { folder: folder.to_path_buf(), index: BTreeMap::new(), last: None, mark };
         let mut segments = Vec::new();
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name();
@@ -294,7 +293,7 @@ impl Log {
             let file = open_file(&log.path(segment))?;
             let bytes = fs::read(log.path(segment))?;
             let mut at = 0;
-            while let Some((block, length)) = record(&bytes[at..], size) {
+            while let Some((block, length)) = record(&bytes[at..]) {
                 // The first block held may stand on pruned ones.
                 let first = log.index.is_empty() && block.height > 1;
                 if !first && (block.parent != tip.hash() || block.height != tip.height + 1) {
@@ -334,7 +333,7 @@ impl Log {
         let Some(&(segment, offset, length)) = self.index.get(&height) else { return Ok(None) };
         let mut bytes = vec![0; length];
         File::open(self.path(segment))?.read_exact_at(&mut bytes, offset)?;
-        let (block, _) = record(&bytes, self.size).ok_or(io::ErrorKind::InvalidData)?;
+        let (block, _) = record(&bytes).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Some(block))
     }
 
@@ -383,14 +382,14 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// The block at the front of `bytes` and the bytes of its record.
-fn record(bytes: &[u8], size: BlockSize) -> Option<(Block, usize)> {
+fn record(bytes: &[u8]) -> Option<(Block, usize)> {
     let (header, rest) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
     let length = u32::from_be_bytes(header[..4].try_into().expect("4 bytes")) as usize;
     let body = rest.get(..length)?;
     if header[4..] != checksum(body) {
         return None;
     }
-    let block = Block::decode_cfg(bytes::Bytes::copy_from_slice(body), &size).ok()?;
+    let block = Block::decode_cfg(bytes::Bytes::copy_from_slice(body), &BlockSize::MAX).ok()?;
     Some((block, RECORD_HEADER_BYTES + length))
 }
 

@@ -13,7 +13,6 @@ pub(crate) const BAD: &[u8] = b"bad";
 
 /// What was delivered, which survives crashes, and a pool, which does not.
 pub(crate) struct Ledger {
-    size: BlockSize,
     /// Proposes what honest ledgers refuse.
     lax: bool,
     state: Mutex<State>,
@@ -26,13 +25,13 @@ struct State {
 }
 
 impl Ledger {
-    pub(crate) fn new(size: BlockSize) -> Ledger {
-        let state = State { pool: Pool::new(size), blocks: BTreeMap::new(), frames: BTreeSet::new() };
-        Ledger { size, lax: false, state: Mutex::new(state) }
+    pub(crate) fn new() -> Ledger {
+        let state = State { pool: Pool::new(), blocks: BTreeMap::new(), frames: BTreeSet::new() };
+        Ledger { lax: false, state: Mutex::new(state) }
     }
 
-    pub(crate) fn lax(size: BlockSize) -> Ledger {
-        Ledger { lax: true, ..Ledger::new(size) }
+    pub(crate) fn lax() -> Ledger {
+        Ledger { lax: true, ..Ledger::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -41,7 +40,7 @@ impl Ledger {
 
     /// The pool is gone, as after a crash.
     pub(crate) fn crash(&self) {
-        self.state().pool = Pool::new(self.size);
+        self.state().pool = Pool::new();
     }
 
     pub(crate) fn height(&self) -> u64 {
@@ -51,6 +50,11 @@ impl Ledger {
     pub(crate) fn has(&self, frames: &[Frame]) -> bool {
         let state = self.state();
         frames.iter().all(|f| state.frames.contains(&f.hash()))
+    }
+
+    /// The frames of the largest block.
+    pub(crate) fn largest(&self) -> usize {
+        self.state().blocks.values().map(|(_, block)| block.frames.len()).max().unwrap_or(0)
     }
 
     /// All frames in their order, from the first block on.

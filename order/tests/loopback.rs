@@ -26,7 +26,7 @@ struct State {
 
 impl Ledger {
     fn new() -> Arc<Ledger> {
-        let pool = Pool::new(BlockSize::default());
+        let pool = Pool::new();
         let state = State { pool, blocks: BTreeMap::new(), frames: BTreeSet::new(), held: None };
         Arc::new(Ledger { state: Mutex::new(state) })
     }
@@ -215,6 +215,28 @@ fn one_broker_alone_keeps_its_order_over_restarts() {
 
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts a third time");
     assert_eq!(solo.status().height, status.tip, "what was acknowledged does not come again");
+}
+
+#[test]
+fn a_log_is_read_whatever_size_new_blocks_have() {
+    let folder = Folder::new("solo-smaller");
+    let ledger = Ledger::new();
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
+    (0..500).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
+    until("500 frames", || ledger.ordered() == 500 && solo.status().lag() == 0);
+    let tip = solo.status().tip;
+    assert!(tip < 500, "no block had two frames");
+    drop(solo);
+
+    let block = BlockSize { frames: 1, bytes: 4 };
+    let solo = Solo::start(solo::Settings { block, ..alone(&folder.0) }, ledger.clone()).expect("it starts");
+    assert_eq!((solo.status().tip, solo.status().height), (tip, tip), "nothing of it was cut off");
+    for (height, hash) in ledger.blocks() {
+        assert_eq!(block_on(solo.block(height)).map(|it| it.hash()), Some(hash));
+    }
+    (500..510).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
+    until("ten more", || ledger.ordered() == 510);
+    assert_eq!(solo.status().tip, tip + 10);
 }
 
 #[test]

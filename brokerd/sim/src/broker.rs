@@ -134,7 +134,6 @@ impl Broker {
         executor.executor().set_key((key, share));
         let admission = admission::Stepped::new(admission::Setup {
             cluster: self.genesis.cluster(),
-            block: BLOCK,
             batch: 16,
             threads: 1,
             execution: Arc::new(executor.executor().clone()),

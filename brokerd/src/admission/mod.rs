@@ -78,8 +78,6 @@ impl Execution for Executor {
 pub struct Setup {
     /// Bound in every signature.
     pub cluster: Cluster,
-    /// How much one block may hold.
-    pub block: BlockSize,
     /// Frames whose signatures are checked in one batch, at most.
     pub batch: usize,
     /// Threads that check.
@@ -102,7 +100,6 @@ pub struct Admission {
 
 struct Shared {
     cluster: Cluster,
-    block: BlockSize,
     batch: AtomicUsize,
     execution: Arc<dyn Execution>,
     outlet: Arc<dyn Outlet>,
@@ -161,7 +158,7 @@ impl Admission {
             self.shared.drops.count(reason);
             Err(why)
         };
-        if frame.len() > self.shared.block.frame_bytes_max() {
+        if frame.len() > limits::FRAME_BYTES_MAX {
             return refuse(Reason::FrameTooLarge, Refusal::TooLarge);
         }
         let Ok(head) = Head::of(&frame) else { return refuse(Reason::FrameMalformed, Refusal::Malformed) };
@@ -314,7 +311,6 @@ impl Shared {
     fn new(setup: Setup) -> Shared {
         Shared {
             cluster: setup.cluster,
-            block: setup.block,
             batch: AtomicUsize::new(batch(setup.batch)),
             execution: setup.execution,
             outlet: setup.outlet,

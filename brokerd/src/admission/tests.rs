@@ -140,7 +140,6 @@ impl World {
         let drops = Arc::new(Drops::default());
         let admission = Admission::start(Setup {
             cluster: CLUSTER,
-            block: BlockSize::default(),
             batch: limits::CHECK_BATCH_FRAMES,
             threads: 2,
             execution: ledger.clone(),

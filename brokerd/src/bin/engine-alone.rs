@@ -147,7 +147,7 @@ fn start(args: &Args, client: &Arc<Client>) -> Vec<Box<dyn Order>> {
             block: size,
             unacknowledged: 32,
         };
-        let checker = Arc::new(Checker::new(size, client.clone()));
+        let checker = Arc::new(Checker::new(client.clone()));
         return vec![Box::new(Solo::start(settings, checker).expect("it starts"))];
     }
     let listeners: Vec<TcpListener> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
@@ -165,7 +165,7 @@ fn start(args: &Args, client: &Arc<Client>) -> Vec<Box<dyn Order>> {
             threads: args.threads,
             ..Settings::new(&CLUSTER.0, brokers.clone(), seed, brokers[i].address, folder)
         };
-        let checker = Arc::new(Checker::new(size, client.clone()));
+        let checker = Arc::new(Checker::new(client.clone()));
         Box::new(Engine::start(settings, checker).expect("it starts")) as Box<dyn Order>
     };
     seeds.into_iter().enumerate().map(start).collect()
@@ -248,8 +248,8 @@ struct State {
 }
 
 impl Checker {
-    fn new(size: BlockSize, client: Arc<Client>) -> Checker {
-        let state = State { pool: Pool::new(size), checked: BTreeMap::new(), ordered: BTreeSet::new() };
+    fn new(client: Arc<Client>) -> Checker {
+        let state = State { pool: Pool::new(), checked: BTreeMap::new(), ordered: BTreeSet::new() };
         Checker { client, state: Mutex::new(state) }
     }
 

@@ -40,6 +40,7 @@ pub(super) fn glue<E: Spawner + Clock + Metrics>(
 #[derive(Clone)]
 pub(super) struct Hooks {
     pub(super) shared: Arc<Shared>,
+    /// How much a block of ours holds.
     pub(super) size: BlockSize,
     /// How long a leader without frames waits before it proposes an empty block.
     pub(super) heartbeat: Duration,
@@ -76,7 +77,7 @@ impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hook
         let time = last.time.max(micros(context.current()));
         let block = Block { parent: ancestors.hash, height: last.height + 1, time, frames };
         if !block.fits(self.size) {
-            // The application drew more than a block holds; no broker would vote for it.
+            // The application drew more than it was asked for.
             return None;
         }
         let hash = block.hash();
@@ -86,7 +87,7 @@ impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hook
     async fn verify(&mut self, (context, _): (E, Self::Context), mut ancestry: impl Ancestry<Block>) -> bool {
         let Some(block) = ancestry.next().await.map(codec::shared) else { return false };
         let Some(ancestors) = self.in_flight(ancestry).await else { return false };
-        // Height and parent hash are checked by the glue; size by the decoder.
+        // Height and parent hash are checked by the glue; size, the same at all brokers, by the decoder.
         if block.time < ancestors.parent().time {
             return false;
         }
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn rule_e10_time_never_goes_back_and_not_ahead_of_the_clock() {
         Runner::default().start(|context| async move {
-            let mut hooks = hooks(&Arc::new(Ledger::new(SIZE)));
+            let mut hooks = hooks(&Arc::new(Ledger::new()));
             let parent = digested(parent(5_000_000));
             let chain = |time| from_iter([digested(child(time, Vec::new())), parent.clone()]);
             assert!(!hooks.verify(round(&context), chain(4_999_999)).await);
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn rule_e14_an_idle_leader_is_woken_by_a_frame_and_else_proposes_nothing_in_it() {
         Runner::default().start(|context| async move {
-            let ledger = Arc::new(Ledger::new(SIZE));
+            let ledger = Arc::new(Ledger::new());
             let mut hooks = hooks(&ledger);
             let chain = || from_iter([digested(parent(0))]);
             let idle = hooks.propose(round(&context), chain(), ()).await.expect("it proposes");
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn what_the_application_refuses_is_refused() {
         Runner::default().start(|context| async move {
-            let mut hooks = hooks(&Arc::new(Ledger::new(SIZE)));
+            let mut hooks = hooks(&Arc::new(Ledger::new()));
             let chain = |text: &'static str| {
                 let block = child(5_000_000, vec![Frame::new(text.as_bytes())]);
                 from_iter([digested(block), digested(parent(5_000_000))])

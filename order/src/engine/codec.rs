@@ -7,6 +7,7 @@ use commonware_codec::{Buf, BufsMut, EncodeSize, Error, Read, Write};
 use commonware_consensus::types::Height;
 use commonware_consensus::{BoundedBlock, Heightable};
 use commonware_cryptography::{Digestible, sha256};
+use sealcast_wire::limits;
 
 use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, LENGTH_BYTES, VERSION};
 
@@ -71,6 +72,9 @@ impl Read for Block {
         let mut frames = Vec::with_capacity(count);
         for _ in 0..count {
             let n = buf.try_get_u32().map_err(short)? as usize;
+            if n > limits::FRAME_BYTES_MAX {
+                return Err(Error::InvalidLength(n));
+            }
             room = room.checked_sub(n).ok_or(Error::InvalidLength(n))?;
             frames.push(Frame::new(buf.try_take_owned::<bytes::Bytes>(n).map_err(short)?));
         }
@@ -119,7 +123,7 @@ pub(super) fn decode_frames(mut buf: impl Buf, size: BlockSize) -> Option<Vec<Fr
     let mut frames = Vec::new();
     while buf.has_remaining() {
         let n = buf.try_get_u32().ok()? as usize;
-        if n > size.frame_bytes_max() || frames.len() == size.frames {
+        if n > limits::FRAME_BYTES_MAX || frames.len() == size.frames {
             return None;
         }
         frames.push(Frame::new(buf.try_take_owned::<bytes::Bytes>(n).ok()?));
@@ -129,7 +133,7 @@ pub(super) fn decode_frames(mut buf: impl Buf, size: BlockSize) -> Option<Vec<Fr
 
 /// The longest such message.
 pub(super) fn frames_bytes_max(size: BlockSize) -> usize {
-    size.frames * LENGTH_BYTES + size.frame_bytes_max()
+    size.frames * LENGTH_BYTES + size.bytes.max(limits::FRAME_BYTES_MAX)
 }
 
 /// A shared block without a copy, where nobody else holds it.
@@ -175,6 +179,12 @@ mod tests {
         let mut huge = bytes[..HEADER_BYTES - 4].to_vec();
         huge.extend([0xff; 4]);
         assert!(Block::decode_cfg(bytes::Bytes::from(huge), &BlockSize { frames: usize::MAX, bytes: 16 }).is_err());
+
+        let long = Frame::new(vec![0; limits::FRAME_BYTES_MAX]);
+        let two = |frame: Frame| Block { frames: vec![frame, Frame::new(&b"it"[..])], ..block() }.encode();
+        assert!(Block::decode_cfg(two(long.clone()), &BlockSize::MAX).is_ok());
+        let longer = Frame::new([long.bytes(), &b"!"[..]].concat());
+        assert!(Block::decode_cfg(two(longer), &BlockSize::MAX).is_err(), "a frame beyond its own bound");
     }
 
     #[test]

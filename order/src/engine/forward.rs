@@ -24,6 +24,7 @@ use crate::block::{BlockSize, Frame, Hash};
 
 pub(super) struct Forward {
     pub(super) shared: Arc<Shared>,
+    /// How much is sent at once.
     pub(super) size: BlockSize,
     /// The brokers in the caller's order.
     pub(super) brokers: Vec<PublicKey>,
@@ -102,7 +103,7 @@ impl Forward {
         let waiting = self.shared.application.waiting(ahead);
         let bytes: usize = waiting.iter().map(|f| f.bytes().len()).sum();
         // Full up to one more frame: there may be more behind it.
-        let all = waiting.len() < ahead.frames && bytes + self.size.frame_bytes_max() <= ahead.bytes;
+        let all = waiting.len() < ahead.frames && bytes + limits::FRAME_BYTES_MAX <= ahead.bytes;
         let known = sent.frames.entry(leader).or_default();
         let unsent = waiting.into_iter().filter(|f| !known.contains(&f.hash())).collect();
         sent.behind = !all;
@@ -156,7 +157,7 @@ impl Forward {
     fn take(&self, from: &PublicKey, message: impl commonware_codec::Buf) {
         let Some(broker) = self.brokers.iter().position(|b| b == from) else { return };
         let mut taken = false;
-        for frame in codec::decode_frames(message, self.size).unwrap_or_default() {
+        for frame in codec::decode_frames(message, BlockSize::MAX).unwrap_or_default() {
             taken |= self.shared.application.offer(Origin::Broker(broker), frame).is_ok();
         }
         if taken {

@@ -154,7 +154,7 @@ fn run(
         .with_tcp_nodelay(Some(true));
     tokio::Runner::new(config).start(|context| async move {
         let (mut network, mut oracle) =
-            lookup::Network::new(context.child("network"), links(&settings, cluster.message_bytes_max(&settings)));
+            lookup::Network::new(context.child("network"), links(&settings, cluster.message_bytes_max()));
         oracle.track(0, addresses(&cluster.keys, settings.brokers.iter().map(|b| b.address)));
         let links = stack::Links::new((0..stack::CHANNELS).map(|i| network.register(i, stack::quota())));
         let (handle, all) = stack::start(

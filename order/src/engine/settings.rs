@@ -10,7 +10,7 @@ use crate::order::Floor;
 
 /// The settings of one broker's engine.
 ///
-/// `namespace`, `brokers`, `block` and `term` must be the same at all brokers.
+/// `namespace`, `brokers` and `term` must be the same at all brokers.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of the cluster, bound into every vote and every link (G3).
@@ -26,7 +26,7 @@ pub struct Settings {
     pub folder: PathBuf,
     /// Where to begin if the folder is empty.
     pub start: Start,
-    /// How much one block may hold.
+    /// How much a block holds that this broker proposes.
     pub block: BlockSize,
     /// Views in a row that one broker leads. Short terms bound what a leader who ignores forwarded frames can
     /// delay; long terms spare the change of leader. 1 changes the leader with each block.

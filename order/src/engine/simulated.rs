@@ -25,7 +25,7 @@ use super::handle::Handle;
 use super::settings::{Settings, Start};
 use super::stack::{self, Cluster, Links, Network};
 use crate::application::Application;
-use crate::block::{Block, Frame};
+use crate::block::{Block, BlockSize, Frame};
 use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
@@ -201,6 +201,11 @@ impl Brokers {
     /// Where a broker whose disk is empty begins.
     pub fn start_from(&mut self, i: usize, start: Start) {
         self.settings[i].start = start;
+    }
+
+    /// How much a block of a broker holds, from its next start on.
+    pub fn resize(&mut self, i: usize, block: BlockSize) {
+        self.settings[i].block = block;
     }
 
     /// Whether it could start so.

@@ -72,6 +72,10 @@ impl World {
         self.brokers.start_from(i, start);
     }
 
+    pub(super) fn resize(&mut self, i: usize, block: BlockSize) {
+        self.brokers.resize(i, block);
+    }
+
     pub(super) fn may_start(&self, i: usize) -> bool {
         self.brokers.may_start(i)
     }
@@ -128,5 +132,5 @@ pub(super) fn pairs() -> impl Iterator<Item = (usize, usize)> {
 }
 
 pub(super) fn ledgers() -> Vec<Arc<Ledger>> {
-    (0..4).map(|_| Arc::new(Ledger::new(SIZE))).collect()
+    (0..4).map(|_| Arc::new(Ledger::new())).collect()
 }

@@ -42,7 +42,7 @@ use super::settings::{Settings, Start, StartError};
 use super::shared::Shared;
 use super::watch::{Schedule, Watch};
 use crate::application::Application;
-use crate::block::{self, Block};
+use crate::block::{self, Block, BlockSize};
 
 /// The links of one broker, one per purpose.
 pub(super) struct Links<S, R> {
@@ -137,12 +137,12 @@ impl Cluster {
     }
 
     /// The longest message on any link.
-    pub(super) fn message_bytes_max(&self, settings: &Settings) -> u32 {
+    pub(super) fn message_bytes_max(&self) -> u32 {
         let n = u32::try_from(self.keys.len()).expect("the number of brokers is bounded");
         commonware_p2p::max_message_size(&[
-            marshal::max_payload_size::<Standard<Block>, Scheme>(n, &settings.block),
+            marshal::max_payload_size::<Standard<Block>, Scheme>(n, &BlockSize::MAX),
             simplex::max_payload_size::<Scheme, Digest>(n),
-            codec::frames_bytes_max(settings.block),
+            codec::frames_bytes_max(BlockSize::MAX),
         ])
     }
 }
@@ -221,7 +221,7 @@ where
             mailbox_size: MAILBOX,
             deque_size: BLOCKS_PER_BROKER,
             priority: false,
-            codec_config: settings.block,
+            codec_config: BlockSize::MAX,
             peer_provider: peers.clone(),
             strategy: Sequential,
         },
@@ -235,7 +235,7 @@ where
     .await
     .expect("the archive of certificates opens");
     let blocks =
-        prunable::Archive::init(context.child("blocks"), archive(format!("{disk}blocks"), settings.block, &pages))
+        prunable::Archive::init(context.child("blocks"), archive(format!("{disk}blocks"), BlockSize::MAX, &pages))
             .await
             .expect("the archive of blocks opens");
     let (marshal, mailbox, floor) = Actor::init(
@@ -257,7 +257,7 @@ where
             replay_buffer: WRITE_BUFFER,
             key_write_buffer: WRITE_BUFFER,
             value_write_buffer: WRITE_BUFFER,
-            block_codec_config: settings.block,
+            block_codec_config: BlockSize::MAX,
             max_repair: REPAIRS,
             max_pending_acks: NonZeroUsize::new(settings.unacknowledged).expect("checked at the start"),
             strategy: Sequential,
@@ -373,7 +373,7 @@ const VIEWS_AHEAD: ViewDelta = ViewDelta::new(2);
 const VIEWS_KEPT: ViewDelta = ViewDelta::new(64);
 /// Blocks per file of an archive: what pruning removes at once.
 const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
-/// Blocks of one broker kept in memory until they are certified.
+/// Blocks of one broker kept in memory until they are certified: one that lies fills 128 MB of each other one with them.
 const BLOCKS_PER_BROKER: usize = 16;
 /// Missing blocks fetched at a time.
 const REPAIRS: NonZeroUsize = NonZeroUsize::new(32).unwrap();

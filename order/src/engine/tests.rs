@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::settings::Start;
 use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs};
-use crate::block::Frame;
+use crate::block::{BlockSize, Frame};
 use crate::order::{Floor, Misdeed, Refused};
 use crate::testing::{BAD, Ledger, assert_agree};
 
@@ -103,7 +103,7 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
             for i in honest {
                 world.start(i).await;
             }
-            let other = Arc::new(Ledger::new(SIZE));
+            let other = Arc::new(Ledger::new());
             let twin = world.start_twins(3, other.clone()).await;
             // The halves hold different frames, so that they propose different blocks in one view.
             twin.submit(Frame::new(&b"twin"[..])).expect("the twin takes it");
@@ -127,7 +127,7 @@ fn an_invalid_block_is_never_final() {
         let story = story("invalid block", seed);
         play(seed, false, |root| async move {
             let mut ledgers = ledgers();
-            ledgers[3] = Arc::new(Ledger::lax(SIZE));
+            ledgers[3] = Arc::new(Ledger::lax());
             let mut world = World::new(root, ledgers, None).await;
             for i in ALL {
                 world.start(i).await;
@@ -211,6 +211,49 @@ fn a_broker_without_history_starts_from_a_floor() {
             assert!(first >= from, "{story}: it began at {first}, below its floor {from}");
             assert_agree(&world.ledgers, &story);
             assert!(world.broker(3).block(first).await.is_some());
+        });
+    }
+}
+
+#[test]
+fn a_brokers_own_size_of_blocks_bounds_its_blocks_alone() {
+    let large = BlockSize { frames: 64, bytes: 1 << 16 };
+    let small = BlockSize { frames: 2, bytes: 32 };
+    for seed in seeds(8) {
+        let story = story("sizes of blocks", seed);
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
+            for (i, size) in ALL.into_iter().zip([large, large, small, small]) {
+                world.resize(i, size);
+            }
+            // Broker 2 has its small one from the first block on, and broker 3 fetches the blocks of the others later.
+            for i in 0..3 {
+                world.start(i).await;
+            }
+            let mut frames = Vec::new();
+            for n in 0..4 {
+                frames.extend((0..40).map(|k| world.submit(n % 3, &format!("frame {n} {k}"))));
+                world.sleep(700).await;
+            }
+            world.until_ordered(&[0, 1, 2], &frames, &story).await;
+            assert!(world.ledgers[0].largest() > SIZE.frames, "{story}: no block was large");
+
+            // Smaller over the same history, and on an empty disk.
+            for i in [0, 1] {
+                world.crash(i).await;
+                world.resize(i, small);
+                world.start(i).await;
+            }
+            world.start(3).await;
+            frames.extend(world.submit_many(&ALL, "after", 20).await);
+            world.until_ordered(&ALL, &frames, &story).await;
+            assert_agree(&world.ledgers, &story);
+            for i in ALL {
+                for (height, hash) in world.ledgers[i].blocks() {
+                    let block = world.broker(i).block(height).await;
+                    assert_eq!(block.map(|it| it.hash()), Some(hash), "{story}: block {height} at {i}");
+                }
+            }
         });
     }
 }
