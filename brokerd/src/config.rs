@@ -26,12 +26,12 @@ use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_crypto::identity::keytext::import_seed;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_order::BlockSize;
 use sealcast_wire::limits;
-use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::sync::Keep;
+mod settings;
+
+pub use settings::{BATCH_SIZE, BLOCK_SIZE, Given, Settings, ShareOn, THREADS, Threads};
 
 /// All that a broker knows when it starts.
 pub struct Config {
@@ -57,59 +57,6 @@ pub struct Config {
     _lock: File,
 }
 
-/// `broker.toml`, and what the command line says instead.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Settings {
-    /// Where to listen for clients, if not at the address in the cluster file.
-    pub listen_gateway: Option<SocketAddr>,
-    /// Where to listen for brokers, if not at the address in the cluster file.
-    pub listen_order: Option<SocketAddr>,
-    /// Where to show figures, if anywhere.
-    pub metrics: Option<SocketAddr>,
-    /// When shares are computed: `read` (default) or `write`.
-    pub share_on: ShareOn,
-    /// Frames of one block, at most; the same at all brokers.
-    pub block_size: Option<usize>,
-    /// Bytes of one block, at most; the same at all brokers.
-    pub block_bytes: Option<usize>,
-    /// Signatures checked at once, at most.
-    pub batch_size: Option<usize>,
-    /// Threads of each stage: engine, gateway, checks, shares.
-    pub threads: Option<usize>,
-    /// How far back publications are kept: `everything` (default), a time as `2d`, `36h`, `90m`, `30s`, or `100000 blocks`.
-    /// It should be the same at all brokers: what f + 1 of them no longer keep, clients do not get.
-    pub keep: Keep,
-}
-
-/// What the command line says instead of `broker.toml`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    /// [`Settings::metrics`].
-    pub metrics: Option<SocketAddr>,
-    /// [`Settings::share_on`].
-    pub share_on: Option<ShareOn>,
-    /// [`Settings::block_size`].
-    pub block_size: Option<usize>,
-    /// [`Settings::batch_size`].
-    pub batch_size: Option<usize>,
-    /// [`Settings::threads`].
-    pub threads: Option<usize>,
-    /// [`Settings::keep`].
-    pub keep: Option<Keep>,
-}
-
-/// When shares are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShareOn {
-    /// When the first reader is there.
-    #[default]
-    Read,
-    /// When the publication is executed.
-    Write,
-}
-
 /// What is wrong with a folder, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -125,7 +72,7 @@ impl Config {
     /// Reads a folder, and keeps others from using it.
     ///
     /// # Errors
-    /// [`ConfigError`]: the first thing that is wrong.
+    /// [`ConfigError`]: what is wrong with the first file that is.
     pub fn read(folder: &Path) -> Result<Config, ConfigError> {
         let cluster = read_cluster(folder)?;
 
@@ -167,58 +114,9 @@ impl Config {
         Config { settings: self.settings.given(&given), given, ..self }
     }
 
-    /// How much one block may hold.
-    pub fn block(&self) -> BlockSize {
-        let default = BlockSize::default();
-        BlockSize {
-            frames: self.settings.block_size.unwrap_or(default.frames).clamp(1, limits::BLOCK_FRAMES_MAX),
-            bytes: self.settings.block_bytes.unwrap_or(default.bytes).clamp(1, limits::BLOCK_BYTES_MAX),
-        }
-    }
-
-    /// Threads of a stage, if `default` is what suits it.
-    pub fn threads(&self, default: usize) -> usize {
-        self.settings.threads.unwrap_or(default).clamp(1, THREADS_MAX)
-    }
-
     /// The folder of the order's files, of the state's, of secrets, of evidence.
     pub fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
-    }
-}
-
-impl Settings {
-    /// Those in a broker's folder; the defaults where there is no file.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn read(folder: &Path) -> Result<Settings, ConfigError> {
-        let path = folder.join(SETTINGS);
-        if let Ok(false) = fs::exists(&path) {
-            return Ok(Settings::default());
-        }
-        let text = read_text(&path, SETTINGS_BYTES_MAX, CHECK)?;
-        let hint = "correct it, or remove it: all settings have defaults";
-        toml::from_str(&text).map_err(|e| wrong(&path, e.to_string().trim(), hint))
-    }
-
-    /// These, but for what the command line says.
-    #[must_use]
-    pub fn given(self, given: &Given) -> Settings {
-        Settings {
-            metrics: given.metrics.or(self.metrics),
-            share_on: given.share_on.unwrap_or(self.share_on),
-            block_size: given.block_size.or(self.block_size),
-            batch_size: given.batch_size.or(self.batch_size),
-            threads: given.threads.or(self.threads),
-            keep: given.keep.unwrap_or(self.keep),
-            ..self
-        }
-    }
-
-    /// Frames whose signatures are checked at once, at most.
-    pub fn batch(&self) -> usize {
-        self.batch_size.unwrap_or(limits::CHECK_BATCH_FRAMES)
     }
 }
 
@@ -318,10 +216,6 @@ const LOCK: &str = "lock";
 const CHECK: &str = "see that it is a file of this broker that its user can read";
 /// Bytes of a key file: the text and some white space.
 const KEY_BYTES_MAX: usize = 512;
-/// Bytes of `broker.toml`.
-const SETTINGS_BYTES_MAX: usize = 64 << 10;
-/// Threads of one stage, at most.
-const THREADS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,13 @@
 //! `sealcast-broker`: one broker. Started by `sealcast brokers run`.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sealcast_brokerd::config::{Config, Given, ShareOn};
+use sealcast_brokerd::config::{BATCH_SIZE, BLOCK_SIZE, Config, Given, ShareOn, THREADS};
 use sealcast_brokerd::control::Control;
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::serve::{Broker, Failure};
@@ -53,14 +55,14 @@ struct Run {
     /// When the broker computes its shares of sealed publications.
     #[arg(long, value_name = "WHEN")]
     share_on: Option<When>,
-    /// Frames of one block, at most; the same at all brokers.
-    #[arg(long, value_name = "N")]
+    /// Frames of a block that it proposes, at most.
+    #[arg(long, value_name = "N", value_parser = within(BLOCK_SIZE))]
     block_size: Option<usize>,
     /// Signatures checked at once, at most.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(BATCH_SIZE))]
     batch_size: Option<usize>,
-    /// Threads of each stage.
-    #[arg(long, value_name = "N")]
+    /// Threads of each stage; broker.toml sets them one by one.
+    #[arg(long, value_name = "N", value_parser = within(THREADS))]
     threads: Option<usize>,
     /// How far back publications are kept: «everything», a time as «2d», «36h», «90m», «30s», or «100000 blocks».
     #[arg(long, value_name = "HOW FAR")]
@@ -79,6 +81,11 @@ enum When {
     Write,
     /// When the first reader is there.
     Read,
+}
+
+/// A number in a range, which an error names.
+fn within(range: RangeInclusive<usize>) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(*range.start() as u64..=*range.end() as u64)
 }
 
 fn main() -> ExitCode {

@@ -122,7 +122,7 @@ impl Broker {
             outlet: hall.clone(),
             blocks: hall.clone(),
             share_on: when(config.settings.share_on),
-            threads: config.threads(1),
+            threads: config.settings.threads.shares,
             keep: config.settings.keep,
             snapshots: config.at("snapshots"),
         });
@@ -132,8 +132,8 @@ impl Broker {
         drop(keep_evidence(hall.shelf.clone(), proved).map_err(thread_failed)?);
         let admission = Admission::start(admission::Setup {
             cluster,
-            batch: config.settings.batch(),
-            threads: config.threads(1),
+            batch: config.settings.batch_size,
+            threads: config.settings.threads.checks,
             execution: Arc::new(executor.clone()),
             outlet: hall.clone(),
             misbehaved: Box::new(move |evidence| {
@@ -166,7 +166,7 @@ impl Broker {
         *lock(&hall.order) = Some(order.clone());
         admission.attach(order.clone());
         let front = behind(Arc::new(Front { admission: admission.clone(), executor: executor.clone() }));
-        let gateway_address = hall.gateway.listen(config.gateway, key, front, config.threads(2));
+        let gateway_address = hall.gateway.listen(config.gateway, key, front, config.settings.threads.gateway);
         let gateway_address = gateway_address.map_err(|e| address("clients", config.gateway, &e))?;
         let mut broker = Broker { hall, executor, admission, order, gateway_address, ceremony, metrics: None, config };
         if let Some(at) = broker.config.settings.metrics {
@@ -252,15 +252,15 @@ impl Broker {
             self.executor.set_share_on(when(new.share_on));
             came.changed.push("share-on");
         }
-        if new.batch() != old.batch() {
-            self.admission.set_batch(new.batch());
+        if new.batch_size != old.batch_size {
+            self.admission.set_batch(new.batch_size);
             came.changed.push("batch-size");
         }
         let waits = [
             ("listen-gateway", new.listen_gateway != old.listen_gateway),
             ("listen-order", new.listen_order != old.listen_order),
-            ("block-size", new.block_size != old.block_size),
-            ("block-bytes", new.block_bytes != old.block_bytes),
+            ("block-size", new.block.frames != old.block.frames),
+            ("block-bytes", new.block.bytes != old.block.bytes),
             ("threads", new.threads != old.threads),
             ("keep", new.keep != old.keep),
             (CLUSTER, cluster.to_text() != self.config.cluster.to_text()),
@@ -532,9 +532,9 @@ fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
     let seed = SigningSeed::new(config.seed.expose());
     let mut settings = engine::Settings::new(&namespace, brokers, seed, config.listen_order, config.at("order"));
     settings.start = begin.map_or(Start::Genesis, Start::Floor);
-    settings.block = config.block();
+    settings.block = config.settings.block;
     settings.unacknowledged = UNACKNOWLEDGED;
-    settings.threads = config.threads(settings.threads);
+    settings.threads = config.settings.threads.engine;
     settings
 }
 
@@ -552,7 +552,7 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
         let settings = solo::Settings {
             namespace: config.cluster.cluster().0.to_vec(),
             folder: folder.clone(),
-            block: config.block(),
+            block: config.settings.block,
             unacknowledged: UNACKNOWLEDGED,
         };
         return Ok(Arc::new(Solo::start(settings, admission).map_err(|e| storage(&folder, &e))?));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use sealcast_wire::Utc;
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -24,6 +25,11 @@ fn visible(text: &str) -> usize {
     let mut parts = text.split('\x1b');
     let first = parts.next().map_or(0, |p| p.chars().count());
     first + parts.map(|p| p.split_once('m').map_or(0, |(_, rest)| rest.chars().count())).sum::<usize>()
+}
+
+/// A whole number from 1 to `most`, which an error names.
+pub(crate) fn whole(most: usize) -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=most as u64)
 }
 
 /// A row of a table.

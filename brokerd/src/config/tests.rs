@@ -64,7 +64,6 @@ fn a_folder_says_who_and_where_the_broker_is() {
     assert_eq!(config.cluster.broker_keys()[own], public(2));
     assert_eq!(config.gateway.port(), 7400 + config.index);
     assert_eq!(config.listen_order, config.order[own]);
-    assert_eq!((config.block(), config.threads(3)), (BlockSize::default(), 3));
     assert_eq!(config.settings, Settings::default());
     assert!(!format!("{config:?}").contains("SECRET"));
 }
@@ -75,11 +74,46 @@ fn settings_of_its_own_stand_in_a_file() {
     home.write(SETTINGS, "listen-gateway = \"0.0.0.0:1\"\nshare-on = \"write\"\nblock-size = 16\nthreads = 4\n");
     let config = Config::read(&home.0).unwrap();
     assert_eq!(config.gateway.to_string(), "0.0.0.0:1");
-    assert_eq!((config.settings.share_on, config.block().frames, config.threads(1)), (ShareOn::Write, 16, 4));
+    let settings = config.settings.clone();
+    assert_eq!((settings.share_on, settings.block.frames, settings.threads), (ShareOn::Write, 16, Threads::each(4)));
+    let given = Given { threads: Some(3), block_size: Some(8), ..Given::default() };
+    let config = config.given(given);
+    assert_eq!((config.settings.threads, config.settings.block.frames), (Threads::each(3), 8));
     drop(config);
-    home.write(SETTINGS, "listen-gateway = \"0.0.0.0:1\"\nblocksize = 16\n");
+
+    home.write(SETTINGS, "[threads]\ngateway = 5\nchecks = 3\n");
+    let threads = Config::read(&home.0).unwrap().settings.threads;
+    assert_eq!(threads, Threads { gateway: 5, checks: 3, ..Threads::default() }, "the others are not touched");
+    home.write(SETTINGS, "threads = { engine = 0, clients = 2 }\n");
     let wrong = home.wrong();
-    assert!(wrong.starts_with("broker.toml: ") && wrong.contains("unknown field `blocksize`"), "{wrong}");
+    let both = "2 mistakes: 1:22: threads.engine is a whole number from 1 to 256; 1:25: there is no stage «clients»; ";
+    assert!(wrong.starts_with(&format!("broker.toml: {both}")), "{wrong}");
+}
+
+#[test]
+fn all_mistakes_of_the_settings_are_said_at_once_with_their_places() {
+    let home = Home::new("mistakes");
+    let lines = [
+        ("blocksize = 16", "there is no setting «blocksize»"),
+        ("block-size = 0", "block-size is a whole number from 1 to 65536"),
+        ("block-bytes = 99_999_999", "block-bytes is a whole number from 1 to 8388608"),
+        ("batch-size = 129", "batch-size is a whole number from 1 to 128"),
+        ("threads = 257", "threads is a whole number from 1 to 256"),
+        ("share-on = \"sometimes\"", "share-on is \"read\" or \"write\", not «sometimes»"),
+        ("metrics = 9600", "metrics is an address as \"127.0.0.1:9600\""),
+        ("keep = \"2 \\u001b blocks\"", "keep: «2 \\u{1b} blocks» is neither «everything»"),
+    ];
+    let text: Vec<&str> = lines.iter().map(|(line, _)| *line).collect();
+    home.write(SETTINGS, &text.join("\n"));
+    let wrong = home.wrong();
+    assert!(wrong.starts_with("broker.toml: 8 mistakes: 1:1: "), "{wrong}");
+    for (line, (text, said)) in (1..).zip(lines) {
+        assert!(wrong.contains(&format!("{line}:")) && wrong.contains(said), "{text}: {wrong}");
+    }
+    home.write(SETTINGS, "block-size = \nthreads = [\n");
+    assert!(home.wrong().starts_with("broker.toml: "), "{}", home.wrong());
+    home.write(SETTINGS, "block-size = 65536\nblock-bytes = 0x80_0000\nbatch-size = 1\nthreads = 256\n");
+    assert_eq!(Config::read(&home.0).unwrap().settings.block, sealcast_order::BlockSize::MAX);
 }
 
 #[test]

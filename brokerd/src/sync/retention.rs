@@ -20,7 +20,6 @@ use std::{io, thread};
 use sealcast_broker::state::{self, SnapshotHead, Store as _};
 use sealcast_order::Floor;
 use sealcast_wire::limits;
-use serde::Deserialize;
 
 use super::file::Snapshots;
 use crate::executor::Shared;
@@ -28,8 +27,7 @@ use crate::log;
 use crate::store::{Frozen, Lsm};
 
 /// How far back a broker keeps publications and blocks: `everything`, `2d`, `36h`, `90m`, `30s`, or `100000 blocks`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// All there ever was.
     #[default]
@@ -244,14 +242,6 @@ fn floor_below(shared: &Shared, height: u64) -> Option<Floor> {
         return Some(Floor { height, certificate: Vec::new(), header: Vec::new() });
     }
     (height.saturating_sub(FLOOR_SEARCHED)..=height).rev().find_map(|it| shared.blocks.floor(it))
-}
-
-impl TryFrom<String> for Keep {
-    type Error = NotKept;
-
-    fn try_from(text: String) -> Result<Keep, NotKept> {
-        text.parse()
-    }
 }
 
 impl FromStr for Keep {

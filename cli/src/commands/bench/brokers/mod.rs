@@ -11,13 +11,14 @@ use clap::{Args, ValueEnum};
 use sealcast::brokers::{Brokers, Outgoing};
 use sealcast::url::Scheme;
 use sealcast_broker::operation::{Execute, Header};
+use sealcast_wire::limits;
 use serde_json::{Map, Value, json};
 
 use super::{median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::commands::brokers::{Local, Wanted};
 use crate::hint::Failure;
-use crate::text::{duration, parse_bytes, parse_duration, row, size, table, thousands};
+use crate::text::{duration, parse_bytes, parse_duration, row, size, table, thousands, whole};
 
 /// See the module.
 #[derive(Debug, Args)]
@@ -66,10 +67,10 @@ pub(super) struct Brokered {
     #[arg(long, value_enum, default_value_t = ShareOn::Read, value_name = "WHEN")]
     share_on: ShareOn,
     /// Frames of one block, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_FRAMES_MAX))]
     block_size: Option<u32>,
     /// Signatures that a broker checks at once, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole(limits::CHECK_BATCH_FRAMES))]
     batch_size: Option<u32>,
     /// Where the brokers' folders are made
     #[arg(long, value_name = "FOLDER")]
