@@ -29,6 +29,8 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 use zeroize::Zeroizing;
 
+use crate::code::Code;
+
 mod settings;
 
 pub use settings::{BATCH_SIZE, BLOCK_SIZE, Given, Settings, ShareOn, THREADS, Threads};
@@ -60,6 +62,8 @@ pub struct Config {
 /// What is wrong with a folder, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
+    /// What kind of trouble it is.
+    pub code: Code,
     /// Which file.
     pub path: PathBuf,
     /// What.
@@ -82,7 +86,8 @@ impl Config {
         let mode = fs::metadata(&path).map_err(|e| wrong(&path, &e, CHECK))?.mode();
         if mode & 0o077 != 0 {
             let hint = format!("chmod 600 {}", path.display());
-            return Err(wrong(&path, "others can read the broker's secret", &hint));
+            let wrong = wrong(&path, "others can read the broker's secret", &hint);
+            return Err(ConfigError { code: Code::Exposed, ..wrong });
         }
         let seed = import_seed(text.trim()).map_err(|e| wrong(&path, e, "put the broker's own key file back"))?;
         let key = OriginKey::from_seed(&seed).public_bytes();
@@ -145,7 +150,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 fn wrong(path: &Path, what: impl fmt::Display, hint: &str) -> ConfigError {
-    ConfigError { path: path.to_path_buf(), what: what.to_string(), hint: hint.to_string() }
+    ConfigError { code: Code::Content, path: path.to_path_buf(), what: what.to_string(), hint: hint.to_string() }
 }
 
 fn read_text(path: &Path, most: usize, hint: &str) -> Result<String, ConfigError> {
@@ -154,7 +159,9 @@ fn read_text(path: &Path, most: usize, hint: &str) -> Result<String, ConfigError
     match read {
         Ok(n) if n > most => Err(wrong(path, format!("it has more than {most} bytes"), CHECK)),
         Ok(_) => Ok(text),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(wrong(path, "there is no such file", hint)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            Err(ConfigError { code: Code::Missing, ..wrong(path, "there is no such file", hint) })
+        }
         Err(e) => Err(wrong(path, e, CHECK)),
     }
 }

@@ -21,10 +21,7 @@ use crate::shares::{self, Suite};
 /// # Errors
 /// [`Failure`]. Folders that have a key keep it.
 pub fn deal(folders: &[PathBuf]) -> Result<(), Failure> {
-    let configs: Vec<Config> = folders
-        .iter()
-        .map(|folder| Config::read(folder).map_err(|e| Failure::Config(e.to_string())))
-        .collect::<Result<_, _>>()?;
+    let configs: Vec<Config> = folders.iter().map(|folder| Config::read(folder)).collect::<Result<_, _>>()?;
     let first = configs.first().ok_or_else(|| Failure::Config("no folder is named".into()))?;
     let by_number: BTreeMap<u16, &Config> = configs.iter().map(|config| (config.index, config)).collect();
     let one_cluster = configs.iter().all(|config| config.cluster.to_text() == first.cluster.to_text());

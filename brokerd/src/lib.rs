@@ -11,6 +11,7 @@
 pub mod admission;
 mod ceremony;
 pub mod channel;
+pub mod code;
 pub mod config;
 pub mod control;
 pub mod deal;

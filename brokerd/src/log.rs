@@ -6,16 +6,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
+use crate::serve::Failure;
+
 static JSON: AtomicBool = AtomicBool::new(false);
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// From now on, one JSON object per line: `{"at": seconds, "level": …, "text": …}`.
 pub fn as_json() {
     JSON.store(true, Ordering::Relaxed);
 }
 
+/// From now on, nothing but what somebody should look at.
+pub fn quietly() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
 /// What happens.
 pub fn info(text: &str) {
-    line("info", text);
+    if !is(&QUIET) {
+        line("info", text);
+    }
 }
 
 /// What somebody should look at.
@@ -23,9 +33,19 @@ pub fn warn(text: &str) {
     line("warn", text);
 }
 
-/// Why the broker ends.
+/// What has failed, while the broker goes on.
 pub fn error(text: &str) {
     line("error", text);
+}
+
+/// Why the broker ends, and what to do: one line as all others, `error[E0305]: …; hint: …`, or a JSON object that has `code`
+/// and `hint` too.
+pub fn failure(failure: &Failure) {
+    let (text, code, hint) = (failure.to_string(), failure.code().to_string(), failure.hint());
+    if is(&JSON) {
+        return write(&json!({ "at": now(), "level": "error", "code": code, "text": text, "hint": hint }).to_string());
+    }
+    write(&format!("{:.3} error[{code}]: {text}; hint: {hint}", now()));
 }
 
 /// From now on, a thread that panics says so in one line; with `RUST_BACKTRACE` set, in as many as that wants.
@@ -44,11 +64,21 @@ pub fn panics_in_one_line() {
 }
 
 fn line(level: &str, text: &str) {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let line = match JSON.load(Ordering::Relaxed) {
-        true => json!({ "at": at, "level": level, "text": text }).to_string(),
-        false => format!("{at:.3} {level}: {text}"),
-    };
+    write(&match is(&JSON) {
+        true => json!({ "at": now(), "level": level, "text": text }).to_string(),
+        false => format!("{:.3} {level}: {text}", now()),
+    });
+}
+
+fn write(line: &str) {
     // Nobody is left to be told that standard error is closed.
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn is(switch: &AtomicBool) -> bool {
+    switch.load(Ordering::Relaxed)
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

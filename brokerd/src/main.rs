@@ -29,7 +29,8 @@ enum Command {
     /// FOLDER holds broker.key, cluster.toml and, if wanted, broker.toml; «sealcast brokers init» makes them. SIGHUP, or
     /// «sealcast brokers reload FOLDER», reads broker.toml again. Options
     /// given here count before those in broker.toml. Exit codes: 0 ended when asked, 1 the disk or the order failed,
-    /// 2 wrong usage, 3 something in the folder is wrong, 4 an address cannot be used.
+    /// 2 wrong usage, 3 something in the folder is wrong, 4 an address cannot be used;
+    /// «sealcast explain CODE» tells more of an error.
     Run(Run),
     /// Deals a threshold key to the folders of all brokers of a cluster.
     ///
@@ -70,6 +71,9 @@ struct Run {
     /// Log as JSON, one object per line.
     #[arg(long)]
     json: bool,
+    /// Log only what somebody should look at.
+    #[arg(long, short)]
+    quiet: bool,
     /// End as if asked when standard input closes: with whoever started the broker, however that one ended.
     #[arg(long)]
     until_stdin_closes: bool,
@@ -95,6 +99,9 @@ fn main() -> ExitCode {
             if run.json {
                 log::as_json();
             }
+            if run.quiet {
+                log::quietly();
+            }
             serve(run)
         }
         Command::Deal { folders } => deal(&folders),
@@ -102,8 +109,8 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            log::error(&failure.to_string());
-            ExitCode::from(failure.exit())
+            log::failure(&failure);
+            ExitCode::from(failure.code().exit())
         }
     }
 }
@@ -132,7 +139,7 @@ fn serve(run: Run) -> Result<(), Failure> {
 
 /// The folder's settings, and what the command line says instead.
 fn configure(run: &Run) -> Result<Config, Failure> {
-    let config = Config::read(&run.folder).map_err(|e| Failure::Config(e.to_string()))?;
+    let config = Config::read(&run.folder)?;
     if run.solo && config.cluster.brokers() != 1 {
         let what = format!("--solo: the cluster file names {} brokers, not one", config.cluster.brokers());
         return Err(Failure::Config(what));

@@ -27,7 +27,8 @@ use sealcast_order::{Floor, Order};
 
 use crate::admission::{self, Admission};
 use crate::ceremony::{EPOCH, Making, Note};
-use crate::config::{CLUSTER, Config, Settings, ShareOn, read_cluster};
+use crate::code::Code;
+use crate::config::{CLUSTER, Config, ConfigError, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
@@ -56,7 +57,9 @@ pub struct Broker {
 /// Why a broker does not start, or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Something in its folder or settings.
+    /// A file of its folder.
+    File(ConfigError),
+    /// Something else in its folder or settings.
     Config(String),
     /// An address is in use, or not this machine's.
     Address(String),
@@ -69,12 +72,26 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The process's exit code: as `sealcast` has them, 3 is configuration, 4 what cannot be reached, 1 the rest.
-    pub fn exit(&self) -> u8 {
+    /// What kind of trouble it is; the process's exit code is that of its kind.
+    pub fn code(&self) -> Code {
         match self {
-            Failure::Config(_) => 3,
-            Failure::Address(_) => 4,
-            Failure::Storage(_) | Failure::Order(_) | Failure::Behind(_) => 1,
+            Failure::File(error) => error.code,
+            Failure::Config(_) => Code::Content,
+            Failure::Address(_) => Code::Address,
+            Failure::Storage(_) => Code::System,
+            Failure::Order(_) | Failure::Behind(_) => Code::Ended,
+        }
+    }
+
+    /// What to do.
+    pub fn hint(&self) -> &str {
+        match self {
+            Failure::File(error) => &error.hint,
+            Failure::Config(_) => "sealcast explain E0305",
+            Failure::Address(_) => "«ss -ltnp» shows who listens there; broker.toml and --metrics name other addresses",
+            Failure::Storage(_) => "once the disk does its work, start the broker again: it goes on where it was",
+            Failure::Order(_) => "start the broker again: it goes on where it was",
+            Failure::Behind(_) => "start the broker again: it begins with a snapshot of the others",
         }
     }
 }
@@ -395,9 +412,16 @@ impl Drop for Broker {
     }
 }
 
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::File(error)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::File(error) => write!(f, "{}: {}", error.path.display(), error.what),
             Failure::Config(what)
             | Failure::Address(what)
             | Failure::Storage(what)

@@ -18,6 +18,25 @@ fn brokers_program() {
     }
 }
 
+/// What counts before a broker's `broker.toml` is handed on, and what its program says comes back.
+#[test]
+fn a_broker_is_run_with_what_the_command_line_says() {
+    brokers_program();
+    let home = Home::new("broker-run");
+    let run = |options: &[&str]| home.run(&[&["brokers", "run", "nowhere"], options].concat());
+    let all = ["--metrics", "127.0.0.1:9600", "--share-on", "write", "--block-size", "16", "--batch-size", "128"];
+    let came = run(&[&all[..], &["--threads", "2", "--keep", "2d", "--solo", "-q"]].concat());
+    let said = "error[E0301]: nowhere/cluster.toml: there is no such file; hint: «sealcast brokers init» makes one";
+    assert!(came.exit == 3 && came.stderr.trim_end().ends_with(said), "{}", came.stderr);
+    let came = run(&["--log-format", "json", "--keep", "100000 blocks"]);
+    let line: Value = serde_json::from_str(came.stderr.trim_end()).expect("one object");
+    assert_eq!((came.exit, line["code"].as_str()), (3, Some("E0301")), "{line}");
+    // What it does not take, its own program says.
+    assert!(run(&["--keep", "7 blocks"]).stderr.contains("at least «128 blocks»"));
+    let came = run(&["--batch-size", "129"]);
+    assert!(came.exit == 2 && came.stderr.contains("1..=128"), "{}", came.stderr);
+}
+
 /// Three administrators of whom two must sign, members ann and bob of an exchange, and four brokers with a dealt key.
 fn market(name: &str) -> (Home, Running) {
     brokers_program();

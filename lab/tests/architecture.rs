@@ -262,6 +262,20 @@ fn invariant_7_the_engine_stays_in_order_and_what_is_alpha_upstream_in_one_file(
     assert_absent("order/src", &["simulated::"], &["order/src/engine/simulated.rs", "order/src/engine/simulation.rs"]);
 }
 
+/// `brokerd` does not import `sealcast`, and says the same.
+#[test]
+fn codes_of_brokers_are_those_of_sealcast() {
+    let text = fs::read_to_string(root().join("brokerd/src/code.rs")).expect("it is readable");
+    let said = text.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = "));
+    let mut count = 0;
+    for (name, number) in said {
+        let code = sealcast::code::Code::of_number(number.parse().expect("a number")).expect(name);
+        assert_eq!((format!("{code:?}"), u16::from(code.exit())), (name.to_owned(), code.number() / 100));
+        count += 1;
+    }
+    assert!(count >= 6, "only {count} codes were found");
+}
+
 #[test]
 fn every_dependency_has_its_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace manifest is readable");

@@ -72,6 +72,8 @@ codes! {
         "One message may have 64 MiB. Send a file in parts, or a link to it.";
     PolicyTest = 107, Runtime, "a test of the policy fails",
         "The policy does not do what its author expected: one of the two is wrong. «sealcast policy why» tells what decided.";
+    Ended = 108, Runtime, "the order of the brokers ended",
+        "One broker cannot go on. The message says why; started again, it goes on where it was, and the others do not wait for it.";
     Usage = 201, Usage, "the command line is wrong",
         "«sealcast help COMMAND» shows what a command takes, with examples.";
     UnknownCommand = 202, Usage, "there is no such command",
@@ -105,6 +107,8 @@ codes! {
         "Is the other side running, with the same URL and group? «sealcast doctor» checks the network in between.";
     NotReady = 403, Unreachable, "no key is agreed yet",
         "The group is still forming. Wait a moment; «sealcast group show» tells the state.";
+    Address = 404, Unreachable, "an address cannot be used",
+        "Another program listens there, or it is not an address of this machine. «ss -ltnp» shows who listens.";
     Denied = 411, Denied, "the certificate does not grant this",
         "«sealcast id show» lists what it grants; the authority grants more with «sealcast invite --pub P --sub P».";
     DeniedPublish = 412, Denied, "may not publish on this topic",

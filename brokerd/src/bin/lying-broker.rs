@@ -55,15 +55,15 @@ fn main() -> ExitCode {
     match run(&folder, until_stdin_closes) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            log::error(&failure.to_string());
-            ExitCode::from(failure.exit())
+            log::failure(&failure);
+            ExitCode::from(failure.code().exit())
         }
     }
 }
 
 fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure> {
     let end = ending::asked(until_stdin_closes)?;
-    let config = Config::read(folder).map_err(|e| Failure::Config(e.to_string()))?;
+    let config = Config::read(folder)?;
     let (key, cluster, suite) = (OriginKey::from_seed(&config.seed), config.cluster.cluster(), config.cluster.suite);
     log::warn("this broker lies to its clients");
     let mut broker = Broker::start_until(config, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;

@@ -235,7 +235,7 @@ fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
     let failed = |broker: usize| Broker::start(home.config(broker)).map(drop).expect_err("it does not start");
     let failure = failed(1);
     assert!(matches!(&failure, Failure::Address(what) if what.ends_with("the port is in use")), "{failure}");
-    assert_eq!(failure.exit(), 4);
+    assert_eq!(failure.code().exit(), 4);
     drop(taken);
     let _taken = std::net::TcpListener::bind(home.gateway_address(2)).expect("it is free");
     assert!(matches!(failed(2), Failure::Address(what) if what.contains("for clients at")));
@@ -248,5 +248,5 @@ fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
 
     std::fs::write(home.folder(3).join("state"), "no folder").expect("it is written");
     let failure = failed(3);
-    assert!(matches!(failure, Failure::Storage(_)) && failure.exit() == 1, "{failure}");
+    assert!(matches!(failure, Failure::Storage(_)) && failure.code().exit() == 1, "{failure}");
 }

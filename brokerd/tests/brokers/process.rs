@@ -61,11 +61,16 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
         end(child.expect("it starts"))
     };
     let (code, last) = run(&["--solo"]);
-    assert_eq!((code, last.contains("--solo: the cluster file names 4 brokers")), (Some(3), true), "{last}");
+    assert_eq!(
+        (code, last.contains("error[E0305]: --solo: the cluster file names 4 brokers")),
+        (Some(3), true),
+        "{last}"
+    );
 
     let taken = TcpListener::bind(home.gateway_address(0)).expect("it is free");
     let (code, last) = run(&[]);
-    assert_eq!((code, last.ends_with("the port is in use")), (Some(4), true), "{last}");
+    let said = last.contains("error[E0404]: ") && last.contains("the port is in use; hint: «ss -ltnp» shows");
+    assert_eq!((code, said), (Some(4), true), "{last}");
     drop(taken);
 
     let other = Home::new("wrong-other", 4);
@@ -77,8 +82,12 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
     fs::remove_file(&key).expect("it is there");
     fs::write(home.folder(0).join(config::CLUSTER), other.file.to_text()).expect("it is written");
     let (code, last) = run(&[]);
-    assert_eq!((code, last.contains("broker.key: there is no such file")), (Some(3), true), "{last}");
+    assert_eq!((code, last.contains("broker.key: there is no such file; hint: ")), (Some(3), true), "{last}");
+    let (code, last) = run(&["--json"]);
+    let said = last.contains("\"code\":\"E0301\"") && last.contains("\"hint\":\"«sealcast brokers init» makes");
+    assert_eq!((code, said), (Some(3), true), "{last}");
     assert_eq!(run(&["--no-such-option"]).0, Some(2));
+    assert_eq!(run(&["--batch-size", "129"]).0, Some(2));
 }
 
 #[test]

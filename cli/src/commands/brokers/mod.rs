@@ -9,15 +9,17 @@ mod reload;
 mod status;
 mod up;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use sealcast_broker::cluster_file::Suite;
+use sealcast_wire::limits;
 
-use super::Env;
+use super::{Env, LogFormat};
 use crate::hint::Failure;
-use crate::text::parse_duration;
+use crate::text::{parse_duration, whole};
 
 pub(crate) use act::{Act, bring};
 pub(crate) use evidence::keep;
@@ -58,10 +60,7 @@ enum Verb {
         wait: Duration,
     },
     /// Run one broker (starts sealcast-broker)
-    Run {
-        /// Its folder, as `init` made it
-        folder: PathBuf,
-    },
+    Run(Run),
     /// Let running brokers of this machine read their settings again
     Reload {
         /// A broker's folder, or one with folders of brokers in it
@@ -190,6 +189,53 @@ struct Init {
     folder: PathBuf,
 }
 
+/// One broker, and what counts before its `broker.toml`.
+#[derive(Debug, Args)]
+struct Run {
+    /// Its folder, as `init` made it
+    folder: PathBuf,
+    /// Insist on a cluster of one broker, which orders alone and bears no fault
+    #[arg(long)]
+    solo: bool,
+    /// Show figures there, for Prometheus
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// When it computes its shares of sealed publications: read (by the first reader), write
+    #[arg(long, value_name = "WHEN", value_parser = ["read", "write"], hide_possible_values = true)]
+    share_on: Option<String>,
+    /// Frames of a block that it proposes, at most
+    #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_FRAMES_MAX))]
+    block_size: Option<u32>,
+    /// Signatures checked at once, at most
+    #[arg(long, value_name = "N", value_parser = whole(limits::CHECK_BATCH_FRAMES))]
+    batch_size: Option<u32>,
+    /// Threads of each stage
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+    /// How far back publications are kept: everything, a time as 2d, 36h, 90m, 30s, or '100000 blocks'
+    #[arg(long, value_name = "HOW FAR")]
+    keep: Option<String>,
+}
+
+impl Run {
+    /// What the broker's program is told beside the folder.
+    fn arguments(&self, env: &Env<'_>) -> Vec<String> {
+        let number = |n: Option<u32>| n.map(|n| n.to_string());
+        let named = [
+            ("--metrics", self.metrics.map(|at| at.to_string())),
+            ("--share-on", self.share_on.clone()),
+            ("--block-size", number(self.block_size)),
+            ("--batch-size", number(self.batch_size)),
+            ("--threads", number(self.threads)),
+            ("--keep", self.keep.clone()),
+        ];
+        let json = env.global.json || env.global.log_format == LogFormat::Json;
+        let flags = [("--solo", self.solo), ("--json", json), ("--quiet", env.global.quiet)];
+        let flags = flags.into_iter().filter(|(_, said)| *said).map(|(name, _)| name.to_owned());
+        flags.chain(named.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?)))).collect()
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SuiteName {
     Ristretto255,
@@ -210,7 +256,7 @@ impl Brokers {
         match self.verb {
             Verb::Init(Init { made, folder }) => init::init(env, &made, &folder),
             Verb::Up { made, folder, wait } => up::up(env, &made, folder, wait),
-            Verb::Run { folder } => processes::run(&folder),
+            Verb::Run(run) => processes::run(&run.folder, &run.arguments(env)),
             Verb::Reload { folder } => reload::reload(env, &folder),
             Verb::Status { which, wait } => status::status(env, &which, wait),
             Verb::Evidence { which, out, submit } => evidence::evidence(env, &which, out.as_deref(), submit),

@@ -26,8 +26,8 @@ struct Process {
 }
 
 /// Becomes the broker.
-pub(super) fn run(folder: &Path) -> Result<(), Failure> {
-    Err(missing(NAME, &command(NAME, folder).exec()))
+pub(super) fn run(folder: &Path, arguments: &[String]) -> Result<(), Failure> {
+    Err(missing(NAME, &command(NAME, folder).args(arguments).exec()))
 }
 
 /// Lets the broker's program deal a threshold key to the brokers of a folder.
