@@ -381,9 +381,22 @@ impl Broker {
             page.figure("gauge", "lag", "Blocks final and not yet executed.", status.lag());
             page.figure("gauge", "view", "The view of the ordering protocol.", status.view);
             page.figure("gauge", "leader", "The broker that leads.", status.leader);
+            page.figure("counter", "view_changes", "Changes of the leader since the start.", status.changes);
+            page.figure("counter", "views_skipped", "Views given up since the start.", status.skips);
             page.figure("gauge", "running", "Whether it orders.", u8::from(status.running));
             page.figure("gauge", "clients", "Clients connected.", hall.gateway.clients());
             page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", hall.gateway.outgoing_bytes());
+            let ((messages_in, bytes_in), (messages_out, bytes_out)) = (hall.gateway.heard(), hall.gateway.said());
+            page.figure("counter", "messages_in", "Messages of clients.", messages_in);
+            page.figure("counter", "bytes_in", "Bytes of clients' messages.", bytes_in);
+            page.figure("counter", "messages_out", "Messages to clients.", messages_out);
+            page.figure("counter", "bytes_out", "Bytes of messages to clients.", bytes_out);
+            let (epoch, policy) = executor.in_force();
+            page.figure("gauge", "epoch", "The key epoch in force.", epoch);
+            page.figure("gauge", "policy", "The number of the policy in force.", policy);
+            if let Some(age) = executor.key_age() {
+                page.figure("gauge", "key_age_seconds", "Seconds since the threshold key was made.", age);
+            }
             page.figure("gauge", "suspended", "Clients suspended by evidence.", executor.suspended());
             page.figure("gauge", "waiting", "Frames that wait to be ordered.", admission.waiting());
             page.figure("gauge", "waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes());

@@ -45,6 +45,10 @@ pub struct Status {
     pub height: u64,
     /// The highest block known to be final.
     pub tip: u64,
+    /// How often another broker has taken the lead since the start, by its turn or because the one before was silent.
+    pub changes: u64,
+    /// How often views were given up since the start: their leader was silent, or what it proposed was not valid.
+    pub skips: u64,
     /// Whether it still runs.
     pub running: bool,
 }

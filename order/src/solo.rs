@@ -98,7 +98,7 @@ impl Order for Solo {
     fn status(&self) -> Status {
         let height = self.shared.acknowledged.load(Ordering::Acquire);
         let state = lock(&self.shared.state);
-        Status { view: state.tip, leader: 0, height, tip: state.tip, running: state.running }
+        Status { view: state.tip, height, tip: state.tip, running: state.running, ..Status::default() }
     }
 
     fn evidence(&self) -> Vec<Evidence> {

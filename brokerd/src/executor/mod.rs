@@ -199,6 +199,17 @@ impl Executor {
         self.shared.release.set_key(holding.into());
     }
 
+    /// Seconds since the threshold key was made; `None` without a key.
+    pub fn key_age(&self) -> Option<u64> {
+        self.shared.release.key_age()
+    }
+
+    /// The key epoch and the number of the policy in force.
+    pub fn in_force(&self) -> (u32, u64) {
+        let state = self.shared.state();
+        (state.epoch(), state.policy().0)
+    }
+
     /// When shares are computed from now on.
     pub fn set_share_on(&self, share_on: ShareOn) {
         self.shared.release.set_share_on(share_on);

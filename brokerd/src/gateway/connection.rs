@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use super::guest::Guest;
 use super::lobby::Seat;
 use super::outgoing::Outgoing;
+use super::traffic::Traffic;
 use super::{Service, Shared, Standing};
 use crate::drops::Reason;
 use sealcast_tls as tls;
@@ -67,6 +68,7 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
         return Err(Reason::Long);
     }
     let hello = input.message(length, [Some(&shared.strangers.reading), None]).await?;
+    shared.heard.count(LENGTH_BYTES + length);
     match Request::from_bytes(&hello) {
         Ok(Request::Hello { cluster }) if cluster == shared.cluster => Ok((client, input, output)),
         Ok(Request::Hello { .. }) => Err(Reason::Cluster),
@@ -92,12 +94,13 @@ async fn talk(
     guest.is(standing, shared);
     let lost = guest.lost();
     channel.open(Reply::Welcome(welcome).to_bytes().into());
-    let (shared, channel) = (shared.clone(), channel.clone());
-    let listener = Listener { shared, guest, client, channel: channel.clone(), service: service.clone() };
+    let channel = channel.clone();
+    let listener =
+        Listener { shared: shared.clone(), guest, client, channel: channel.clone(), service: service.clone() };
     let says = |message| service.says(&client, message);
     let ended = tokio::select! {
         ended = listener.listen(input) => ended,
-        ended = write(&channel, says, &mut output, limits::GATEWAY_WRITE) => ended,
+        ended = write(&channel, says, &shared.said, &mut output, limits::GATEWAY_WRITE) => ended,
         reason = channel.over() => Err(reason),
         // At once: its place is somebody else's.
         () = lost.notified() => return Some(Reason::Connections),
@@ -118,6 +121,7 @@ async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> 
 async fn write(
     channel: &Outgoing,
     says: impl Fn(Bytes) -> Bytes,
+    said: &Traffic,
     output: &mut (impl AsyncWrite + Unpin),
     patience: Duration,
 ) -> Result<(), Reason> {
@@ -130,6 +134,7 @@ async fn write(
                 taken(patience, output.write_all(part)).await?;
             }
             channel.left(waited);
+            said.count(LENGTH_BYTES + message.len());
         }
         taken(patience, output.flush()).await?;
     }
@@ -167,6 +172,7 @@ impl Listener {
             }
             let own = self.guest.reading();
             let message = input.message(length, [own.as_deref(), Some(&means.reading)]).await?;
+            shared.heard.count(LENGTH_BYTES + length);
             // Who does not take answers is not heard.
             self.channel.has_room().await?;
             if Request::submitted(&message).is_some() {
@@ -306,7 +312,8 @@ mod tests {
         for room in [2, 6] {
             channel.push(Bytes::from_static(b"more"), 1);
             let (mut output, _other) = tokio::io::duplex(room);
-            let written = write(&channel, |it| it, &mut output, Duration::from_millis(10));
+            let said = Traffic::default();
+            let written = write(&channel, |it| it, &said, &mut output, Duration::from_millis(10));
             assert_eq!(timeout(Duration::from_secs(60), written).await, Ok(Err(Reason::Slow)), "{room} bytes");
         }
     }

@@ -15,11 +15,13 @@
 //! | `guest` | what a client is to the door, and what it may use |
 //! | `connection` | one channel |
 //! | `outgoing` | what waits for a client |
+//! | `traffic` | how much came and left |
 
 mod connection;
 mod guest;
 mod lobby;
 mod outgoing;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,6 +46,7 @@ use guest::Means;
 use lobby::Lobby;
 use outgoing::Outgoing;
 use sealcast_tls as tls;
+use traffic::Traffic;
 
 /// What a client is to a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,8 @@ struct Shared {
     channels: RwLock<BTreeMap<Client, Arc<Outgoing>>>,
     /// Bytes that wait for all clients.
     outgoing_bytes: Arc<AtomicUsize>,
+    heard: Traffic,
+    said: Traffic,
     lobby: Arc<Lobby>,
     /// One permit for each channel of a registered client.
     registered: Arc<Semaphore>,
@@ -147,6 +152,8 @@ impl Gateway {
             cluster,
             channels: RwLock::default(),
             outgoing_bytes: Arc::new(AtomicUsize::new(0)),
+            heard: Traffic::default(),
+            said: Traffic::default(),
             lobby: Lobby::new(sizes.strangers),
             registered: Arc::new(Semaphore::new(sizes.registered)),
             reading: Mutex::default(),
@@ -217,6 +224,16 @@ impl Gateway {
     /// Bytes that wait for clients.
     pub fn outgoing_bytes(&self) -> usize {
         self.shared.outgoing_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Messages that came in since the start, and their bytes.
+    pub fn heard(&self) -> (u64, u64) {
+        self.shared.heard.so_far()
+    }
+
+    /// Messages that left, and their bytes.
+    pub fn said(&self) -> (u64, u64) {
+        self.shared.said.so_far()
     }
 
     /// Closes the door and all channels.

@@ -140,6 +140,11 @@ fn a_client_submits_asks_and_hears() {
     world.gateway.send(&client(1), &update(6));
     world.gateway.send(&client(2), &update(6));
     assert_eq!(channel.hear().expect("an update"), update(6));
+    // A hello, a question and two frames; a welcome, an answer, a refusal and an update.
+    let frames = [100_000, 100].map(|n| 4 + Request::Submit(vec![1; n]).to_bytes().len());
+    let (messages, bytes) = world.gateway.heard();
+    assert!(messages == 4 && bytes > frames.iter().sum::<usize>() as u64, "{messages} messages, {bytes} bytes");
+    until("four have left", || world.gateway.said().0 == 4 && world.gateway.said().1 > 16);
     drop(channel);
     until("it has left", || world.gateway.clients() == 0);
     assert_eq!(world.gateway.outgoing_bytes(), 0);

@@ -4,15 +4,17 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealcast_broker::protocol::{Answer, Question};
+use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::serve::Broker;
 
 use crate::client::Reader;
-use crate::cluster::{Home, until};
+use crate::cluster::{Home, key, until};
 
 fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sealcast-broker"));
@@ -43,8 +45,21 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     };
     until("it shows figures", || figures(port).is_some());
     let text = figures(port).expect("it shows them");
-    let wanted = ["sealcast_broker_running 1\n", "sealcast_broker_height 0\n", "drops{reason=\"frame_quota\"} 0\n"];
-    assert!(wanted.iter().all(|line| text.contains(line)), "{text}");
+    let wanted = ["running 1", "height 0", "epoch 0", "policy 0", "view_changes 0", "views_skipped 0", "bytes_in 0"];
+    assert!(wanted.iter().all(|line| text.contains(&format!("sealcast_broker_{line}\n"))), "{text}");
+    assert!(text.contains("drops{reason=\"frame_quota\"} 0\n"), "{text}");
+    // A client that is not one is counted by what it says.
+    let figure = |name: &str| -> u64 {
+        let text = figures(port).expect("it shows them");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("sealcast_broker_{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().expect("a number")
+    };
+    assert!(figure("key_age_seconds") < 60);
+    let (at, broker) = (home.gateway_address(0), home.file.broker_keys()[0]);
+    let opened = Channel::open(at, broker, key(1), home.cluster, Duration::from_secs(30)).expect("it is welcome");
+    until("it is counted", || figure("messages_in") == 1 && figure("messages_out") == 1);
+    assert!(figure("bytes_in") > 32 && figure("bytes_out") > 4);
+    drop(opened);
 
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(pid, Signal::TERM).expect("it runs");

@@ -49,21 +49,23 @@ impl Shared {
 
     pub(super) fn started(&self, height: u64, leader: usize) {
         let status = &mut self.state().status;
-        *status = Status { view: 1, leader, height, tip: height, running: true };
+        *status = Status { view: 1, leader, height, tip: height, running: true, ..Status::default() };
     }
 
     pub(super) fn ended(&self) {
         self.state().status.running = false;
     }
 
-    /// A view was entered; whether its leader is another than before.
-    pub(super) fn entered(&self, view: u64, leader: usize) {
+    /// A view was entered, after the one before was done, or `skipped`.
+    pub(super) fn entered(&self, view: u64, leader: usize, skipped: bool) {
         let status = &mut self.state().status;
         if view <= status.view {
             return;
         }
         status.view = view;
+        status.skips += u64::from(skipped);
         if std::mem::replace(&mut status.leader, leader) != leader {
+            status.changes += 1;
             self.look.notify_one();
         }
     }

@@ -216,6 +216,26 @@ fn a_broker_without_history_starts_from_a_floor() {
 }
 
 #[test]
+fn a_leader_that_is_silent_is_counted() {
+    for seed in seeds(4) {
+        let story = story("silent leader", seed);
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
+            for i in ALL {
+                world.start(i).await;
+            }
+            let frames = world.submit_many(&ALL, "frame", 20).await;
+            world.until_ordered(&ALL, &frames, &story).await;
+            world.until(|| world.broker(0).status().changes > 0, &format!("{story}: another one leads")).await;
+            let skips = world.broker(0).status().skips;
+            world.crash(3).await;
+            // Its turn comes.
+            world.until(|| world.broker(0).status().skips > skips, &format!("{story}: a view is given up")).await;
+        });
+    }
+}
+
+#[test]
 fn a_brokers_own_size_of_blocks_bounds_its_blocks_alone() {
     let large = BlockSize { frames: 64, bytes: 1 << 16 };
     let small = BlockSize { frames: 2, bytes: 32 };

@@ -52,8 +52,8 @@ impl Schedule {
 }
 
 impl<R: Reporter<Activity = Activity<Scheme, Digest>>> Watch<R> {
-    fn entered(&self, round: Round, view: View) {
-        self.shared.entered(view.get(), self.schedule.leader(Round::new(round.epoch(), view)));
+    fn entered(&self, round: Round, view: View, skipped: bool) {
+        self.shared.entered(view.get(), self.schedule.leader(Round::new(round.epoch(), view)), skipped);
     }
 
     fn caught(&self, broker: Participant, view: View, misdeed: Misdeed, proof: Vec<u8>) {
@@ -66,11 +66,11 @@ impl<R: Reporter<Activity = Activity<Scheme, Digest>>> Reporter for Watch<R> {
 
     fn report(&mut self, activity: Self::Activity) -> Feedback {
         match &activity {
-            Activity::Certification(n) => self.entered(Round::new(n.epoch(), n.view()), n.view().next()),
-            Activity::Finalization(f) => self.entered(Round::new(f.epoch(), f.view()), f.view().next()),
+            Activity::Certification(n) => self.entered(Round::new(n.epoch(), n.view()), n.view().next(), false),
+            Activity::Finalization(f) => self.entered(Round::new(f.epoch(), f.view()), f.view().next(), false),
             // Skipping a view skips what is left of its leader's term.
             Activity::Nullification(n) => {
-                self.entered(Round::new(n.epoch(), n.view()), n.view().next_term_start(self.schedule.term));
+                self.entered(Round::new(n.epoch(), n.view()), n.view().next_term_start(self.schedule.term), true);
             }
             Activity::ConflictingNotarize(e) if e.verify(&mut self.rng, &self.scheme, &Sequential) => {
                 self.caught(e.signer(), e.view(), Misdeed::TwoNotarizeVotes, e.encode().to_vec());
