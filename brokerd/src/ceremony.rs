@@ -17,13 +17,13 @@ use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Client, Frame, Operation};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
-use sealcast_wire::limits;
+use sealcast_wire::{Utc, limits};
 
 use crate::admission::Admission;
 use crate::executor::Executor;
 use crate::log;
 use crate::release::Holding;
-use crate::shares::file::Folder;
+use crate::shares::file::{FileError, Folder};
 use crate::shares::{Ceremony, Event, Made, Setup, Suite};
 
 /// What the order tells.
@@ -142,19 +142,25 @@ impl Making {
         }
     }
 
+    /// When the key was made, as far as is known here: if nothing was kept, now.
+    pub(crate) fn made_at(&self) -> Result<Utc, FileError> {
+        self.keys.made(EPOCH, self.executor.time())
+    }
+
     fn made<G: Suite>(mut self, made: Made<G>) -> Result<(), String>
     where
         Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         let Made { run, key, share, dealers } = made;
+        let at = self.made_at().map_err(|e| e.to_string())?;
         let Some(share) = share else {
             // It checks ciphertexts and votes like the others, and helps nobody to read.
-            self.executor.set_key((key, None));
+            self.executor.set_key_made((key, None), at);
             log::warn(&format!("the threshold key was made in ceremony {run}, and this broker has no share of it"));
             return Ok(());
         };
         self.keys.keep(&key, &share, &mut self.rng).map_err(|e| e.to_string())?;
-        self.executor.set_key((key, Some(share)));
+        self.executor.set_key_made((key, Some(share)), at);
         let dealers: Vec<String> = dealers.iter().map(ToString::to_string).collect();
         log::info(&format!("the threshold key was made in ceremony {run} by brokers {}", dealers.join(", ")));
         Ok(())

@@ -12,6 +12,7 @@ use sealcast_crypto::signature::OriginKey;
 
 use crate::ceremony::EPOCH;
 use crate::config::{CLUSTER, Config};
+use crate::release;
 use crate::serve::{Failure, rng, storage};
 use crate::shares::file::Folder;
 use crate::shares::{self, Suite};
@@ -41,6 +42,7 @@ pub fn deal(folders: &[PathBuf]) -> Result<(), Failure> {
 fn deal_in<G: Suite>(file: &ClusterFile, brokers: &BTreeMap<u16, &Config>) -> Result<(), Failure> {
     let config = |e: &dyn std::fmt::Display| Failure::Config(e.to_string());
     let mut rng = rng()?;
+    let made = release::now();
     let n = u16::try_from(file.brokers()).expect("brokers have a limit");
     let cluster = file.cluster();
     let mut folders = Vec::new();
@@ -59,6 +61,7 @@ fn deal_in<G: Suite>(file: &ClusterFile, brokers: &BTreeMap<u16, &Config>) -> Re
     let mut file = file.clone();
     file.set_key(VouchedKey { epoch: EPOCH, key: encoded, signatures }).map_err(|e| config(&e))?;
     for (folder, share) in folders.iter().zip(&shares) {
+        folder.made(EPOCH, made).map_err(|e| config(&e))?;
         folder.keep(&key, share, &mut rng).map_err(|e| config(&e))?;
     }
     for broker in brokers.values() {

@@ -623,8 +623,9 @@ where
         }
         kept => kept.map_err(|e| Failure::Config(e.to_string()))?,
     };
+    let made = |making: &Making| making.made_at().map_err(|e| Failure::Config(e.to_string()));
     if let Some((key, share)) = kept {
-        making.executor.set_key((key, Some(share)));
+        making.executor.set_key_made((key, Some(share)), made(&making)?);
         return Ok(None);
     }
     if making.threshold < 2 {
@@ -632,15 +633,16 @@ where
         let dealt = shares::deal::<G>(&making.cluster, making.threshold, making.brokers, &mut making.rng);
         let (key, mut shares) = dealt.map_err(|e| Failure::Config(e.to_string()))?;
         let share = shares.swap_remove(usize::from(making.index));
+        let at = made(&making)?;
         let kept = making.keys.keep(&key, &share, &mut making.rng);
         kept.map_err(|e| Failure::Config(e.to_string()))?;
-        making.executor.set_key((key, Some(share)));
+        making.executor.set_key_made((key, Some(share)), at);
         return Ok(None);
     }
     if let Some(vouched) = vouched {
         // The key suffices to check ciphertexts: it votes like the others.
         let key = PublicKey::<G>::decode(&vouched.key).map_err(|e| Failure::Config(format!("cluster.toml: {e}")))?;
-        making.executor.set_key((key, None));
+        making.executor.set_key_made((key, None), made(&making)?);
     }
     let words = making.executor.ceremony_words().map_err(|e| Failure::Storage(e.to_string()))?;
     // Who began with a snapshot was not told how the key was made, and no second one is made. Where the words are here, the

@@ -39,12 +39,13 @@ use sealcast_broker::state::{Floor, State, StoreError};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
+use sealcast_wire::Utc;
 #[cfg(doc)]
 use sealcast_wire::limits;
 
 use crate::gateway::Standing;
 use crate::outlet::{Blocks, Outlet};
-use crate::release::{Holding, Release};
+use crate::release::{self, Holding, Release};
 use crate::store::Lsm;
 use crate::sync::{self as history, Keep, Retention, Snapshots};
 use numbers::Numbers;
@@ -196,7 +197,12 @@ impl Executor {
     /// The threshold key, and this broker's share of it if it has one: sealed publications are accepted and released from
     /// now on; without a share accepted alone.
     pub fn set_key(&self, holding: impl Into<Holding>) {
-        self.shared.release.set_key(holding.into());
+        self.set_key_made(holding, release::now());
+    }
+
+    /// The same with a key that was made then.
+    pub fn set_key_made(&self, holding: impl Into<Holding>, made: Utc) {
+        self.shared.release.set_key(holding.into(), made);
     }
 
     /// Seconds since the threshold key was made; `None` without a key.
@@ -208,6 +214,12 @@ impl Executor {
     pub fn in_force(&self) -> (u32, u64) {
         let state = self.shared.state();
         (state.epoch(), state.policy().0)
+    }
+
+    /// The time of the last executed block; before the first one, by the clock here.
+    pub(crate) fn time(&self) -> Utc {
+        let at = self.shared.state().time();
+        if at > Utc(0) { at } else { release::now() }
     }
 
     /// When shares are computed from now on.

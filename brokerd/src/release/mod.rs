@@ -20,11 +20,12 @@ mod tests;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use sealcast_broker::operation::{Body, Checked, Client, Operation, Sealed};
 use sealcast_broker::protocol::{Reply, SignedKey, Why};
 use sealcast_broker::state::Run;
+use sealcast_wire::Utc;
 
 use crate::executor::{Kept, ShareOn, Shared};
 use pool::{Job, Pool};
@@ -51,7 +52,7 @@ pub(crate) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 struct Installed {
     holding: Holding,
     signed: SignedKey,
-    since: Instant,
+    made: Utc,
 }
 
 /// What may be attached for a reader.
@@ -103,12 +104,13 @@ impl Release {
         self.on_write.store(share_on == ShareOn::Write, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_key(&self, holding: Holding) {
+    /// The key is this one, made then.
+    pub(crate) fn set_key(&self, holding: Holding, made: Utc) {
         let Some(shared) = self.shared.upgrade() else { return };
         let (epoch, key) = holding.encoded();
         let signature = shared.key.sign(&SignedKey::statement(&shared.cluster, epoch, &key));
         let signed = SignedKey { epoch, key, signature };
-        let installed = Installed { holding, signed, since: Instant::now() };
+        let installed = Installed { holding, signed, made };
         *self.installed.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(installed));
     }
 
@@ -117,9 +119,9 @@ impl Release {
         self.installed().map(|it| it.signed.clone())
     }
 
-    /// Seconds since this process has the key.
+    /// Seconds since the key was made.
     pub(crate) fn key_age(&self) -> Option<u64> {
-        self.installed().map(|it| it.since.elapsed().as_secs())
+        self.installed().map(|it| u64::try_from(now().0.saturating_sub(it.made.0)).unwrap_or(0))
     }
 
     /// Whether there is a key.
@@ -225,6 +227,12 @@ impl Drop for Release {
     fn drop(&mut self) {
         self.pool.stop();
     }
+}
+
+/// The time of day.
+pub(crate) fn now() -> Utc {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Utc(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 fn is_sealed(frame: &Checked, number: u64) -> bool {

@@ -3,6 +3,7 @@
 //! ```text
 //! keys/share.0              "sealcast sealed 1\n" ‖ salt, 32 ‖ AEAD(u16 length ‖ public key ‖ x_i)        0600
 //! keys/seed.0               "sealcast sealed 1\n" ‖ salt, 32 ‖ AEAD(seed)                                 0600
+//! keys/made.0               when the key was made, seconds since 1970 as text
 //! keys/file-keys/0          32 random bytes: the file key of epoch 0                                      0600
 //! keys/file-keys/CACHEDIR.TAG                           backup programs that honour it leave this folder out
 //! ```
@@ -17,6 +18,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use rand_core::CryptoRng;
 use sealcast_crypto::aead;
@@ -25,7 +27,7 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::limits::THRESHOLD_KEY_BYTES_MAX;
-use sealcast_wire::{Malformed, Reader};
+use sealcast_wire::{Malformed, Reader, Utc};
 use zeroize::Zeroizing;
 
 /// A key, and this broker's share of it.
@@ -110,6 +112,24 @@ impl Folder {
         Ok(Some(read))
     }
 
+    /// When the key of this epoch was made: what was kept first. If nothing was, it is `now`, or when the share was kept
+    /// that is there already; and that is kept.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn made(&self, epoch: u32, now: Utc) -> Result<Utc, FileError> {
+        let path = self.at(MADE, epoch);
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse().ok();
+        if let Some(seconds) = read_closed(&path)?.and_then(|text| number(&text)) {
+            return Ok(Utc(seconds));
+        }
+        let kept = fs::metadata(self.at(SHARE, epoch)).and_then(|share| share.modified()).ok();
+        let seconds = kept.and_then(|at| i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok());
+        let made = seconds.map_or(now, Utc);
+        write_whole(&path, format!("{}\n", made.0).as_bytes())?;
+        Ok(made)
+    }
+
     /// A key for what else is kept of an epoch, such as shares of ciphertexts made ahead: derived from its file key,
     /// and gone with it.
     ///
@@ -139,7 +159,7 @@ impl Folder {
             sync_folder(&path)
         };
         overwrite().map_err(FileError::io(&path))?;
-        [SHARE, SEED].into_iter().try_for_each(|name| self.remove(name, epoch))
+        [SHARE, SEED, MADE].into_iter().try_for_each(|name| self.remove(name, epoch))
     }
 
     fn write(&self, name: &str, epoch: u32, plaintext: &[u8], rng: &mut impl CryptoRng) -> Result<(), FileError> {
@@ -293,6 +313,7 @@ fn sync_folder(of: &Path) -> io::Result<()> {
 }
 
 const SHARE: &str = "share";
+const MADE: &str = "made";
 const SEED: &str = "seed";
 const MAGIC: &[u8] = b"sealcast sealed 1\n";
 /// More than any of these files has.
@@ -385,6 +406,24 @@ mod tests {
             folder.seed(0, &mut rng()).unwrap();
             assert!(folder.share::<R>(0, 0).unwrap().is_some());
             assert_eq!(names(path), ["file-keys", "share.0"], "left behind by a crash");
+        });
+    }
+
+    #[test]
+    fn when_a_key_was_made_stays_known() {
+        with_folder("made", |folder, path| {
+            assert_eq!(folder.made(0, Utc(1_700_000_000)).unwrap(), Utc(1_700_000_000));
+            let (key, shares) = dealt();
+            folder.keep(&key, &shares[0], &mut rng()).unwrap();
+            let again = Folder::open(path).unwrap();
+            assert_eq!(again.made(0, Utc(1_800_000_000)).unwrap(), Utc(1_700_000_000));
+            // Kept before times were.
+            fs::remove_file(path.join("made.0")).unwrap();
+            let share = File::options().write(true).open(path.join("share.0")).unwrap();
+            share.set_modified(UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000)).unwrap();
+            assert_eq!(folder.made(0, Utc(1_800_000_000)).unwrap(), Utc(1_600_000_000));
+            folder.erase(0).unwrap();
+            assert_eq!(names(path), ["file-keys"]);
         });
     }
 

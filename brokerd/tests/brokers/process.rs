@@ -116,8 +116,15 @@ fn a_dealt_key_is_signed_by_all_and_held_from_the_start() {
     assert_eq!(key.signatures.len(), 4);
     assert!(deal(&folders).is_err_and(|e| e.to_string() == "the cluster has a threshold key already"));
 
+    let made = folders[2].join("keys/made.0");
+    let seconds: u64 = fs::read_to_string(&made).expect("it is kept").trim().parse().expect("a number");
+    fs::write(&made, (seconds - 7200).to_string()).expect("it is written");
+
     let brokers = home.start_all();
     assert!(brokers.iter().all(|broker| broker.status().key_age.is_some()), "nothing was made");
+    let ages = brokers.iter().map(|broker| broker.status().key_age.unwrap_or_default());
+    let old: Vec<bool> = ages.map(|age| age >= 7200).collect();
+    assert_eq!(old, [false, false, true, false], "a key is as old as when it was made, not as the process");
     let answers = Reader::open(&home, &brokers, 1).ask_all(&Question::Key);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Key(it) if it.key == key.key)), "{answers:?}");
     brokers.into_iter().for_each(Broker::stop);
