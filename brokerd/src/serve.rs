@@ -560,7 +560,7 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
         sync::Place { joining: config.at("joining"), state: config.at("state"), snapshots: config.at("snapshots") };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
-    sync::prepare(&place, &peers, &is_floor).map_err(|e| storage(&config.folder, &e))
+    sync::prepare(&place, &peers, &is_floor, &mut rng()?).map_err(|e| storage(&config.folder, &e))
 }
 
 fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {

@@ -8,12 +8,14 @@
 //! Nothing of the broker's own is touched before all rows came to a root that f + 1 brokers signed. Whoever serves false
 //! ones is passed over for the next.
 
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rand_core::Rng;
 use sealcast_broker::protocol::{Answer, Offer, Question};
 use sealcast_broker::state::{Restore, SnapshotHead};
 use sealcast_order::Floor;
@@ -34,7 +36,7 @@ pub(crate) struct Place {
 }
 
 /// Sees to it that the broker's state is one that the others' blocks follow on; where the order begins, if not at the
-/// first block. `is_floor` says whether the order would begin there.
+/// first block. `is_floor` says whether the order would begin there; `rng` decides between brokers that offer the same.
 ///
 /// # Errors
 /// The disk.
@@ -42,6 +44,7 @@ pub(crate) fn prepare(
     place: &Place,
     peers: &Peers<'_>,
     is_floor: &dyn Fn(&Floor) -> bool,
+    rng: &mut impl Rng,
 ) -> io::Result<Option<Floor>> {
     place.settle()?;
     let height = height_in(&place.state)?;
@@ -53,11 +56,11 @@ pub(crate) fn prepare(
             let head = offer.as_ref().and_then(|it| SnapshotHead::from_bytes(&it.head));
             offers.extend(head.zip(offer).map(|(head, offer)| (head, broker, offer)));
         }
-        // The oldest first: it brings the most.
-        offers.sort_by_key(|(head, ..)| head.height());
         offers.retain(|(head, ..)| head.height() > height);
+        let heights: Vec<u64> = offers.iter().map(|(head, ..)| head.height()).collect();
         let mut joined = false;
-        for (head, broker, offer) in offers {
+        for turn in turns(&heights, peers.faulty(), rng) {
+            let (head, broker, offer) = offers[turn].clone();
             if peers.end.load(Ordering::Acquire) {
                 return place.floor();
             }
@@ -79,6 +82,20 @@ pub(crate) fn prepare(
         }
     }
     place.floor()
+}
+
+/// In which order offers of these heights are tried. First those that more than `faulty` brokers make, so that one of
+/// them is honest; of these the newest. Among equals chance decides: a broker that is slow on purpose is not met first at
+/// each start.
+pub(super) fn turns(heights: &[u64], faulty: usize, rng: &mut impl Rng) -> Vec<usize> {
+    let is_rare = |height: &u64| heights.iter().filter(|it| *it == height).count() <= faulty;
+    let mut turns: Vec<_> = heights
+        .iter()
+        .enumerate()
+        .map(|(offer, height)| (is_rare(height), Reverse(*height), rng.next_u64(), offer))
+        .collect();
+    turns.sort_unstable();
+    turns.into_iter().map(|(.., offer)| offer).collect()
 }
 
 impl Place {

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::operation::{Client, Operation};
 use sealcast_broker::protocol::{Answer, Question, Refusal, Welcome, Why};
@@ -14,7 +16,7 @@ use sealcast_order::Floor;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots};
-use super::join::{Place, prepare};
+use super::join::{Place, prepare, turns};
 use super::peers::{Peers, left_behind};
 use super::retention::Keep;
 use crate::drops::Drops;
@@ -166,7 +168,26 @@ fn join(folder: &Folder, file: &ClusterFile) -> Option<Floor> {
 fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<Floor> {
     let key = Arc::new(brokers().remove(3));
     let peers = Peers { cluster: file, index: 3, key: &key, end };
-    prepare(&place(folder), &peers, &|floor| floor.certificate == [1; 8]).expect("the disk holds")
+    prepare(&place(folder), &peers, &|floor| floor.certificate == [1; 8], &mut rng()).expect("the disk holds")
+}
+
+fn rng() -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(7)
+}
+
+#[test]
+fn a_slow_liar_is_not_met_first_at_each_start() {
+    let first = |heights: &[u64], seed| turns(heights, 1, &mut ChaCha20Rng::seed_from_u64(seed))[0];
+    // Broker 0 offers what honest ones offer too, and sends it slowly.
+    let met = (0..90).filter(|seed| first(&[640, 640, 640], *seed) == 0).count();
+    assert!((10..50).contains(&met), "met first at {met} of 90 starts");
+    // An offer of its own, older or newer than those of the others, comes after theirs.
+    for own in [64, 640_000] {
+        assert!((0..90).all(|seed| first(&[own, 640, 640], seed) != 0), "{own}");
+    }
+    assert_eq!(turns(&[64, 640, 640, 640_000], 1, &mut rng())[2..], [3, 0], "what nobody else has, the newest first");
+    assert_eq!(turns(&[512, 640, 512, 640], 1, &mut rng()).last().map(|it| it % 2), Some(0), "the newest of all");
+    assert!(turns(&[], 1, &mut rng()).is_empty());
 }
 
 #[test]
@@ -230,7 +251,10 @@ fn rule_e1_a_snapshot_is_believed_only_with_f_plus_1_signatures() {
 fn a_liar_among_those_who_serve_is_passed_over_for_the_next() {
     let (world, aged) = aged();
     for lie in [Lie::Bit, Lie::BreaksOff, Lie::Head, Lie::Floor] {
-        let (file, _gateways) = doors(&world, &aged, [lie, Lie::None, Lie::None]);
+        // It is the first that is asked.
+        let mut lies = [Lie::None; 3];
+        lies[turns(&[9; 3], 1, &mut rng())[0]] = lie;
+        let (file, _gateways) = doors(&world, &aged, lies);
         let folder = Folder::new();
         let floor = join(&folder, &file).unwrap_or_else(|| panic!("{lie:?}"));
         assert_eq!(floor.certificate, [1; 8]);
