@@ -303,7 +303,7 @@ impl Broker {
             let now = (SystemTime::now(), Instant::now());
             if let Some(back) = set_back(clocks, now).filter(|back| *back > CLOCK_BACK) {
                 let what = format!("the clock was set back by {} s, and deadlines with it", back.as_secs());
-                return Some(Failure::Order(format!("{what}: start the broker again")));
+                return Some(Failure::Order(what));
             }
             clocks = now;
             // Brokers order a block many times a second, also when nobody publishes.

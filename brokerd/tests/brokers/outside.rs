@@ -91,7 +91,7 @@ fn rule_e12_a_broker_on_a_full_disk_stops_and_says_so_and_comes_back_with_everyt
         log.extend(shell.said.try_iter());
     }
     // One line says why, the last one of the program; and nobody else was disturbed.
-    let errors: Vec<&String> = log.iter().filter(|line| line.split(" ").nth(1) == Some("error:")).collect();
+    let errors: Vec<&String> = log.iter().filter(|line| line.contains(" error[E0101]: ")).collect();
     assert_eq!((errors.len(), log.last().map(String::as_str)), (1, Some("exit 1")), "{log:#?}");
     assert!(errors[0].contains("full") || errors[0].contains("No space left"), "{log:#?}");
     assert!(!log.iter().any(|line| line.contains("panicked")), "{log:#?}");
@@ -158,7 +158,7 @@ fn rule_e10_a_broker_whose_clock_is_hours_off_stops_nobody_and_moves_no_time() {
         log.last().is_some_and(|line| line == "exit 1")
     });
     assert!(
-        log.iter().any(|line| line.contains("error: ") && line.contains("the clock was set back by 1")),
+        log.iter().any(|line| line.contains("error[E0108]: ") && line.contains("the clock was set back by 1")),
         "{log:#?}"
     );
     set(-3 * 3600);
