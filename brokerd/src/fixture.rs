@@ -21,7 +21,7 @@ use sealcast_wire::Utc;
 
 use crate::executor::{Executor, Setup, ShareOn};
 use crate::outlet::{Blocks, Outlet};
-use crate::sync::Keep;
+use crate::sync::{Keep, Snapshots};
 
 /// The time at which these tests begin, seconds.
 pub(crate) const NOW: i64 = 1_795_132_800;
@@ -233,7 +233,7 @@ impl Broker {
             share_on: ShareOn::Read,
             threads: 1,
             keep,
-            snapshots: folder.0.join("snapshots"),
+            snapshots: Snapshots::at(folder.0.join("snapshots")),
         };
         let executor = Executor::start(setup).expect("it starts");
         Broker { executor, inbox, archive, done: None, folder }

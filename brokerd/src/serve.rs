@@ -141,7 +141,7 @@ impl Broker {
             share_on: when(config.settings.share_on),
             threads: config.settings.threads.shares,
             keep: config.settings.keep,
-            snapshots: config.at("snapshots"),
+            snapshots: sync::Snapshots::at(config.at("snapshots")),
         });
         let executor = executor.map_err(|e| Failure::Storage(format!("{}: {e}", config.at("state").display())))?;
         let (proofs, proved) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! One broker: what its process holds, without sockets, files and threads. Its rows and the engine's archive outlive it.
+//! One broker: what its process holds, without sockets, files and threads. Its rows, its snapshots and the engine's archive
+//! outlive it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Client, Head};
-use sealcast_broker::protocol::{Reply, Request};
+use sealcast_broker::protocol::{Answer, Question, Reply, Request};
 use sealcast_broker::state::Store as _;
 use sealcast_brokerd::drops::Drops;
 use sealcast_brokerd::store::Memory;
-use sealcast_brokerd::sync::Keep;
+use sealcast_brokerd::sync::{Joined, Keep, Snapshots};
 use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, admission, executor};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::{
-    Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
+    Ack, Application, Block, BlockSize, Delivered, Evidence, Floor, Frame, Hash, Order, Origin, Parent, Refused,
 };
 
 use crate::cast::{Cast, key_of};
@@ -33,7 +34,10 @@ pub struct Broker {
     seed: [u8; 32],
     key: Arc<PublicKey<Ristretto255>>,
     share: [u8; 32],
+    /// How far back it keeps publications and blocks.
+    pub keep: Keep,
     rows: Memory,
+    snapshots: Snapshots,
     /// What the engine's archive holds.
     pub archive: Arc<Archive>,
     clock: Arc<AtomicU64>,
@@ -51,9 +55,21 @@ struct Life {
     sync_at: Option<u64>,
 }
 
-/// Final blocks by height, with their hashes.
+/// What is kept of the order.
 #[derive(Default)]
-pub struct Archive(Mutex<BTreeMap<u64, (Hash, Arc<Block>)>>);
+pub struct Archive(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// Final blocks by height, with their hashes.
+    blocks: BTreeMap<u64, (Hash, Arc<Block>)>,
+    /// Those that have a certificate of their own, if somebody needs them.
+    floors: BTreeMap<u64, Floor>,
+    /// The last block whose certificate was looked for.
+    certified: u64,
+    /// While the engine runs.
+    order: Option<Arc<dyn Order>>,
+}
 
 /// The gateway's place: who has a channel, and what leaves.
 #[derive(Default)]
@@ -82,7 +98,9 @@ impl Broker {
             seed: cast.seeds[number],
             key: cast.key.clone(),
             share: *share.secret_bytes().expose(),
+            keep: Keep::Everything,
             rows: Memory::default(),
+            snapshots: Snapshots::in_memory(),
             archive: Arc::default(),
             clock: Arc::default(),
             censored: Arc::default(),
@@ -98,7 +116,9 @@ impl Broker {
             seed: self.seed,
             key: self.key.clone(),
             share: self.share,
+            keep: Keep::Everything,
             rows: Memory::default(),
+            snapshots: Snapshots::in_memory(),
             archive: Arc::default(),
             clock: Arc::default(),
             censored: Arc::default(),
@@ -122,8 +142,8 @@ impl Broker {
             blocks: self.archive.clone(),
             share_on: if self.number.is_multiple_of(2) { ShareOn::Read } else { ShareOn::Write },
             threads: 0,
-            keep: Keep::Everything,
-            snapshots: std::path::PathBuf::new(),
+            keep: self.keep,
+            snapshots: self.snapshots.clone(),
         };
         let clock = self.clock.clone();
         let elapsed = move || Duration::from_micros(clock.load(Ordering::Relaxed));
@@ -150,7 +170,26 @@ impl Broker {
     /// The engine runs.
     pub fn attach(&self, order: Arc<dyn Order>) {
         if let Some(life) = &self.life {
+            self.archive.kept().order = Some(order.clone());
             life.admission.admission().attach(order);
+        }
+    }
+
+    /// Looks which of the blocks that it executed since have a certificate of their own: a snapshot needs one.
+    pub async fn certify(&self) {
+        if self.keep == Keep::Everything || self.life.is_none() {
+            return;
+        }
+        let (from, order) = {
+            let kept = self.archive.kept();
+            (kept.certified + 1, kept.order.clone())
+        };
+        let Some(order) = order else { return };
+        for height in from..=self.height() {
+            let floor = order.floor(height).await;
+            let mut kept = self.archive.kept();
+            kept.floors.extend(floor.map(|floor| (height, floor)));
+            kept.certified = height;
         }
     }
 
@@ -165,7 +204,19 @@ impl Broker {
             let kept = usize::try_from(dice % (self.rows.unsynced() as u64 + 1)).expect("it is small");
             drop(life);
             self.rows.crash(kept);
+            self.archive.kept().order = None;
         }
+    }
+
+    /// It does not run, and what it had is gone, all but its keys.
+    pub fn lose(&mut self) {
+        (self.rows, self.snapshots, self.archive) = (Memory::default(), Snapshots::in_memory(), Arc::default());
+    }
+
+    /// It will start with this.
+    pub fn begin(&mut self, joined: Joined) {
+        self.archive.kept().certified = joined.height;
+        (self.rows, self.snapshots) = (joined.rows, joined.snapshots);
     }
 
     /// Does what threads would do; blocks executed meanwhile, with hash and roots.
@@ -176,6 +227,7 @@ impl Broker {
         self.clock.store(now, Ordering::Relaxed);
         let Some(life) = &mut self.life else { return Ok(Vec::new()) };
         let mut done = Vec::new();
+        while life.executor.retain().map_err(|error| error.to_string())? {}
         loop {
             let mut any = life.admission.step();
             if life.admission.admission().failed() {
@@ -239,6 +291,16 @@ impl Broker {
         }
     }
 
+    /// What it answers to another broker, or to a client; `None` if it does not run.
+    pub fn answer(&self, client: &Client, question: &Question) -> Option<Answer> {
+        self.life.as_ref().map(|life| life.executor.executor().answer(client, question.clone()))
+    }
+
+    /// Publications below this one are not kept.
+    pub fn floor(&self) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.executor.executor().floor().sn)
+    }
+
     /// Frames that it refused for whose they were.
     pub fn censored(&self) -> u64 {
         self.censored.load(Ordering::Relaxed)
@@ -259,7 +321,7 @@ impl Broker {
     pub fn holdings(&self) -> Vec<Arc<[u8]>> {
         let rows = self.rows.range(&[], &[0xff; 64], usize::MAX).unwrap_or_default();
         let mut all: Vec<Arc<[u8]>> = rows.into_iter().map(|(key, value)| [key, value].concat().into()).collect();
-        for (_, block) in self.archive.blocks().values() {
+        for (_, block) in self.archive.kept().blocks.values() {
             all.extend(block.frames.iter().map(|frame| Arc::from(&frame.bytes()[..])));
         }
         all
@@ -277,18 +339,29 @@ pub struct Done {
 }
 
 impl Archive {
-    fn blocks(&self) -> MutexGuard<'_, BTreeMap<u64, (Hash, Arc<Block>)>> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hash(&self, height: u64) -> Option<Hash> {
-        self.blocks().get(&height).map(|it| it.0)
+        self.kept().blocks.get(&height).map(|it| it.0)
     }
 }
 
 impl Blocks for Archive {
     fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>> {
-        Some(self.blocks().get(&height)?.1.frames.get(frame as usize)?.bytes().as_ref().into())
+        Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().as_ref().into())
+    }
+
+    fn floor(&self, height: u64) -> Option<Floor> {
+        self.kept().floors.get(&height).cloned()
+    }
+
+    fn prune(&self, height: u64) {
+        let mut kept = self.kept();
+        kept.blocks.retain(|it, _| *it >= height);
+        kept.floors.retain(|it, _| *it >= height);
+        kept.order.iter().for_each(|order| order.prune(height));
     }
 }
 
@@ -345,7 +418,7 @@ impl Application for Gate {
     }
 
     fn deliver(&self, block: Delivered, ack: Ack) {
-        self.archive.blocks().insert(block.block.height, (block.hash, block.block.clone()));
+        self.archive.kept().blocks.insert(block.block.height, (block.hash, block.block.clone()));
         self.admission.deliver(block, ack);
     }
 

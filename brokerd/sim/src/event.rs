@@ -45,6 +45,15 @@ pub enum Event {
         /// Of the state, and of the outbox.
         roots: ([u8; 32], [u8; 32]),
     },
+    /// A broker that had lost everything begins with a snapshot.
+    Joined {
+        /// Which broker.
+        broker: usize,
+        /// The block after which that is the state.
+        height: u64,
+        /// That state's root.
+        root: [u8; 32],
+    },
     /// A correct client was told what became of its plan.
     Outcome {
         /// Which plan.
@@ -131,6 +140,13 @@ pub enum Event {
         plan: usize,
         /// The receipt.
         receipt: Box<Receipt>,
+    },
+    /// At the end, how far back an honest broker keeps publications.
+    Floor {
+        /// Which.
+        broker: usize,
+        /// The first that it keeps.
+        sn: u64,
     },
     /// At the end, an honest broker's row of a publication that somebody was told of.
     Kept {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use sealcast_broker::operation::{self, Body, Client as Id, Frame, Operation, Publication};
 use sealcast_broker::protocol::{Answer, Question, Reply, Request};
 use sealcast_brokerd::store::Memory;
-use sealcast_brokerd::sync::Keep;
+use sealcast_brokerd::sync::{Keep, Snapshots};
 use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, executor};
 use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, Share};
 use sealcast_order::Block;
@@ -243,7 +243,7 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
         share_on: ShareOn::Read,
         threads: 0,
         keep: Keep::Everything,
-        snapshots: std::path::PathBuf::new(),
+        snapshots: Snapshots::in_memory(),
     };
     let broker = executor::Stepped::start(setup, Memory::default(), Default::default).expect("it starts");
     let publisher = Id(key(1).public_bytes());

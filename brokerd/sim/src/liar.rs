@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Contents, Reply, Update, Why};
-use sealcast_broker::state::{Code, Reading, Run};
+use sealcast_broker::protocol::{Answer, Contents, Offer, Reply, Update, Why};
+use sealcast_broker::state::{Code, Reading, Run, SnapshotHead};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
@@ -27,10 +27,12 @@ pub enum Lie {
     Censor,
     /// Answers as it was at the beginning, and claims heights that are not.
     StaleState,
+    /// Offers a broker that lost its folder states that never were, certificates of nothing and damaged rows.
+    SnapshotForger,
 }
 
 impl Lie {
-    /// All of them.
+    /// All of them that lie to clients.
     pub const ALL: [Lie; 7] = [
         Lie::Equivocator,
         Lie::ShareWithholder,
@@ -51,6 +53,7 @@ impl Lie {
             Lie::LiarInBottom => "liar-in-bottom",
             Lie::Censor => "censor",
             Lie::StaleState => "stale-state",
+            Lie::SnapshotForger => "snapshot-forger",
         }
     }
 }
@@ -69,13 +72,17 @@ pub struct Liar {
     proved: Option<Attachment<Ristretto255>>,
     /// Who came.
     clients: Vec<Client>,
+    /// In which of several ways it lies.
+    manner: u64,
+    /// The root of the state that it invented.
+    root: Option<[u8; 32]>,
 }
 
 impl Liar {
-    /// A broker with this key.
-    pub fn new(lie: Lie, key: OriginKey, cluster: Cluster) -> Liar {
+    /// A broker with this key; `manner` says in which way it lies, where there are several.
+    pub fn new(lie: Lie, key: OriginKey, cluster: Cluster, manner: u64) -> Liar {
         let (welcomes, shares, proved, clients) = (BTreeMap::new(), BTreeMap::new(), None, Vec::new());
-        Liar { lie, key, cluster, welcomes, shares, proved, clients }
+        Liar { lie, key, cluster, welcomes, shares, proved, clients, manner, root: None }
     }
 
     /// What it says instead.
@@ -91,6 +98,12 @@ impl Liar {
             Lie::LiarInResults => vec![(client, self.lie_in_results(&client, reply))],
             Lie::LiarInBottom => self.lie_in_bottom(client, reply),
             Lie::StaleState => vec![(client, self.be_stale(&client, reply))],
+            Lie::SnapshotForger => match reply {
+                Reply::Answer { id, answer } => {
+                    vec![(client, Reply::Answer { id, answer: self.forge_snapshot(answer) })]
+                }
+                reply => vec![(client, reply)],
+            },
         }
     }
 
@@ -280,6 +293,61 @@ impl Liar {
     }
 }
 
+impl Liar {
+    fn forge_snapshot(&mut self, answer: Answer) -> Answer {
+        match (self.manner % MANNERS, answer) {
+            // A state with another next number, and its own word that it is the state.
+            (0, Answer::History(mut history)) => {
+                if let Some(Offer { head, .. }) = &mut history.snapshot {
+                    head[NEXT_SN] ^= 1;
+                    self.root = SnapshotHead::from_bytes(head).map(|it| it.root(&self.cluster));
+                }
+                Answer::History(history)
+            }
+            (0, Answer::Checkpoint(mut it)) => {
+                it.state_root = self.root.unwrap_or([9; 32]);
+                it.signature = self.key.sign(&it.statement(&self.cluster));
+                Answer::Checkpoint(it)
+            }
+            // One bit of a row is another one, or the rows break off.
+            (1, Answer::Part(mut part)) => {
+                let middle = part.len() / 2;
+                part.get_mut(middle).into_iter().for_each(|byte| *byte ^= 1);
+                Answer::Part(part)
+            }
+            (2, Answer::Part(mut part)) => {
+                part.truncate(part.len() / 2);
+                Answer::Part(part)
+            }
+            // A certificate that certifies nothing.
+            (3, Answer::History(mut history)) => {
+                history.snapshot.iter_mut().for_each(|it| it.certificate = b"false".to_vec());
+                Answer::History(history)
+            }
+            // It has everything, and nobody needs a snapshot.
+            (4, Answer::History(mut history)) => {
+                (history.oldest, history.snapshot) = (1, None);
+                Answer::History(history)
+            }
+            // A snapshot of the last block that there can be.
+            (5, Answer::History(mut history)) => {
+                if let Some(offer) = &mut history.snapshot {
+                    offer.head[..8].fill(0xff);
+                    offer.floor = u64::MAX;
+                }
+                Answer::History(history)
+            }
+            // Its word is on another state, to keep others' snapshots from being believed.
+            (_, Answer::Checkpoint(mut it)) => {
+                it.state_root[0] ^= 1;
+                it.signature = self.key.sign(&it.statement(&self.cluster));
+                Answer::Checkpoint(it)
+            }
+            (_, answer) => answer,
+        }
+    }
+}
+
 /// ⊥ for what may be read, and something for ⊥.
 fn other(run: Run) -> Run {
     match run {
@@ -294,3 +362,8 @@ fn denied(bytes: &[u8]) -> Vec<u8> {
         Err(_) => bytes.to_vec(),
     }
 }
+
+/// Ways to lie to a broker that lost its folder.
+const MANNERS: u64 = 7;
+/// Where a snapshot's head has the lowest byte of the number of the next publication.
+const NEXT_SN: usize = 23;

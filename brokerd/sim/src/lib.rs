@@ -16,6 +16,7 @@
 //! | [`cast`] | who takes part, with all keys; what is published |
 //! | [`broker`] | one broker: what its process holds, without sockets, files and threads |
 //! | [`liar`] | brokers that misbehave, by name |
+//! | [`joiner`] | a broker that lost its folder asks the others |
 //! | [`client`] | one correct client |
 //! | [`villain`] | clients that misbehave, by name |
 //! | [`stage`] | time, messages, faults: all of it at work |
@@ -31,6 +32,7 @@ pub mod client;
 pub mod event;
 #[cfg(test)]
 mod games;
+pub mod joiner;
 pub mod liar;
 pub mod scenario;
 pub mod stage;

@@ -1,9 +1,18 @@
 //! What is played: a market of two publishers and four readers, one of whom administrators end half-way, while things
 //! break and somebody misbehaves as the scenario's name says. At most f brokers do anything wrong at a time.
+//!
+//! *A broker that joins beside a liar.* One that lost its folder has forgotten for what it voted, and counts among the f
+//! faulty ones until those views are over. With f = 1 nobody beside it may misbehave in votes, nor withhold shares, of which
+//! 2f + 1 are needed: the liar then votes and shares as it should, and lies in what it says to the broker that joins
+//! and to clients, who believe f + 1. From f = 2 on, f − 1 brokers lie as they like.
+
+use std::ops::Range;
 
 use sealcast_broker::operation::Action;
 use sealcast_broker::state::Code;
+use sealcast_brokerd::sync::Keep;
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play, play_on};
+use sealcast_wire::limits;
 
 use crate::cast::{Desk, MARK, Plan, Threshold};
 use crate::checkers::Violation;
@@ -24,6 +33,8 @@ pub enum Fault {
     Partition,
     /// All brokers are killed at once, with torn writes, and come back.
     Killed,
+    /// Brokers prune; one loses its folder and joins by a snapshot, while another one lies.
+    JoiningBesideLiar,
     /// f brokers lie.
     Lie(Lie),
     /// A client misbehaves.
@@ -33,7 +44,8 @@ pub enum Fault {
 impl Fault {
     /// All of them, as `--fault` names them.
     pub fn all() -> Vec<Fault> {
-        let plain = [Fault::Honest, Fault::Loss, Fault::Crash, Fault::Partition, Fault::Killed];
+        let plain =
+            [Fault::Honest, Fault::Loss, Fault::Crash, Fault::Partition, Fault::Killed, Fault::JoiningBesideLiar];
         let lies = Lie::ALL.map(Fault::Lie);
         let deeds = Deed::ALL.map(Fault::Deed);
         plain.into_iter().chain(lies).chain(deeds).collect()
@@ -47,6 +59,7 @@ impl Fault {
             Fault::Crash => "crash",
             Fault::Partition => "partition",
             Fault::Killed => "killed",
+            Fault::JoiningBesideLiar => "joining-beside-liar",
             Fault::Lie(lie) => lie.name(),
             Fault::Deed(deed) => deed.name(),
         }
@@ -76,11 +89,15 @@ pub fn run(fault: Fault, seed: u64, faulty: usize, threshold: Threshold) -> Repo
 
 /// The same, with something planted between what happens and the checkers.
 pub fn run_with(fault: Fault, seed: u64, faulty: usize, threshold: Threshold, plant: Option<Plant>) -> Report {
-    let lie = match fault {
-        Fault::Lie(lie) => Some(lie),
+    let lies = match fault {
+        Fault::Lie(lie) => Some((lie, faulty)),
+        Fault::JoiningBesideLiar => Some(beside(seed, faulty)),
         _ => None,
     };
-    let mut stage = Stage::new(seed, faulty, threshold, lie);
+    let mut stage = Stage::new(seed, faulty, threshold, lies);
+    if fault == Fault::JoiningBesideLiar {
+        stage.keep(Keep::Blocks(KEPT_BLOCKS));
+    }
     if let Some(plant) = plant {
         stage.plant(plant);
     }
@@ -125,10 +142,12 @@ async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(
     if let Fault::Deed(deed) = fault {
         stage.enter_villain(90, deed)?;
     }
-    publish(stage)?;
+    publish(stage, 0..PUBLICATIONS)?;
+    act(stage);
     match fault {
         Fault::Crash => crash(stage, orders).await?,
         Fault::Partition => part(stage, orders).await?,
+        Fault::JoiningBesideLiar => join(stage, orders).await?,
         Fault::Killed => {
             let time = 200_000 + stage.below(2_500_000);
             return stage.advance(orders, time).await;
@@ -147,9 +166,9 @@ async fn again(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> 
     finish(stage, orders).await
 }
 
-/// Plans of two publishers over some seconds, and acts of administrators.
-fn publish(stage: &mut Stage) -> Result<(), Violation> {
-    for n in 0..PUBLICATIONS {
+/// Plans of two publishers over some seconds.
+fn publish(stage: &mut Stage, numbers: Range<usize>) -> Result<(), Violation> {
+    for n in numbers {
         for client in 0..PUBLISHERS {
             let (topic, only, sealed): (&str, Desk, bool) = match (n + client) % 5 {
                 0 => ("open", None, false),
@@ -165,6 +184,11 @@ fn publish(stage: &mut Stage) -> Result<(), Violation> {
             stage.plan(wait, client, plan)?;
         }
     }
+    Ok(())
+}
+
+/// What administrators do.
+fn act(stage: &mut Stage) {
     let policy = "read closed if exchange:desk = fx".parse().expect("a policy");
     let leaver = stage.clients[LEAVER].id;
     let acts = [(1, Action::Policy(policy)), (2, Action::RevokeClient(leaver))];
@@ -172,7 +196,6 @@ fn publish(stage: &mut Stage) -> Result<(), Violation> {
         let act = stage.cast.act(number, action);
         stage.clients[ADMINISTRATOR].acts.push_back((usize::try_from(number).expect("it is small"), act));
     }
-    Ok(())
 }
 
 async fn crash(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
@@ -219,17 +242,62 @@ async fn part(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Who lies beside a broker that joins, and how many do.
+fn beside(seed: u64, faulty: usize) -> (Lie, usize) {
+    let nth = usize::try_from(seed / 2).expect("a seed is a usize here");
+    let lie = match (seed.is_multiple_of(2), faulty) {
+        (true, _) => Lie::SnapshotForger,
+        (false, 1) => IN_WORDS[nth % IN_WORDS.len()],
+        (false, _) => Lie::ALL[nth % Lie::ALL.len()],
+    };
+    (lie, faulty.saturating_sub(1).max(1))
+}
+
+/// When all have pruned what they began with, one loses its folder, and comes back while the others go on.
+async fn join(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+    leave(stage, orders).await?;
+    if !stage.until(orders, 120_000_000, |it| it.is_quiet() && it.floor() > 0).await? {
+        return Err(Violation { property: "liveness 1", what: "after two minutes not all have pruned".into() });
+    }
+    let honest = stage.honest();
+    let victim = honest[stage.below(honest.len() as u64) as usize];
+    stage.lose(orders, victim).await;
+    publish(stage, PUBLICATIONS..PUBLICATIONS + 2)?;
+    let away = 50_000 + stage.below(1_500_000);
+    stage.advance(orders, away).await?;
+    let mut tries = 0;
+    while !stage.join(orders, victim)? {
+        tries += 1;
+        if tries > JOINS {
+            let what = format!("broker {victim} found no snapshot in {JOINS} tries");
+            return Err(Violation { property: "liveness 1", what });
+        }
+        stage.advance(orders, 500_000).await?;
+    }
+    // Rows take their time, and blocks go on.
+    let taking = stage.below(500_000);
+    stage.advance(orders, taking).await?;
+    stage.start(orders, victim).await;
+    publish(stage, PUBLICATIONS + 2..PUBLICATIONS + 4)?;
+    stage.advance(orders, 3_000_000).await
+}
+
+/// Waits until a client is ended.
+async fn leave(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+    let acted = stage.until(orders, 60_000_000, |it| it.acted(2).is_some()).await?;
+    match stage.acted(2) {
+        Some((height, Code::Done)) => stage.revoked(LEAVER, height),
+        other => {
+            let what = format!("administrators ended a client, and after a minute: {other:?} ({acted})");
+            Err(Violation { property: "liveness 1", what })
+        }
+    }
+}
+
 /// Faults are over: everything comes, receipts are asked for, and it is looked at what lies where.
 async fn finish(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
     stage.breaks = 0;
-    let acted = stage.until(orders, 60_000_000, |it| it.acted(2).is_some()).await?;
-    match stage.acted(2) {
-        Some((height, Code::Done)) => stage.revoked(LEAVER, height)?,
-        other => {
-            let what = format!("administrators ended a client, and after a minute: {other:?} ({acted})");
-            return Err(Violation { property: "liveness 1", what });
-        }
-    }
+    leave(stage, orders).await?;
     let mut complete = stage.until(orders, 90_000_000, Stage::is_quiet).await?;
     if complete {
         // What nobody waits for may come now, and must not.
@@ -256,5 +324,11 @@ const READERS: usize = 4;
 const LEAVER: usize = 5;
 /// Who hands in acts.
 const ADMINISTRATOR: usize = 6;
-/// Of each publisher.
+/// Of each publisher, before anything more.
 const PUBLICATIONS: usize = 5;
+/// Lies in words alone.
+const IN_WORDS: [Lie; 2] = [Lie::LiarInResults, Lie::StaleState];
+/// As few as a broker's settings allow.
+const KEPT_BLOCKS: u64 = 2 * limits::CHECKPOINT_BLOCKS;
+/// How often a broker that lost its folder asks the others.
+const JOINS: u32 = 60;

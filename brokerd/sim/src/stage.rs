@@ -10,11 +10,13 @@ use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_broker::operation::Client as Id;
 use sealcast_broker::protocol::{Answer, Question, Reply, Request};
 use sealcast_broker::state::Code;
+use sealcast_brokerd::sync::{self, Keep};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::hash::Transcript;
 use sealcast_keys::threshold::sealed::{Attachment, What};
+use sealcast_order::Floor;
 use sealcast_order::engine::simulated::Brokers as Orders;
-use sealcast_order::engine::{Broker as Address, Settings, SigningSeed};
+use sealcast_order::engine::{Broker as Address, Settings, SigningSeed, Start};
 use sealcast_wire::{Monotonic, Now, Utc};
 
 use crate::broker::{BLOCK, Broker};
@@ -22,6 +24,7 @@ use crate::cast::{Cast, Desk, Plan, Threshold, key_of};
 use crate::checkers::{Checkers, Violation};
 use crate::client::{Client, Said};
 use crate::event::Event;
+use crate::joiner::Joiner;
 use crate::liar::{Liar, Lie};
 use crate::villain::{Deed, Villain};
 
@@ -85,6 +88,10 @@ pub struct Counts {
     pub accused: u64,
     /// Replies that liars changed, added or kept to themselves, and frames that censors refused.
     pub lies: u64,
+    /// Brokers that began with a snapshot, and snapshots that were not begun with.
+    pub joined: u64,
+    /// See `joined`.
+    pub passed_over: u64,
     /// Frames of villains, in which they misbehave, that brokers got.
     pub misdeeds: u64,
     /// Simulated microseconds.
@@ -101,18 +108,18 @@ enum Message {
 }
 
 impl Stage {
-    /// Brokers of which as many as may lie do so, if there is a lie.
-    pub fn new(seed: u64, faulty: usize, threshold: Threshold, lie: Option<Lie>) -> Stage {
+    /// Brokers of which so many lie, if there is a lie.
+    pub fn new(seed: u64, faulty: usize, threshold: Threshold, lies: Option<(Lie, usize)>) -> Stage {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (cast, shares) = Cast::new(faulty, threshold, seed);
         let brokers: Vec<Broker> =
             shares.iter().enumerate().map(|(number, share)| Broker::new(number, &cast, share)).collect();
         let mut liars = BTreeMap::new();
-        while let Some(lie) = lie.filter(|_| liars.len() < faulty) {
+        while let Some((lie, _)) = lies.filter(|(_, count)| liars.len() < *count) {
             let number = (rng.next_u64() % brokers.len() as u64) as usize;
-            liars.entry(number).or_insert_with(|| Liar::new(lie, key_of(cast.seeds[number]), cast.cluster));
+            liars.entry(number).or_insert_with(|| Liar::new(lie, key_of(cast.seeds[number]), cast.cluster, seed / 2));
         }
-        let twin = lie.filter(|it| *it == Lie::Equivocator).and(liars.keys().next()).map(|it| brokers[*it].twin());
+        let twin = lies.filter(|it| it.0 == Lie::Equivocator).and(liars.keys().next()).map(|it| brokers[*it].twin());
         let checkers = Checkers::new(&cast, liars.keys().copied().collect());
         Stage {
             cast: Arc::new(cast),
@@ -142,6 +149,11 @@ impl Stage {
             trace: [0; 32],
             counts: Counts::default(),
         }
+    }
+
+    /// From their next start on, brokers keep no more than this, and their blocks come fast.
+    pub fn keep(&mut self, keep: Keep) {
+        self.brokers.iter_mut().for_each(|it| it.keep = keep);
     }
 
     /// Lets something change what checkers see.
@@ -227,6 +239,7 @@ impl Stage {
         let of = |(i, seed): (usize, SigningSeed)| Settings {
             block: BLOCK,
             term: 8,
+            heartbeat: if self.brokers[i].keep == Keep::Everything { HEARTBEAT } else { FAST_HEARTBEAT },
             ..Settings::new(&self.cast.cluster.0, brokers.clone(), seed, address(i), "".into())
         };
         seeds.into_iter().enumerate().map(of).collect()
@@ -262,6 +275,41 @@ impl Stage {
     pub async fn crash(&mut self, orders: &mut Orders, number: usize) {
         orders.crash(number).await;
         self.die(number);
+    }
+
+    /// Kills a broker's process, and takes all that it had but its keys.
+    pub async fn lose(&mut self, orders: &mut Orders, number: usize) {
+        self.crash(orders, number).await;
+        orders.lose_disk(number);
+        self.brokers[number].lose();
+    }
+
+    /// A broker that lost everything asks the others, some one of whom may be out of its reach, and has what it needs for a
+    /// start when that is `true`.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<bool, Violation> {
+        let silent = self.below(2 * self.brokers.len() as u64) as usize;
+        let joiner = Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent);
+        let is_floor = |floor: &Floor| orders.is_floor(number, floor);
+        let mut passed_over = 0;
+        let joined = sync::join(&joiner, &is_floor, &mut self.rng, |_, _| passed_over += 1);
+        self.counts.lies += joiner.lies();
+        self.counts.passed_over += passed_over;
+        let joined = joined.map_err(|what| Violation { property: "brokers go on", what: what.to_string() })?;
+        let Some(joined) = joined else { return Ok(false) };
+        self.counts.joined += 1;
+        self.tell(Event::Joined { broker: number, height: joined.height, root: joined.root })?;
+        orders.start_from(number, Start::Floor(joined.floor.clone()));
+        self.brokers[number].begin(joined);
+        Ok(true)
+    }
+
+    /// The first publication that some honest broker that runs still keeps.
+    pub fn floor(&self) -> u64 {
+        let honest = self.honest().into_iter().filter(|it| self.runs(*it));
+        honest.map(|it| self.brokers[it].floor()).min().unwrap_or(0)
     }
 
     /// All processes are gone with their runtime.
@@ -347,6 +395,8 @@ impl Stage {
             for bytes in self.brokers[broker].holdings() {
                 self.tell(Event::Held { broker, bytes })?;
             }
+            let sn = self.brokers[broker].floor();
+            self.tell(Event::Floor { broker, sn })?;
             let sns: Vec<u64> = self.outcomes.iter().filter(|it| it.3 == Code::Done).map(|it| it.4).collect();
             for sn in sns {
                 let who = self.brokers[broker].published(sn);
@@ -372,6 +422,9 @@ impl Stage {
         let until = self.now + micros;
         while self.now < until {
             self.settle()?;
+            for broker in &self.brokers {
+                broker.certify().await;
+            }
             let timers = self.clients.iter().filter_map(Client::timeout).map(|it| it.0);
             let first = self.queue.first_key_value().map(|((at, _), _)| *at);
             let next = timers.chain(first).min().unwrap_or(until).min(self.now + TICK_MICROS).min(until);
@@ -683,6 +736,9 @@ fn micros_of(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).expect("a run is short")
 }
 
+/// A leader without frames proposes a block after this: as real ones do, and where many blocks are needed.
+const HEARTBEAT: Duration = Duration::from_millis(150);
+const FAST_HEARTBEAT: Duration = Duration::from_millis(25);
 /// How long brokers' work waits for nothing but time, at most.
 const TICK_MICROS: u64 = 3_000;
 /// Clients' clocks do not begin with their brokers'.

@@ -24,7 +24,8 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
         }
         assert!(report.counts.delivered > 0 && report.counts.shares > 0, "{:?}", report.counts);
         // Who does nothing proves nothing.
-        let (lies, misdeeds) = (matches!(fault, Fault::Lie(_)), matches!(fault, Fault::Deed(_)));
+        let lies = matches!(fault, Fault::Lie(_) | Fault::JoiningBesideLiar);
+        let misdeeds = matches!(fault, Fault::Deed(_));
         assert_eq!((report.counts.lies > 0, report.counts.misdeeds > 0), (lies, misdeeds), "{:?}", report.counts);
         // What correct clients publish comes to 30 places; villains of these kinds publish, too.
         let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer));
@@ -55,6 +56,16 @@ fn whole_brokers_bear_partitions() {
 #[test]
 fn rule_e12_whole_brokers_all_killed_with_torn_writes_lose_nothing_acknowledged() {
     holds(Fault::Killed, SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e1_a_broker_that_lost_its_folder_joins_by_a_snapshot_beside_a_liar() {
+    holds(Fault::JoiningBesideLiar, JOINS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_e4_a_broker_joins_beside_one_that_lies_as_it_likes() {
+    holds(Fault::JoiningBesideLiar, SEEDS, 2, Threshold::Default);
 }
 
 #[test]
@@ -121,6 +132,19 @@ fn rule_g10_the_same_seed_gives_the_same_run() {
         assert_eq!((&runs[0].trace, runs[0].counts), (&runs[1].trace, runs[1].counts));
         assert_ne!(runs[0].trace, runs[2].trace);
     }
+}
+
+#[test]
+fn a_false_snapshot_that_is_begun_with_is_reported() {
+    let forged = once(|event| match event {
+        Event::Joined { broker, height, .. } => {
+            Some(vec![Event::Joined { broker: *broker, height: *height, root: [9; 32] }])
+        }
+        _ => None,
+    });
+    let report = run_with(Fault::JoiningBesideLiar, PLANTED, 1, Threshold::Default, Some(forged));
+    let violation = report.violation.expect("somebody reports it");
+    assert_eq!(violation.property, "state roots", "{}", violation.what);
 }
 
 /// What checkers are shown instead, once.
@@ -375,6 +399,8 @@ fn an_honest_broker_accused_is_reported() {
     );
 }
 
+/// As many as show each way to lie to who joins, and to clients meanwhile.
+const JOINS: u64 = 14;
 /// So many seeds of each scenario: the simulation of more is `sealcast lab sim brokers`.
 const SEEDS: u64 = 2;
 /// The seed under which faults are planted.

@@ -76,7 +76,7 @@ pub struct Setup {
     /// How far back it keeps publications.
     pub keep: Keep,
     /// Where its snapshots lie.
-    pub snapshots: PathBuf,
+    pub snapshots: Snapshots,
 }
 
 /// When a broker computes its share of a sealed publication.
@@ -308,7 +308,7 @@ impl Shared {
         let state = State::open(genesis, store.clone())?;
         let height = state.height();
         let rows = store.clone();
-        let retention = history::Setup { keep, snapshots: Snapshots::at(snapshots), store };
+        let retention = history::Setup { keep, snapshots, store };
         Ok(Arc::new_cyclic(|shared| Shared {
             cluster,
             index,

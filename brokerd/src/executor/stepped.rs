@@ -2,6 +2,7 @@
 //! releases.
 
 use std::cell::RefCell;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -23,7 +24,7 @@ pub struct Stepped {
 }
 
 impl Stepped {
-    /// Over these rows; of `setup`, the folder and the threads are not used. `elapsed` tells the time.
+    /// Over these rows; of `setup`, the folder and the threads are not used. Snapshots are best in memory, too. `elapsed` tells the time.
     ///
     /// # Errors
     /// [`StartError`].
@@ -34,6 +35,7 @@ impl Stepped {
     ) -> Result<Stepped, StartError> {
         let store = Lsm::from(rows);
         let shared = Shared::open(setup, store.clone())?;
+        shared.retention.look()?;
         let begun = Instant::now();
         shared.release.set_clock(Box::new(move || begun + elapsed()));
         let (queue, jobs) = channel();
@@ -81,6 +83,14 @@ impl Stepped {
     /// Computes and sends the shares that wait; whether there were any.
     pub fn release(&self) -> bool {
         self.shared().release.step(self.shared())
+    }
+
+    /// Takes the snapshot that is due, and prunes what need not be kept; whether a checkpoint was executed since.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub fn retain(&self) -> io::Result<bool> {
+        self.shared().retention.step(self.shared())
     }
 
     /// The roots of the state after a recent block and of what it yielded.

@@ -1,4 +1,4 @@
-//! Snapshots as files.
+//! Snapshots as files, or, for simulations, as the same bytes in memory.
 //!
 //! ```text
 //! snapshots/<height>   "sealcast snapshot 1\n" ‖ bytes head ‖ u64 floor ‖ bytes certificate ‖ bytes header ‖ row …
@@ -7,20 +7,27 @@
 //! A file has its name only when all of it is durable. How long the rows are, the head says: a file of another length is
 //! none. The rows are what travels; whoever takes them checks them against the head, and the head against signatures.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io::{self, BufWriter, Cursor, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sealcast_broker::state::{Row, SnapshotHead, StoreError};
 use sealcast_order::Floor;
 use sealcast_wire::limits;
 
-/// The snapshots in a folder.
+/// The snapshots of one broker. Clones are the same snapshots.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshots {
-    folder: PathBuf,
+pub struct Snapshots(Where);
+
+#[derive(Clone, Debug)]
+enum Where {
+    /// Files in this folder.
+    Disk(PathBuf),
+    /// What would be in the files, by height.
+    Memory(Arc<Mutex<BTreeMap<u64, Vec<u8>>>>),
 }
 
 /// A snapshot's beginning.
@@ -40,9 +47,14 @@ pub(crate) struct Rows {
 }
 
 impl Snapshots {
-    /// The folder, which need not be there.
-    pub(crate) fn at(folder: PathBuf) -> Snapshots {
-        Snapshots { folder }
+    /// Those in a folder, which need not be there.
+    pub fn at(folder: PathBuf) -> Snapshots {
+        Snapshots(Where::Disk(folder))
+    }
+
+    /// None yet, on a disk that is none.
+    pub fn in_memory() -> Snapshots {
+        Snapshots(Where::Memory(Arc::default()))
     }
 
     /// The folder, made if it is not there; what was left half written is removed.
@@ -54,8 +66,9 @@ impl Snapshots {
 
     /// Makes the folder if it is not there, and removes what was left half written.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
-        for entry in fs::read_dir(&self.folder)? {
+        let Where::Disk(folder) = &self.0 else { return Ok(()) };
+        fs::create_dir_all(folder)?;
+        for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|it| it == PART) {
                 fs::remove_file(path)?;
@@ -67,10 +80,14 @@ impl Snapshots {
     /// Their heights, ascending.
     pub(crate) fn heights(&self) -> io::Result<Vec<u64>> {
         let mut heights = Vec::new();
-        if !fs::exists(&self.folder)? {
+        let folder = match &self.0 {
+            Where::Disk(folder) => folder,
+            Where::Memory(files) => return Ok(lock(files).keys().copied().collect()),
+        };
+        if !fs::exists(folder)? {
             return Ok(heights);
         }
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(folder)? {
             heights.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u64>().ok()));
         }
         heights.sort_unstable();
@@ -84,14 +101,24 @@ impl Snapshots {
         floor: &Floor,
         rows: impl Iterator<Item = Result<Row, StoreError>>,
     ) -> io::Result<()> {
-        let (path, part) = (self.path(head.height()), self.path(head.height()).with_extension(PART));
-        if let Err(e) = write_all(&part, head, floor, rows) {
+        let folder = match &self.0 {
+            Where::Disk(folder) => folder,
+            Where::Memory(files) => {
+                let mut file = Vec::new();
+                write_all(&mut file, head, floor, rows)?;
+                lock(files).insert(head.height(), file);
+                return Ok(());
+            }
+        };
+        let path = path(folder, head.height());
+        let part = path.with_extension(PART);
+        if let Err(e) = write_file(&part, head, floor, rows) {
             // What cannot be removed is removed at the next start.
             let _ = fs::remove_file(part);
             return Err(e);
         }
         fs::rename(part, path)?;
-        File::open(&self.folder)?.sync_all()
+        File::open(folder)?.sync_all()
     }
 
     /// The beginning of the snapshot of this height.
@@ -99,7 +126,18 @@ impl Snapshots {
     /// # Errors
     /// There is none, or it is damaged.
     pub(crate) fn read(&self, height: u64) -> io::Result<Opened> {
-        let mut file = File::open(self.path(height))?;
+        let (mut file, length): (Box<dyn Read>, u64) = match &self.0 {
+            Where::Disk(folder) => {
+                let file = File::open(path(folder, height))?;
+                let length = file.metadata()?.len();
+                (Box::new(file), length)
+            }
+            Where::Memory(files) => {
+                let file = lock(files).get(&height).cloned().ok_or(io::ErrorKind::NotFound)?;
+                let length = file.len() as u64;
+                (Box::new(Cursor::new(file)), length)
+            }
+        };
         let mut magic = [0; MAGIC.len()];
         file.read_exact(&mut magic)?;
         let head = SnapshotHead::from_bytes(&read_bytes(&mut file)?).filter(|it| it.height() == height);
@@ -110,7 +148,7 @@ impl Snapshots {
         let floor = Floor { height: u64::from_be_bytes(number), certificate, header };
         let (head_bytes, parts) = (head.to_bytes().len(), floor.certificate.len() + floor.header.len());
         let rows_at = (MAGIC.len() + 4 + head_bytes + 8 + 4 + 4 + parts) as u64;
-        if file.metadata()?.len() != rows_at + rows_bytes(&head) {
+        if length != rows_at + rows_bytes(&head) {
             return Err(damaged());
         }
         Ok(Opened { head, floor, rows_at })
@@ -121,9 +159,19 @@ impl Snapshots {
         let opened = self.read(height)?;
         let left = rows_bytes(&opened.head).saturating_sub(offset);
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(limits::SNAPSHOT_PART_BYTES);
-        let mut bytes = vec![0; length];
-        File::open(self.path(height))?.read_exact_at(&mut bytes, opened.rows_at + offset)?;
-        Ok(bytes)
+        let from = opened.rows_at + offset;
+        match &self.0 {
+            Where::Disk(folder) => {
+                let mut bytes = vec![0; length];
+                File::open(path(folder, height))?.read_exact_at(&mut bytes, from)?;
+                Ok(bytes)
+            }
+            Where::Memory(files) => {
+                let files = lock(files);
+                let rest = files.get(&height).and_then(|file| file.get(usize::try_from(from).ok()?..));
+                Ok(rest.and_then(|rest| rest.get(..length)).ok_or_else(damaged)?.to_vec())
+            }
+        }
     }
 
     /// Gives each of its rows to `each`.
@@ -144,12 +192,22 @@ impl Snapshots {
 
     /// Removes those below a height.
     pub(crate) fn remove_below(&self, height: u64) -> io::Result<()> {
-        self.heights()?.into_iter().filter(|it| *it < height).try_for_each(|it| fs::remove_file(self.path(it)))
+        match &self.0 {
+            Where::Disk(folder) => {
+                let mut old = self.heights()?.into_iter().filter(|it| *it < height);
+                old.try_for_each(|it| fs::remove_file(path(folder, it)))
+            }
+            Where::Memory(files) => {
+                lock(files).retain(|it, _| *it >= height);
+                Ok(())
+            }
+        }
     }
+}
 
-    pub(crate) fn path(&self, height: u64) -> PathBuf {
-        self.folder.join(height.to_string())
-    }
+/// The file of a snapshot.
+pub(super) fn path(folder: &Path, height: u64) -> PathBuf {
+    folder.join(height.to_string())
 }
 
 /// Bytes of a snapshot's rows as they are stored and sent.
@@ -194,24 +252,34 @@ impl Rows {
     }
 }
 
-fn write_all(
+fn write_file(
     path: &Path,
     head: &SnapshotHead,
     floor: &Floor,
     rows: impl Iterator<Item = Result<Row, StoreError>>,
 ) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(limits::SNAPSHOT_PART_BYTES, File::create(path)?);
+    write_all(&mut file, head, floor, rows)?;
+    file.into_inner().map_err(|e| e.into_error())?.sync_all()
+}
+
+fn write_all(
+    file: &mut impl io::Write,
+    head: &SnapshotHead,
+    floor: &Floor,
+    rows: impl Iterator<Item = Result<Row, StoreError>>,
+) -> io::Result<()> {
     file.write_all(MAGIC)?;
-    write_bytes(&mut file, &head.to_bytes())?;
+    write_bytes(file, &head.to_bytes())?;
     file.write_all(&floor.height.to_be_bytes())?;
-    write_bytes(&mut file, &floor.certificate)?;
-    write_bytes(&mut file, &floor.header)?;
+    write_bytes(file, &floor.certificate)?;
+    write_bytes(file, &floor.header)?;
     for row in rows {
         let (key, value) = row.map_err(io::Error::other)?;
-        write_bytes(&mut file, &key)?;
-        write_bytes(&mut file, &value)?;
+        write_bytes(file, &key)?;
+        write_bytes(file, &value)?;
     }
-    file.into_inner().map_err(|e| e.into_error())?.sync_all()
+    Ok(())
 }
 
 fn write_bytes(file: &mut impl io::Write, bytes: &[u8]) -> io::Result<()> {
@@ -220,7 +288,7 @@ fn write_bytes(file: &mut impl io::Write, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-fn read_bytes(file: &mut File) -> io::Result<Vec<u8>> {
+fn read_bytes(file: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     file.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
@@ -230,6 +298,10 @@ fn read_bytes(file: &mut File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
     file.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn damaged() -> io::Error {

@@ -12,27 +12,43 @@ use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use rand_core::Rng;
-use sealcast_broker::protocol::{Answer, Offer, Question};
-use sealcast_broker::state::{Restore, SnapshotHead};
+use sealcast_broker::protocol::{Answer, History, Question};
+use sealcast_broker::state::{Restore, SnapshotHead, Store};
 use sealcast_order::Floor;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots, rows_bytes};
-use super::peers::{Peers, left_behind};
+use super::peers::{Others, Source, left_behind};
 use super::retention::FLOOR_SEARCHED;
-use crate::channel::Channel;
 use crate::log;
-use crate::store::Lsm;
+use crate::store::{Lsm, Memory};
 
 /// The folders that a beginning has to do with.
 pub(crate) struct Place {
     pub(crate) joining: PathBuf,
     pub(crate) state: PathBuf,
     pub(crate) snapshots: PathBuf,
+}
+
+/// A snapshot that another broker offers.
+struct Offered {
+    broker: u16,
+    head: SnapshotHead,
+    /// Where the order begins.
+    floor: Floor,
+}
+
+/// What came of looking whether others have pruned what this broker lacks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    /// They have not, or nobody is to be waited for any more.
+    Needless,
+    /// With a snapshot that was taken.
+    Joined,
+    /// They have, and none has a sound snapshot.
+    Nowhere,
 }
 
 /// Sees to it that the broker's state is one that the others' blocks follow on; where the order begins, if not at the
@@ -42,46 +58,93 @@ pub(crate) struct Place {
 /// The disk.
 pub(crate) fn prepare(
     place: &Place,
-    peers: &Peers<'_>,
+    others: &impl Others,
     is_floor: &dyn Fn(&Floor) -> bool,
     rng: &mut impl Rng,
 ) -> io::Result<Option<Floor>> {
     place.settle()?;
-    let height = height_in(&place.state)?;
-    let histories = peers.histories();
-    if left_behind(&histories, peers.faulty(), height) {
-        let mut offers: Vec<(SnapshotHead, u16, Offer)> = Vec::new();
-        for (broker, history) in histories {
-            let offer = history.snapshot;
-            let head = offer.as_ref().and_then(|it| SnapshotHead::from_bytes(&it.head));
-            offers.extend(head.zip(offer).map(|(head, offer)| (head, broker, offer)));
-        }
-        offers.retain(|(head, ..)| head.height() > height);
-        let heights: Vec<u64> = offers.iter().map(|(head, ..)| head.height()).collect();
-        let mut joined = false;
-        for turn in turns(&heights, peers.faulty(), rng) {
-            let (head, broker, offer) = offers[turn].clone();
-            if peers.end.load(Ordering::Acquire) {
-                return place.floor();
-            }
-            let floor = Floor { height: offer.floor, certificate: offer.certificate, header: offer.header };
-            match place.take(peers, broker, head, &floor, is_floor) {
-                Ok(()) => {
-                    joined = true;
-                    break;
-                }
-                Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
-                Err(e) => log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}")),
-            }
-        }
-        if joined {
+    let passed_over = |broker, e| log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}"));
+    let take = |offered: &Offered| place.take(others, offered, is_floor);
+    match begin(others, height_in(&place.state)?, rng, take, passed_over)? {
+        Begun::Needless => {}
+        Begun::Joined => {
             place.settle()?;
             log::info(&format!("begun with a snapshot of block {}", height_in(&place.state)?));
-        } else {
+        }
+        Begun::Nowhere => {
             log::warn("the others have pruned the blocks that this broker lacks, and none has a sound snapshot yet");
         }
     }
     place.floor()
+}
+
+/// What a broker begins with.
+pub struct Joined {
+    /// Its rows.
+    pub rows: Memory,
+    /// The same as a snapshot, to be offered to others.
+    pub snapshots: Snapshots,
+    /// Where its order begins.
+    pub floor: Floor,
+    /// The block after which that is the state.
+    pub height: u64,
+    /// That state's root.
+    pub root: [u8; 32],
+}
+
+/// What [`prepare`] does at a start, for a broker in a simulation that has nothing; `None` if there is no sound snapshot, or
+/// no need of one. `passed_over` is told whose is not begun with, and why.
+///
+/// # Errors
+/// The storage.
+pub fn join(
+    others: &impl Others,
+    is_floor: &dyn Fn(&Floor) -> bool,
+    rng: &mut impl Rng,
+    passed_over: impl FnMut(u16, io::Error),
+) -> io::Result<Option<Joined>> {
+    let mut joined = None;
+    let take = |offered: &Offered| -> io::Result<()> {
+        let (rows, snapshots) = (Memory::default(), Snapshots::in_memory());
+        let store = fetch(others, offered, is_floor, || Ok(Lsm::from(rows.clone())))?;
+        store.sync().map_err(io::Error::other)?;
+        snapshots.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
+        let (floor, height) = (offered.floor.clone(), offered.head.height());
+        let root = offered.head.root(&others.genesis().cluster());
+        joined = Some(Joined { rows, snapshots, floor, height, root });
+        Ok(())
+    };
+    begin(others, 0, rng, take, passed_over)?;
+    Ok(joined)
+}
+
+/// Has `take` try what others offer until it succeeds, if they have pruned what follows on this height.
+fn begin(
+    others: &impl Others,
+    height: u64,
+    rng: &mut impl Rng,
+    mut take: impl FnMut(&Offered) -> io::Result<()>,
+    mut passed_over: impl FnMut(u16, io::Error),
+) -> io::Result<Begun> {
+    let histories = others.histories();
+    if !left_behind(&histories, others.faulty(), height) {
+        return Ok(Begun::Needless);
+    }
+    let mut offers: Vec<Offered> = histories.into_iter().filter_map(Offered::of).collect();
+    offers.retain(|it| it.head.height() > height);
+    let heights: Vec<u64> = offers.iter().map(|it| it.head.height()).collect();
+    for turn in turns(&heights, others.faulty(), rng) {
+        let offered = &offers[turn];
+        if others.has_ended() {
+            return Ok(Begun::Needless);
+        }
+        match take(offered) {
+            Ok(()) => return Ok(Begun::Joined),
+            Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
+            Err(e) => passed_over(offered.broker, e),
+        }
+    }
+    Ok(Begun::Nowhere)
 }
 
 /// In which order offers of these heights are tried. First those that more than `faulty` brokers make, so that one of
@@ -98,33 +161,47 @@ pub(super) fn turns(heights: &[u64], faulty: usize, rng: &mut impl Rng) -> Vec<u
     turns.into_iter().map(|(.., offer)| offer).collect()
 }
 
+/// The store with all rows of an offered snapshot, if f + 1 brokers signed that state and a quorum made its floor final.
+/// `empty` gives the store, which is to be thrown away if that fails.
+fn fetch<S: Store>(
+    others: &impl Others,
+    offered: &Offered,
+    is_floor: &dyn Fn(&Floor) -> bool,
+    empty: impl FnOnce() -> io::Result<S>,
+) -> io::Result<S> {
+    let Offered { broker, head, floor } = offered;
+    let height = head.height();
+    let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= FLOOR_SEARCHED);
+    if !is_near || !is_floor(floor) {
+        return Err(wrong("no quorum made its block final"));
+    }
+    let root = others.state_root(height).ok_or_else(|| wrong("f + 1 brokers do not testify to any"))?;
+    let begun = Restore::begin(&others.genesis().cluster(), head.clone(), &root, empty()?);
+    let restore = begun.map_err(|_| wrong("it is not the state that f + 1 brokers signed"))?;
+    let length = rows_bytes(head);
+    let source = others.source(*broker, length)?;
+    Coming { source, height, offset: 0, rows: Rows::default() }.fill(restore, length)
+}
+
+impl Offered {
+    fn of((broker, history): (u16, History)) -> Option<Offered> {
+        let offer = history.snapshot?;
+        let head = SnapshotHead::from_bytes(&offer.head)?;
+        let floor = Floor { height: offer.floor, certificate: offer.certificate, header: offer.header };
+        Some(Offered { broker, head, floor })
+    }
+}
+
 impl Place {
     /// Fills `joining`.
-    fn take(
-        &self,
-        peers: &Peers<'_>,
-        broker: u16,
-        head: SnapshotHead,
-        floor: &Floor,
-        is_floor: &dyn Fn(&Floor) -> bool,
-    ) -> io::Result<()> {
-        let height = head.height();
-        let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= FLOOR_SEARCHED);
-        if !is_near || !is_floor(floor) {
-            return Err(wrong("no quorum made its block final"));
-        }
-        let root = peers.state_root(height).ok_or_else(|| wrong("f + 1 brokers do not testify to any"))?;
-        remove(&self.joining)?;
-        let store = Lsm::open(&self.state_of_joining()).map_err(io::Error::other)?;
-        let begun = Restore::begin(&peers.cluster.cluster(), head.clone(), &root, store);
-        let restore = begun.map_err(|_| wrong("it is not the state that f + 1 brokers signed"))?;
-        let length = rows_bytes(&head);
-        let channel = peers.open(broker, limits::SNAPSHOT_PART_PATIENCE, Instant::now() + allowed(length))?;
-        let coming = Coming { channel, height, offset: 0, rows: Rows::default() };
-        let store = coming.fill(restore, length)?;
+    fn take(&self, others: &impl Others, offered: &Offered, is_floor: &dyn Fn(&Floor) -> bool) -> io::Result<()> {
+        let store = fetch(others, offered, is_floor, || {
+            remove(&self.joining)?;
+            Lsm::open(&self.state_of_joining()).map_err(io::Error::other)
+        })?;
         store.sync().map_err(io::Error::other)?;
         let written = Snapshots::open(&self.snapshot_of_joining())?;
-        written.write(&head, floor, sealcast_broker::state::elements(&store))?;
+        written.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
         drop(store);
         sync_folder(&self.joining)?;
         File::create(self.ready())?.sync_all()?;
@@ -177,19 +254,19 @@ impl Place {
 }
 
 /// Rows on their way from a broker.
-struct Coming {
-    channel: Channel,
+struct Coming<'a> {
+    source: Source<'a>,
     height: u64,
     offset: u64,
     rows: Rows,
 }
 
-impl Coming {
+impl Coming<'_> {
     /// Takes all rows of so many bytes. Each part is as long as may be: many small ones would take for ever.
-    fn fill(mut self, mut restore: Restore<Lsm>, length: u64) -> io::Result<Lsm> {
+    fn fill<S: Store>(mut self, mut restore: Restore<S>, length: u64) -> io::Result<S> {
         while self.offset < length {
             let whole = (length - self.offset).min(limits::SNAPSHOT_PART_BYTES as u64);
-            let part = match self.channel.ask(Question::Part { height: self.height, offset: self.offset })? {
+            let part = match (self.source)(Question::Part { height: self.height, offset: self.offset })? {
                 Answer::Part(part) if part.len() as u64 == whole => part,
                 _ => return Err(wrong("it breaks off")),
             };
@@ -204,11 +281,6 @@ impl Coming {
         }
         restore.finish().map_err(io::Error::other)
     }
-}
-
-/// How long a snapshot of so many bytes may take. The length is the one that f + 1 brokers signed.
-fn allowed(length: u64) -> Duration {
-    limits::SNAPSHOT_PART_PATIENCE + Duration::from_secs(length / limits::SNAPSHOT_BYTES_PER_SECOND_MIN)
 }
 
 /// How far the state in a folder has come; 0 without one.

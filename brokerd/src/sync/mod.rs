@@ -9,11 +9,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `file` | snapshots as files |
+//! | `file` | snapshots as files, or in memory |
 //! | `retention` | when one is taken, and what is pruned |
 //! | `history` | what other brokers are told |
 //! | `peers` | asking them |
-//! | `join` | beginning with a snapshot |
+//! | `join` | beginning with a snapshot, in folders or, for simulations, in memory |
 //!
 //! *The order's folder lost.* The engine's journal says what a broker voted for. One that comes back without it could vote
 //! twice in a view that is not over; it counts among the f faulty ones until it has caught up.
@@ -26,9 +26,11 @@ mod retention;
 #[cfg(test)]
 mod tests;
 
+pub use file::Snapshots;
+pub use join::{Joined, join};
+pub use peers::{Others, Source};
 pub use retention::{Keep, NotKept};
 
-pub(crate) use file::Snapshots;
 pub(crate) use join::{Place, prepare};
 pub(crate) use peers::{Peers, is_left_behind};
 pub(crate) use retention::{Retention, Setup};

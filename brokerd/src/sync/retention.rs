@@ -112,6 +112,24 @@ impl Retention {
 
     /// Looks what is there, and starts the thread.
     pub(crate) fn start(&self) -> io::Result<()> {
+        self.look()?;
+        let Some((keeper, marked)) = lock(&self.keeper).take() else { return Ok(()) };
+        let thread = thread::Builder::new().name("retention".into()).spawn(move || keeper.run(&marked))?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// Does what the thread would do next; whether there was anything. For simulations, which start none.
+    pub(crate) fn step(&self, shared: &Arc<Shared>) -> io::Result<bool> {
+        let keeper = lock(&self.keeper);
+        let Some((keeper, marked)) = keeper.as_ref() else { return Ok(false) };
+        let Ok(mark) = marked.try_recv() else { return Ok(false) };
+        keeper.mark(shared, mark)?;
+        Ok(true)
+    }
+
+    /// Looks what is there.
+    pub(crate) fn look(&self) -> io::Result<()> {
         self.snapshots.prepare()?;
         if let Some(height) = self.snapshots.heights()?.last()
             && let Ok(last) = self.snapshots.read(*height)
@@ -119,9 +137,6 @@ impl Retention {
             self.height.store(*height, Ordering::Relaxed);
             self.at.store(last.head.at().0, Ordering::Relaxed);
         }
-        let Some((keeper, marked)) = lock(&self.keeper).take() else { return Ok(()) };
-        let thread = thread::Builder::new().name("retention".into()).spawn(move || keeper.run(&marked))?;
-        *lock(&self.thread) = Some(thread);
         Ok(())
     }
 

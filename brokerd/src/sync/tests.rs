@@ -307,21 +307,16 @@ fn rule_e12_a_crash_while_a_snapshot_comes_in_leaves_the_old_state_or_the_new() 
 fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
     let (world, aged) = aged();
     let snapshots = snapshots(&aged[0]);
-    let path = snapshots.path(KEPT);
+    let folder = aged[0].folder.0.join("snapshots");
+    let path = super::file::path(&folder, KEPT);
     let whole = fs::read(&path).expect("it is there");
     let opened = snapshots.read(KEPT).expect("it is sound");
     for length in [0, 10, 40, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).expect("it is written");
         assert!(snapshots.read(KEPT).is_err() && snapshots.part(KEPT, 0).is_err(), "{length} bytes");
     }
-    fs::write(snapshots.path(7).with_extension("part"), &whole).expect("it is written");
-    assert!(
-        !Snapshots::open(&aged[0].folder.0.join("snapshots"))
-            .expect("it opens")
-            .heights()
-            .expect("listed")
-            .contains(&7)
-    );
+    fs::write(super::file::path(&folder, 7).with_extension("part"), &whole).expect("it is written");
+    assert!(!Snapshots::open(&folder).expect("it opens").heights().expect("listed").contains(&7));
     let root = opened.head.root(&world.cluster);
     for at in 0..whole.len() {
         let mut changed = whole.clone();

@@ -63,6 +63,8 @@ pub fn play_on<T, F: Future<Output = T>>(disks: Disks, story: impl FnOnce(Root) 
 pub struct Brokers {
     context: Context,
     settings: Vec<Settings>,
+    /// How often each has lost its disk.
+    lost: Vec<u32>,
     running: Vec<Option<(Handle, Task<()>)>>,
     oracle: Oracle<PublicKey, Context>,
     keys: Vec<PublicKey>,
@@ -86,7 +88,8 @@ impl Brokers {
             simulated::Network::new_with_peers(context.child("network"), config, keys.clone()).await;
         network.start();
         let running = keys.iter().map(|_| None).collect();
-        Brokers { context: context.child("brokers"), settings, running, oracle, keys }
+        let lost = vec![0; keys.len()];
+        Brokers { context: context.child("brokers"), settings, lost, running, oracle, keys }
     }
 
     /// Opens the link from `a` to `b`, or changes it: of 100 messages so many come.
@@ -107,7 +110,7 @@ impl Brokers {
     /// Starts a broker on its own disk.
     pub async fn start(&mut self, i: usize, application: Arc<dyn Application>) {
         let (links, _) = self.channels(i).await;
-        let running = self.run(i, &format!("broker{i}-"), links, application).await;
+        let running = self.run(i, &self.disk(i), links, application).await;
         self.running[i] = Some(running);
     }
 
@@ -120,7 +123,7 @@ impl Brokers {
         second: Arc<dyn Application>,
     ) -> Arc<dyn Order> {
         let (one, two) = self.channels(i).await;
-        let first = self.run(i, &format!("broker{i}-"), one, first).await;
+        let first = self.run(i, &self.disk(i), one, first).await;
         self.running[i] = Some(first);
         Arc::new(Running(self.run(i, &format!("twin{i}-"), two, second).await.0))
     }
@@ -211,6 +214,28 @@ impl Brokers {
     /// Whether it could start so.
     pub fn may_start(&self, i: usize) -> bool {
         Cluster::check(&self.settings[i]).is_ok()
+    }
+
+    /// Whether a broker could begin at this floor.
+    pub fn is_floor(&self, i: usize, floor: &Floor) -> bool {
+        let start = Start::Floor(floor.clone());
+        Cluster::check(&Settings { start, ..self.settings[i].clone() }).is_ok()
+    }
+
+    /// A broker that does not run has another disk when it starts again, an empty one.
+    ///
+    /// # Panics
+    /// If it runs.
+    pub fn lose_disk(&mut self, i: usize) {
+        assert!(self.running[i].is_none(), "it does not run");
+        self.lost[i] += 1;
+    }
+
+    fn disk(&self, i: usize) -> String {
+        match self.lost[i] {
+            0 => format!("broker{i}-"),
+            lost => format!("broker{i}_{lost}-"),
+        }
     }
 }
 

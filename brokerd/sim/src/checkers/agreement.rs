@@ -24,6 +24,9 @@ impl Checker for TotalOrder {
     }
 
     fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        if let Event::Joined { broker, height, .. } = event {
+            self.last.insert(*broker, *height);
+        }
         let Event::Executed { broker, height, hash, .. } = event else { return Ok(()) };
         if !book.is_honest(*broker) {
             return Ok(());
@@ -55,7 +58,9 @@ impl Checker for Agreement {
 
     fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
         match event {
-            Event::Executed { broker, height, .. } if book.is_honest(*broker) => {
+            Event::Executed { broker, height, .. } | Event::Joined { broker, height, .. }
+                if book.is_honest(*broker) =>
+            {
                 let last = self.last.entry(*broker).or_default();
                 *last = (*last).max(*height);
             }
@@ -76,7 +81,7 @@ impl Checker for Agreement {
     }
 }
 
-/// Correct brokers have one state and one outbox at each height (E1).
+/// Correct brokers have one state and one outbox at each height, and begin with no other state (E1).
 #[derive(Default)]
 struct Roots(BTreeMap<u64, ([u8; 32], [u8; 32])>);
 
@@ -93,6 +98,10 @@ impl Checker for Roots {
                     _ => Err(format!("broker {broker} has another state or outbox at block {height}")),
                 }
             }
+            Event::Joined { broker, height, root } if book.is_honest(*broker) => match self.0.get(height) {
+                Some((known, _)) if known == root => Ok(()),
+                _ => Err(format!("broker {broker} begins with a state of block {height} that no correct one has")),
+            },
             _ => Ok(()),
         }
     }

@@ -13,9 +13,13 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
     vec![Box::<Acknowledged>::default(), Box::<Receipts>::default(), Box::new(Accusations)]
 }
 
-/// What a client was told has its place is there at every correct broker, whatever crashed since (E12).
+/// What a client was told has its place is there at every correct broker, whatever crashed since (E12), for as long as
+/// that broker keeps publications.
 #[derive(Default)]
-struct Acknowledged(BTreeMap<u64, (Client, u64)>);
+struct Acknowledged {
+    acknowledged: BTreeMap<u64, (Client, u64)>,
+    floors: BTreeMap<usize, u64>,
+}
 
 impl Checker for Acknowledged {
     fn name(&self) -> &'static str {
@@ -26,12 +30,17 @@ impl Checker for Acknowledged {
         match event {
             Event::Outcome { plan, number, sn, code: Code::Done, .. } => {
                 let client = book.plans[*plan].0.client;
-                match self.0.insert(*sn, (client, *number)) {
+                match self.acknowledged.insert(*sn, (client, *number)) {
                     Some(before) if before != (client, *number) => Err(format!("two publications stand at sn {sn}")),
                     _ => Ok(()),
                 }
             }
-            Event::Kept { broker, sn, who } if book.is_honest(*broker) => match self.0.get(sn) {
+            Event::Floor { broker, sn } => {
+                self.floors.insert(*broker, *sn);
+                Ok(())
+            }
+            Event::Kept { broker, sn, .. } if self.floors.get(broker).is_some_and(|floor| sn < floor) => Ok(()),
+            Event::Kept { broker, sn, who } if book.is_honest(*broker) => match self.acknowledged.get(sn) {
                 Some(due) if Some(*due) != *who => {
                     Err(format!("broker {broker} has {who:?} at sn {sn}, and {due:?} was acknowledged"))
                 }
