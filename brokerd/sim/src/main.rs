@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -11,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sealcast_brokers_sim::cast::Threshold;
+use sealcast_brokers_sim::note::Note;
 use sealcast_brokers_sim::scenario::{Fault, Report, run};
 
 /// Play whole brokers and their clients in one deterministic simulation
@@ -27,6 +30,9 @@ struct Args {
     /// Play this seed, and say what it came to
     #[arg(long)]
     seed: Option<u64>,
+    /// Go on after the last seed that held, as noted by the run before
+    #[arg(long)]
+    resume: bool,
     /// So many of 3f + 1 brokers may lie
     #[arg(long = "f", default_value_t = 1)]
     faulty: usize,
@@ -39,6 +45,9 @@ struct Args {
     /// One object per fault on stdout
     #[arg(long)]
     json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
 }
 
 fn main() -> ExitCode {
@@ -62,7 +71,15 @@ fn main() -> ExitCode {
 impl Args {
     /// Plays one fault; whether all held.
     fn play(&self, fault: Fault) -> bool {
-        let seeds = self.seed.map_or(self.seeds.clone(), |seed| seed..seed + 1);
+        let mut seeds = self.seed.map_or(self.seeds.clone(), |seed| seed..seed + 1);
+        let note = self.note(fault);
+        if self.resume
+            && let Some(note) = &note
+        {
+            seeds.start = seeds.start.max(note.read().min(seeds.end));
+        }
+        note.iter().for_each(|note| note.begin(seeds.start));
+        let bar = self.bar(fault, seeds.end.saturating_sub(seeds.start));
         let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(BTreeMap::new()));
         let begun = Instant::now();
         let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -75,15 +92,22 @@ impl Args {
                             break;
                         }
                         let why = self.one(fault, seed);
-                        if let Some(why) = why {
-                            eprintln!("{}: seed {seed}: {why}", fault.name());
-                            eprintln!("  again: {}", self.again(fault, seed));
-                            failed.lock().expect("no panic").insert(seed, why);
+                        match why {
+                            None => note.iter().for_each(|note| note.held(seed)),
+                            Some(why) => {
+                                bar.suspend(|| {
+                                    eprintln!("{}: seed {seed}: {why}", fault.name());
+                                    eprintln!("  again: {}", self.again(fault, seed));
+                                });
+                                failed.lock().expect("no panic").insert(seed, why);
+                            }
                         }
+                        bar.inc(1);
                     }
                 });
             }
         });
+        bar.finish_and_clear();
         let failed = failed.into_inner().expect("no panic");
         let count = seeds.end.saturating_sub(seeds.start);
         let (held, took) = (count - failed.len() as u64, begun.elapsed().as_secs_f64());
@@ -113,6 +137,20 @@ impl Args {
             }
             Err(_) => Some("a panic, which its own message tells of".into()),
         }
+    }
+
+    /// How far the seeds of a fault hold, unless it is one seed alone that is looked at.
+    fn note(&self, fault: Fault) -> Option<Note> {
+        let paper = if self.paper { "-paper" } else { "" };
+        self.seed.is_none().then(|| Note::of(&format!("brokers-{}-{}{paper}", fault.name(), self.faulty)))
+    }
+
+    fn bar(&self, fault: Fault, seeds: u64) -> ProgressBar {
+        let is_shown = std::io::stderr().is_terminal() && !self.no_progress && self.seed.is_none();
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{msg:<22} {wide_bar} {pos}/{len} {eta}");
+        let bar = ProgressBar::with_draw_target(Some(seeds), target);
+        bar.with_style(style.expect("the template is right")).with_message(fault.name())
     }
 
     /// How to see a failure again.

@@ -127,7 +127,12 @@ fn whole_brokers(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !path.is_file() {
         return Err(format!("{} is not built: cargo build --release -p sealcast-brokers-sim", path.display()).into());
     }
-    let mut command = Command::new(path);
+    let held = Command::new(path).args(of_brokers(arguments)).status()?;
+    Ok(if held.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What that program is asked for.
+fn of_brokers(arguments: &Arguments) -> Vec<String> {
     let seeds = arguments.seeds.as_ref().map(|it| format!("{}..{}", it.start, it.end));
     let text = |number: usize| number.to_string();
     let options = [
@@ -137,12 +142,14 @@ fn whole_brokers(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ("--f", arguments.faulty.map(text)),
         ("--jobs", arguments.jobs.map(text)),
     ];
-    for (option, value) in options {
-        command.args(value.iter().flat_map(|value| [option, value.as_str()]));
-    }
-    command.args(arguments.paper.then_some("--paper")).args(arguments.json.then_some("--json"));
-    let held = command.status()?;
-    Ok(if held.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let flags = [
+        ("--resume", arguments.resume),
+        ("--paper", arguments.paper),
+        ("--json", arguments.json),
+        ("--no-progress", arguments.no_progress),
+    ];
+    let valued = options.into_iter().filter_map(|(option, value)| Some([option.to_owned(), value?])).flatten();
+    valued.chain(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned())).collect()
 }
 
 fn play(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -400,3 +407,24 @@ const NOTE_EACH: usize = 50;
 const BROKERS: &str = "brokers";
 /// Failures whose commands are listed.
 const AGAIN_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn what_is_asked_of_whole_brokers_is_passed_on() {
+        let all = "--fault crash --seeds 3..9 --f 2 --jobs 1 --resume --paper --json --no-progress";
+        let asked = Asked::parse_from("sim brokers".split(' ').chain(all.split(' ')));
+        assert_eq!(of_brokers(&asked.arguments).join(" "), all);
+        assert!(of_brokers(&Asked::parse_from(["sim", "brokers"]).arguments).is_empty());
+    }
+}
