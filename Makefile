@@ -34,9 +34,10 @@ interop: setup  ## Python lcm and cryptography in a virtual environment, for tes
 peers: setup    ## the systems that figures compare with
 	@scripts/peers.sh
 
-figures: setup  ## measure every row of the figures table (about 5 minutes)
-	$(CARGO) build --release --quiet -p sealcast-cli -p sealcast-lab
+figures: setup  ## measure every row of the figures table, quickly (about 10 minutes)
+	$(CARGO) build --release --quiet -p sealcast-cli -p sealcast-lab -p sealcast-brokerd
 	$(BIN)/release/sealcast lab figures lan --quick
+	$(BIN)/release/sealcast lab figures brokers --quick
 
 models:         ## symbolic models of invite, JOIN and ring
 	@lab/models/check.sh

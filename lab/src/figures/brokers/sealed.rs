@@ -2,10 +2,15 @@
 
 use super::{brokered, disk, number, rate};
 use crate::Failure;
-use crate::figures::{Bench, Goal, Row, median};
+use crate::figures::{Bench, Goal, Holds, Row, median};
 
-pub(in crate::figures) const SEALED: &[&str] =
-    &["brokers-sealed-paper", "brokers-sealed-model", "brokers-sealed", "brokers-sealed-together"];
+pub(in crate::figures) const SEALED: &[&str] = &[
+    "brokers-sealed-paper",
+    "brokers-sealed-paper-ifma",
+    "brokers-sealed-model",
+    "brokers-sealed",
+    "brokers-sealed-together",
+];
 pub(in crate::figures) const READS: &[&str] =
     &["brokers-read-cpu", "brokers-read-cpu-stored", "brokers-read-cpu-asked"];
 
@@ -32,6 +37,7 @@ pub(in crate::figures) fn sealed(bench: &Bench) -> Result<Vec<Row>, Failure> {
     Ok(vec![
         row("brokers-sealed-paper", "sealed publications read by one subscriber, t = f+1", "1/s", Goal::AtLeast(3.1e3))
             .measured(paper, &one),
+        with_ifma(paper, &one, IFMA),
         row("brokers-sealed-model", "the same ÷ what the unit costs allow beside publications in clear", "ratio", Goal::AtLeast(0.8))
             .part("sealed", paper)
             .part("in clear", clear)
@@ -46,6 +52,20 @@ pub(in crate::figures) fn sealed(bench: &Bench) -> Result<Vec<Row>, Failure> {
             .part("in clear", clear)
             .measured(together / clear, format!("{how}, window 8192 both, t = 2f+1, frames of 32 ciphertexts")),
     ])
+}
+
+/// The same row with its goal for builds that use AVX-512 IFMA, if this is one.
+fn with_ifma(paper: f64, how: &str, is_used: bool) -> Row {
+    let what = "sealed publications read by one subscriber, t = f+1, with AVX-512 IFMA";
+    let row = Row::new("brokers", "brokers-sealed-paper-ifma", what, "1/s", Goal::AtLeast(3.9e3));
+    match is_used {
+        true => row.measured(paper, how),
+        false => row.absent(
+            Holds::NotRun,
+            "curve25519-dalek uses AVX-512 IFMA only where a build says that the processor has it, and default builds do not: \
+             build all with RUSTFLAGS=\"-C target-feature=+avx512ifma,+avx512vl\"",
+        ),
+    }
 }
 
 /// What a read by topic and number costs a broker.
@@ -104,6 +124,22 @@ pub(in crate::figures) fn reads(bench: &Bench) -> Result<Vec<Row>, Failure> {
     ])
 }
 
+/// Whether this build, and with it the brokers beside it, was told that there is AVX-512 IFMA.
+const IFMA: bool = cfg!(all(target_feature = "avx512ifma", target_feature = "avx512vl"));
 /// One thread, t = 2 of 4, 1 KB, without AVX-512: sealing 66, at each of four brokers checking 44.4 and a share 36.1,
 /// opening 47.
 const SEALING_MICROS: f64 = 435.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_goal_with_ifma_is_judged_where_it_is_used_alone() {
+        let row = |paper, is_used| with_ifma(paper, "", is_used);
+        assert_eq!(row(4e3, true).holds, Holds::Yes);
+        assert_eq!(row(3.5e3, true).holds, Holds::No);
+        assert_eq!((row(4e3, false).holds, row(4e3, false).value), (Holds::NotRun, None));
+        assert!(SEALED.contains(&row(4e3, false).id.as_str()));
+    }
+}
