@@ -1,11 +1,12 @@
 //! `sealcast lab sync`: how a fresh broker comes by the history of the others.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Args, ValueEnum};
 
 use crate::Failure;
+use crate::brokers::beside;
 
 /// Measure how a fresh broker comes by the history of the others
 ///
@@ -28,6 +29,9 @@ pub struct Sync {
     /// One JSON object
     #[arg(long)]
     json: bool,
+    /// No progress on stderr
+    #[arg(long)]
+    no_progress: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,21 +44,21 @@ impl Sync {
     /// Runs it.
     ///
     /// # Errors
-    /// The program that does it is not built, or cannot be started.
+    /// A program that it needs is not built, or cannot be started.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let What::Brokers = self.what;
-        let program = std::env::current_exe()?.with_file_name("fresh-broker");
-        if !program.is_file() {
-            let what = format!("{} is not built: cargo build --release -p sealcast-brokerd", program.display());
-            return Err(what.into());
-        }
-        let mut command = Command::new(program);
-        command.arg("--size").arg(&self.size);
+        beside("sealcast-broker")?;
+        let mut command = Command::new(beside("fresh-broker")?);
+        // It ends with this process, however that one ends, and its brokers with it.
+        command.arg("--size").arg(&self.size).arg("--until-stdin-closes").stdin(Stdio::piped());
         self.keep.iter().for_each(|keep| _ = command.arg("--keep").arg(keep));
         self.within.iter().for_each(|folder| _ = command.arg("--within").arg(folder));
-        if self.json {
-            command.arg("--json");
-        }
-        Ok(if command.status()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        command.args(self.json.then_some("--json")).args(self.no_progress.then_some("--no-progress"));
+        let mut child = command.spawn()?;
+        // `wait` would close it.
+        let stdin = child.stdin.take();
+        let ended = child.wait()?;
+        drop(stdin);
+        Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,8 +25,8 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::{Answer, Question, Status, Why};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::channel::Channel;
-use sealcast_brokerd::config;
 use sealcast_brokerd::sync::Keep;
+use sealcast_brokerd::{config, ending};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::identity::keytext::export_seed;
 use sealcast_crypto::secret::Secret;
@@ -47,11 +48,29 @@ struct Args {
     /// One JSON object
     #[arg(long)]
     json: bool,
+    /// No progress on stderr
+    #[arg(long)]
+    no_progress: bool,
+    /// End when standard input closes: with whoever started this
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    let end = match ending::asked(args.until_stdin_closes) {
+        Ok(end) => end,
+        Err(e) => {
+            eprintln!("fresh-broker: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(&args, end.clone()) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(_) if end.load(Ordering::Acquire) => {
+            eprintln!("fresh-broker: ended before it was done; nothing is left of the brokers");
+            ExitCode::FAILURE
+        }
         Err(e) => {
             eprintln!("fresh-broker: {e}");
             ExitCode::FAILURE
@@ -59,11 +78,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> io::Result<()> {
+fn run(args: &Args, end: Arc<AtomicBool>) -> io::Result<()> {
+    let progress = Progress { is_shown: io::stderr().is_terminal() && !args.no_progress, end: end.clone() };
     let within = args.within.clone().unwrap_or_else(std::env::temp_dir);
-    let home = Home::new(within.join(format!("sealcast-fresh-{}", std::process::id())))?;
+    let home = Home::new(within.join(format!("sealcast-fresh-{}", std::process::id())), end)?;
+    // Whoever ends early leaves no broker: each is killed as this function returns.
     let mut brokers: Vec<Running> = (0..BROKERS).map(|it| home.start(it, args.keep)).collect::<io::Result<_>>()?;
-    let (published, filling) = home.fill(args.size)?;
+    let (published, filling) = home.fill(args.size, &progress)?;
 
     drop(brokers.pop());
     for entry in fs::read_dir(home.folder(FRESH))? {
@@ -75,12 +96,18 @@ fn run(args: &Args) -> io::Result<()> {
     }
     let (others, begun) = (home.status(0)?, Instant::now());
     let fresh = home.start(FRESH, args.keep)?;
-    while home.status(FRESH).map_or(0, |it| it.height) < others.height {
+    loop {
+        let height = home.status(FRESH).map_or(0, |it| it.height);
+        progress.tell("blocks executed", height, others.height)?;
+        if height >= others.height {
+            break;
+        }
         if begun.elapsed() > PATIENCE {
             return Err(io::Error::other("it never caught up"));
         }
         thread::sleep(Duration::from_millis(20));
     }
+    progress.finish();
     let (seconds, memory) = (begun.elapsed().as_secs_f64(), fresh.memory_peak()?);
     let (oldest, kept) = home.compare(published)?;
     let (disk, megabytes) = (bytes_in(&home.folder(FRESH))?, (published * BODY_BYTES as u64) as f64 / 1e6);
@@ -102,18 +129,50 @@ fn run(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
+/// How far it is, on a terminal, and whether it is to end.
+struct Progress {
+    is_shown: bool,
+    end: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// So many of all are done.
+    ///
+    /// # Errors
+    /// It is to end.
+    fn tell(&self, what: &str, done: u64, all: u64) -> io::Result<()> {
+        if self.is_shown {
+            // Nobody is left to be told that standard error is closed.
+            let _ = write!(io::stderr(), "\r\x1b[K{done} of {all} {what}");
+        }
+        if self.end.load(Ordering::Acquire) {
+            self.finish();
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        Ok(())
+    }
+
+    fn finish(&self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
 /// The folders of a cluster, which go when it does.
 struct Home {
     root: PathBuf,
     file: ClusterFile,
     issuer: SigningKey,
+    /// Once it is set, nobody is waited for.
+    end: Arc<AtomicBool>,
 }
 
 /// A broker's process, killed when dropped.
 struct Running(Child);
 
 impl Home {
-    fn new(root: PathBuf) -> io::Result<Home> {
+    fn new(root: PathBuf, end: Arc<AtomicBool>) -> io::Result<Home> {
         let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([9; 32])).expect("it is a seed");
         let mut seeds: Vec<u8> = (210..210 + BROKERS as u8).collect();
         seeds.sort_by_key(|seed| key(*seed).public_bytes());
@@ -131,7 +190,7 @@ impl Home {
         let addresses = at.chunks(2).map(|it| Addresses { gateway: it[0].clone(), order: it[1].clone() }).collect();
         let suite = Suite::Ristretto255;
         let file = ClusterFile { genesis, addresses, threshold: 3, suite, key: None, endorsement: None };
-        let home = Home { root, file, issuer };
+        let home = Home { root, file, issuer, end };
         for (broker, seed) in seeds.into_iter().enumerate() {
             let folder = home.folder(broker);
             fs::create_dir_all(&folder)?;
@@ -149,6 +208,10 @@ impl Home {
 
     fn start(&self, broker: usize, keep: Option<Keep>) -> io::Result<Running> {
         let program = std::env::current_exe()?.with_file_name("sealcast-broker");
+        if !program.is_file() {
+            let what = format!("{} is not built: cargo build --release -p sealcast-brokerd", program.display());
+            return Err(io::Error::other(what));
+        }
         let mut command = Command::new(&program);
         command.arg("run").arg(self.folder(broker)).arg("--until-stdin-closes");
         if let Some(keep) = keep {
@@ -166,7 +229,7 @@ impl Home {
         loop {
             match Channel::open(address, keys[broker], key(seed), self.file.cluster(), ANSWER) {
                 Ok((channel, _)) => return Ok(channel),
-                Err(e) if begun.elapsed() > ANSWER => return Err(e),
+                Err(e) if begun.elapsed() > ANSWER || self.end.load(Ordering::Acquire) => return Err(e),
                 Err(_) => thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -180,7 +243,7 @@ impl Home {
     }
 
     /// Publishes so many bytes; how many publications, and how long it took.
-    fn fill(&self, size: u64) -> io::Result<(u64, f64)> {
+    fn fill(&self, size: u64, progress: &Progress) -> io::Result<(u64, f64)> {
         let mut channel = self.open(0, PUBLISHER)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
         let now = i64::try_from(now).expect("before the year 292 277 026 596");
@@ -210,6 +273,7 @@ impl Home {
             first = signed.end();
             channel.submit(&signed)?;
             under_way.push(signed);
+            progress.tell("frames published", frame, frames)?;
             // Half of what is under way is waited for while the other half is ordered.
             if under_way.len() == WINDOW || frame + 1 == frames {
                 let half = if frame + 1 == frames { under_way.len() } else { WINDOW / 2 };

@@ -31,6 +31,8 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Makes `n` of them in a new folder within `within`, and starts them.
     pub(crate) fn start(n: usize, within: &Path) -> Result<Cluster, Failure> {
+        // Whoever lacks a program is told so before anything is made.
+        ["sealcast", "sealcast-broker"].iter().try_for_each(|it| beside(it).map(drop))?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(|e| e.to_string())?;
         let folder = within.join(format!("sealcast-lab-{:08x}", u32::from_be_bytes(random)));

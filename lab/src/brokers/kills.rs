@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -14,6 +15,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use super::cluster::Cluster;
+use super::interrupted;
 use super::load::{Load, Outcomes, Rate};
 use crate::Failure;
 use crate::figures::progress;
@@ -73,10 +75,13 @@ impl Kills {
     /// # Errors
     /// What did not hold, and where the brokers' files are.
     pub fn run(&self) -> Result<ExitCode, Failure> {
-        let begun = Instant::now();
+        let (begun, end) = (Instant::now(), interrupted()?);
         let mut cluster = Cluster::start(self.n, &self.within.clone().unwrap_or_else(std::env::temp_dir))?;
         let mut seen = Seen::default();
-        let outcomes = self.kill(&mut cluster, &mut seen).map_err(|why| {
+        let outcomes = self.kill(&mut cluster, &mut seen, &end).map_err(|why| {
+            if end.load(Ordering::Acquire) {
+                return Failure::from(format!("ended after {} kills; nothing is left of the brokers", seen.kills));
+            }
             cluster.keep();
             let at = cluster.folder().display();
             Failure::from(format!(
@@ -114,13 +119,13 @@ impl Kills {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn kill(&self, cluster: &mut Cluster, seen: &mut Seen) -> Result<Outcomes, Failure> {
+    fn kill(&self, cluster: &mut Cluster, seen: &mut Seen, end: &AtomicBool) -> Result<Outcomes, Failure> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         cluster.caught_up(PATIENCE)?;
         let load = Load::start(cluster, Rate { per_second: self.rate, bytes: 256, frame: 32 })?;
         let bar = progress(u64::from(self.kills), self.no_progress || self.json);
         while seen.kills < self.kills {
-            one_more(&load)?;
+            one_more(&load, end)?;
             let all = self.all_every > 0 && seen.killed_since_all(self.all_every);
             let victims = match all {
                 true => (0..self.n).collect(),
@@ -135,7 +140,7 @@ impl Kills {
                 cluster.restart(*victim)?;
             }
             seen.caught_up = seen.caught_up.max(cluster.caught_up(PATIENCE)?);
-            one_more(&load)?;
+            one_more(&load, end)?;
             let gap = load.longest_gap();
             match all {
                 true => (seen.all, seen.gap_all) = (seen.all + 1, seen.gap_all.max(gap)),
@@ -162,11 +167,14 @@ impl Seen {
     }
 }
 
-/// Waits until something more is delivered.
-fn one_more(load: &Load) -> Result<(), Failure> {
+/// Waits until something more is delivered; fails if all is to end.
+fn one_more(load: &Load, end: &AtomicBool) -> Result<(), Failure> {
     let (before, begun) = (load.delivered(), Instant::now());
     while load.delivered() == before {
         load.check()?;
+        if end.load(Ordering::Acquire) {
+            return Err("interrupted".into());
+        }
         if begun.elapsed() > PATIENCE {
             return Err(format!("nothing was delivered for {PATIENCE:?}").into());
         }

@@ -12,6 +12,10 @@ pub mod kills;
 pub(crate) mod load;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::Failure;
 
@@ -23,4 +27,14 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf, Failure> {
     }
     let what = format!("{} is not built: cargo build --release -p sealcast-cli -p sealcast-brokerd", path.display());
     Err(what.into())
+}
+
+/// Becomes true at SIGINT or SIGTERM; a second signal ends the process at once.
+fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    let end = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, end.clone())?;
+        signal_hook::flag::register(signal, end.clone())?;
+    }
+    Ok(end)
 }
