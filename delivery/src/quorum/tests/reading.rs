@@ -58,6 +58,15 @@ fn newest(old: &str, new: &str) -> [(Read, Vec<String>); 4] {
     ]
 }
 
+/// Four honest brokers, a reader and a writer, whose «old» everybody has.
+fn with_old(seed: u64) -> (World, usize, usize) {
+    let mut world = World::new(seed, 1, Behaviour::Honest);
+    let [reader, _, writer, _] = company(&mut world);
+    put(&mut world, writer, "old");
+    world.run(200_000);
+    (world, reader, writer)
+}
+
 /// The brokers that a client asks first, and the others.
 fn asked_first(world: &World, member: usize) -> [u16; 4] {
     let home = world.members[member].quorum.home;
@@ -67,10 +76,7 @@ fn asked_first(world: &World, member: usize) -> [u16; 4] {
 #[test]
 fn rule_e9_f_plus_1_brokers_that_are_behind_answer_a_plain_read_and_no_linearizable_one() {
     for seed in 0..20 {
-        let mut world = World::new(seed, 1, Behaviour::Honest);
-        let [reader, _, writer, _] = company(&mut world);
-        put(&mut world, writer, "old");
-        world.run(200_000);
+        let (mut world, reader, writer) = with_old(seed);
         // f + 1 honest brokers execute nothing any more: they, and nobody else, are asked first.
         world.held = asked_first(&world, reader)[..2].iter().copied().collect();
         put(&mut world, writer, "new");
@@ -87,10 +93,7 @@ fn rule_e9_f_plus_1_brokers_that_are_behind_answer_a_plain_read_and_no_lineariza
 #[test]
 fn rule_e9_a_liar_and_an_honest_broker_that_is_behind_make_no_old_answer_together() {
     for seed in 0..20 {
-        let mut world = World::new(seed, 1, Behaviour::Honest);
-        let [reader, _, writer, _] = company(&mut world);
-        put(&mut world, writer, "old");
-        world.run(200_000);
+        let (mut world, reader, writer) = with_old(seed);
         let [liar, behind, ..] = asked_first(&world, reader);
         world.brokers[usize::from(liar)].freeze();
         world.held.insert(behind);
@@ -104,10 +107,7 @@ fn rule_e9_a_liar_and_an_honest_broker_that_is_behind_make_no_old_answer_togethe
 #[test]
 fn rule_e9_who_has_read_something_new_reads_nothing_older() {
     for seed in 0..20 {
-        let mut world = World::new(seed, 1, Behaviour::Honest);
-        let [reader, _, writer, _] = company(&mut world);
-        put(&mut world, writer, "old");
-        world.run(200_000);
+        let (mut world, reader, writer) = with_old(seed);
         let [_, second, behind, liar] = asked_first(&world, reader);
         world.brokers[usize::from(liar)].freeze();
         world.held.insert(behind);
