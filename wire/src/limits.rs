@@ -180,6 +180,10 @@ pub const FRAME_OPERATIONS_MAX: usize = 256;
 pub const FRAME_ACCUSATIONS_MAX: usize = 4;
 /// Accusations of one block: more of them make it invalid, so that a leader cannot occupy all others with false ones.
 pub const BLOCK_ACCUSATIONS_MAX: usize = 16;
+/// Registrations and acts of administrators of one frame: each costs every broker signatures when it is executed.
+pub const FRAME_PROOFS_MAX: usize = 4;
+/// The same of one block: more of them make it invalid, so that nobody occupies the thread that executes with false ones.
+pub const BLOCK_PROOFS_MAX: usize = 128;
 /// Accusations that wait at a client to be brought; it brings one at a time.
 pub const ACCUSATIONS_WAITING_MAX: usize = 16;
 /// Of so many of the last publications, the sealed ones can be accused.
@@ -202,6 +206,14 @@ pub const ASSOCIATED_BYTES_MAX: usize = 4 << 10;
 pub const VALUE_KEY_BYTES_MAX: usize = 255;
 /// Bytes of a value there.
 pub const VALUE_BYTES_MAX: usize = 4 << 10;
+/// Values of the brokers' key–value state and topics of publications, which nothing prunes, of all clients.
+pub const KEPT_ROWS_MAX: u64 = 1 << 22;
+/// Bytes of them.
+pub const KEPT_BYTES_MAX: u64 = 4 << 30;
+/// The same of all clients whose first credential is one.
+pub const KEPT_ROWS_PER_CREDENTIAL_MAX: u64 = 1 << 16;
+/// Bytes of them.
+pub const KEPT_BYTES_PER_CREDENTIAL_MAX: u64 = 32 << 20;
 /// Bytes of the detail of an operation's outcome: numbers at each header, and a value found.
 pub const OUTCOME_DETAIL_BYTES_MAX: usize = 8 + 8 * HEADERS_MAX + 1 + VALUE_BYTES_MAX;
 /// Attributes that one registration brings.
@@ -232,6 +244,10 @@ pub const ISSUERS_MAX: usize = 256;
 pub const THRESHOLD_KEY_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a broker's word in making the threshold key: a dealing to `BROKERS_MAX` holders.
 pub const CEREMONY_BYTES_MAX: usize = 64 << 10;
+/// Words of one broker that are kept: three of each run.
+pub const CEREMONY_WORDS_PER_BROKER_MAX: u64 = 256;
+/// Bytes of them.
+pub const CEREMONY_BYTES_PER_BROKER_MAX: u64 = 4 << 20;
 /// Blocks for which a round of making the threshold key waits for silent brokers: a minute when idle, seconds under load.
 pub const CEREMONY_ROUND_BLOCKS: u64 = 400;
 /// Bytes of one message between a client and a broker: an update of a block of the default size with its bodies; a
@@ -246,6 +262,8 @@ pub const UPDATE_BODIES_BYTES_MAX: usize = 4 << 20;
 pub const UPDATE_BY_ALL_BYTES: usize = 16 << 10;
 /// Clients whose next numbers a broker knows without its store; with more of them all are looked up anew.
 pub const NUMBERS_KNOWN_CLIENTS: usize = 16_384;
+/// Clients of which a broker knows without its store that they never registered; with more of them all are looked up anew.
+pub const NUMBERS_UNKNOWN_CLIENTS: usize = 4096;
 /// Questions of one client that one broker has not yet answered.
 pub const QUESTIONS_MAX: usize = 256;
 /// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
@@ -306,6 +324,7 @@ pub const BROKERS_MAX: usize = 64;
 
 const _: () = assert!(OPERATION_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_ACCUSATIONS_MAX <= BLOCK_ACCUSATIONS_MAX);
+const _: () = assert!(FRAME_PROOFS_MAX <= BLOCK_PROOFS_MAX);
 const _: () = assert!(RULES_BYTES_MAX < OPERATION_BYTES_MAX);
 /// Age of the newest block that f + 1 brokers show, by the client's clock, above which it seals nothing (E6). An idle
 /// cluster makes a block each 150 ms; the rest is for clocks that differ.
@@ -429,6 +448,8 @@ pub const STRANGERS_FRAMES_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
 pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
 /// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
 pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
+/// Clients whose registration was seen lately, and may not be executed here yet: what they send behind it is taken.
+pub const INTRODUCED_CLIENTS: usize = 4096;
 /// Blocks for which a frame is held back because frames before it are missing.
 pub const TURN_PATIENCE_BLOCKS: u64 = 64;
 /// False frames that another broker may forward before it is no longer listened to: honest ones check them first.

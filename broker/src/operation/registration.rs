@@ -144,6 +144,11 @@ impl Registration {
             }
         }
     }
+                // That allows for a clock's error at both ends. A block's time is what it is: with its time a credential's
+                // place is free, and nobody takes it again (E10).
+                if at > verified.not_after {
+                    return Err(CertificateError::Expired.into());
+                }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Registration, Malformed> {
         let intent = flag(r)?;

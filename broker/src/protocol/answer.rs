@@ -25,8 +25,8 @@ pub enum Answer {
     Receipt(Box<Testimony>),
     /// To `Place`, `Range` and `Latest`: places and what stands there.
     Places(Vec<Place>),
-    /// To `Value`.
-    Value(Option<Vec<u8>>),
+    /// To `Value`: the block that changed it last, and the value.
+    Value(Option<(u64, Vec<u8>)>),
     /// To `Resume`.
     Resumed {
         /// So many places from the one that was asked for are no longer kept; the notice begins behind them.
@@ -149,7 +149,7 @@ pub enum Misdeed {
 
 impl Answer {
     /// ```text
-    /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ bytes16 value)
+    /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ u64 height ‖ bytes16 value)
     /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
     /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes
     /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
@@ -163,8 +163,8 @@ impl Answer {
             Answer::Places(places) => write_all(w.u8(4), places, write_place),
             Answer::Value(value) => {
                 w.u8(5).u8(u8::from(value.is_some()));
-                value.iter().for_each(|value| {
-                    w.bytes16(value);
+                value.iter().for_each(|(height, value)| {
+                    w.u64(*height).bytes16(value);
                 });
             }
             Answer::Resumed { lost, notice, until, publications } => {
@@ -195,7 +195,7 @@ impl Answer {
             2 => Answer::Result { height: r.u64()?, results: Results::decode(r)? },
             3 => Answer::Receipt(Box::new(Testimony::decode(r)?)),
             4 => Answer::Places((0..count(r, 9)?).map(|_| read_place(r)).collect::<Result<_, _>>()?),
-            5 if flag(r)? => Answer::Value(Some(r.bytes16(limits::VALUE_BYTES_MAX)?.to_vec())),
+            5 if flag(r)? => Answer::Value(Some((r.u64()?, r.bytes16(limits::VALUE_BYTES_MAX)?.to_vec()))),
             5 => Answer::Value(None),
             6 => {
                 let (lost, notice, until) = (r.u64()?, Notice::decode(r)?, r.u64()?);

@@ -74,7 +74,7 @@ fn replies() -> Vec<Reply> {
             Place { ps: 0, reading: Reading::Empty },
             Place { ps: 1, reading: Reading::Publication(Box::new(entry.clone())) },
         ]),
-        Answer::Value(Some(vec![1, 2])),
+        Answer::Value(Some((7, vec![1, 2]))),
         Answer::Value(None),
         Answer::Resumed { lost: 2, notice: outbox.notices[0].clone(), until: 4, publications: vec![entry] },
         Answer::Bodies(vec![(1, vec![3])]),

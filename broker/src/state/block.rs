@@ -1,6 +1,7 @@
 //! One block on its way into the state.
 
 mod clients;
+mod kept;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,10 +17,14 @@ use super::interests::{Held, Id, Subscription};
 use super::outbox::{Advertisement, Notice, Outbox, Results};
 use super::outcome::{Code, Outcome};
 use super::store::{Changes, Store, StoreError};
+use super::table::{Kept, Value};
 use super::{State, results, table};
 use crate::operation::{
     Act, Action, Admin, Body, Checked, Client, Execute, Header, Interest, Operation, OperationId, Publication,
 };
+use kept::Write;
+
+pub use clients::may_vouch;
 
 /// The block, with what it has changed so far.
 pub(super) struct Block<'a, S> {
@@ -119,7 +124,7 @@ impl<'a, S: Store> Block<'a, S> {
         let done = match operation {
             Operation::Register(registration) => self.register(origin, registration)?,
             Operation::Administer(admin) => self.administer(admin)?,
-            Operation::Ceremony(word) => self.word(origin, word),
+            Operation::Ceremony(word) => self.word(origin, word)?,
             _ => match self.attributes(&origin.client)? {
                 None => Err(Outcome::new(Code::Unregistered)),
                 Some(attributes) => match operation {
@@ -145,15 +150,25 @@ impl<'a, S: Store> Block<'a, S> {
         })
     }
 
-    /// `ceremony`: brokers are no clients; they need no registration, and their words no numbers.
-    fn word(&mut self, origin: Origin<'_>, word: &[u8]) -> Result<Vec<u8>, Outcome> {
+    /// `ceremony`: brokers are no clients; they need no registration, and their words no numbers. Nothing prunes them, so
+    /// that one of them is heard so often.
+    fn word(&mut self, origin: Origin<'_>, word: &[u8]) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
         let broker = self.state.genesis.brokers.iter().position(|key| *key == origin.client.0);
-        let broker = broker.and_then(|place| u16::try_from(place).ok()).ok_or(Outcome::new(Code::Denied))?;
+        let Some(broker) = broker.and_then(|place| u16::try_from(place).ok()) else {
+            return Ok(Err(Outcome::new(Code::Denied)));
+        };
+        let said = table::said(broker);
+        let mut kept = self.get(&said)?.map_or(Ok(Kept::default()), |row| table::read(&row, Kept::decode))?;
+        kept.add(word.len());
+        if kept.rows > limits::CEREMONY_WORDS_PER_BROKER_MAX || kept.bytes > limits::CEREMONY_BYTES_PER_BROKER_MAX {
+            return Ok(Err(Outcome::new(Code::TooMany)));
+        }
+        self.changes.insert(said, Some(kept.to_bytes()));
         let place = u32::try_from(self.outbox.words.len()).expect("a block's operations have a limit");
         let row = [&broker.to_be_bytes(), word].concat();
         self.changes.insert(table::word(self.outbox.height, place), Some(row));
         self.outbox.words.push((broker, word.to_vec()));
-        Ok(Vec::new())
+        Ok(Ok(Vec::new()))
     }
 
     /// `advertise`: to all with intent, when the block is done.
@@ -205,17 +220,33 @@ impl<'a, S: Store> Block<'a, S> {
         if !rules.allows(Act::Publish, &publication.headers, attributes) {
             return Ok(Err(Outcome::new(Code::Denied)));
         }
-        let answer = match self.run(&publication.headers[0], &publication.execute)? {
-            Ok(answer) => answer,
+        let (answer, write) = match self.run(&publication.headers[0], &publication.execute, attributes)? {
+            Ok(done) => done,
             Err(outcome) => return Ok(Err(outcome)),
         };
+        let (mut next, mut fresh) = (Vec::with_capacity(publication.headers.len()), Vec::new());
+        for header in &publication.headers {
+            next.push(match self.runs.next(header) {
+                Some(ps) => ps,
+                None => {
+                    let key = table::topic(header);
+                    let row = self.state.store.get(&key)?;
+                    if row.is_none() {
+                        fresh.push(key.len() + size_of::<u64>());
+                    }
+                    row.map_or(Ok(0), |row| table::number(&row))?
+                }
+            });
+        }
+        let at = self.outbox.at;
+        let holder = self.record(&origin.client)?.as_ref().and_then(|it| it.holder(at));
+        let holder = holder.expect("who has attributes has a credential");
+        if !self.keep(holder.name(), write, &fresh)? {
+            return Ok(Err(Outcome::new(Code::TooMany)));
+        }
         let sn = self.state.head.next_sn;
         let mut places = Vec::with_capacity(publication.headers.len());
-        for header in &publication.headers {
-            let ps = match self.runs.next(header) {
-                Some(ps) => ps,
-                None => self.state.store.get(&table::topic(header))?.map_or(Ok(0), |row| table::number(&row))?,
-            };
+        for (header, ps) in publication.headers.iter().zip(next) {
             assert!(self.runs.push(header, ps, sn), "it is the next one");
             places.push((header.clone(), ps));
         }
@@ -254,31 +285,42 @@ impl<'a, S: Store> Block<'a, S> {
         Ok(Ok(detail.finish()))
     }
 
-    /// The executable operation `o`, on keys of the first header's topic.
-    fn run(&mut self, header: &Header, execute: &Execute) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
-        let row = |key: &[u8]| table::value(&header.topic, key);
+    /// The executable operation `o`, on keys of the first header's topic: what it answers and writes. Of what was held
+    /// nothing is said to whom the policy does not let read it.
+    fn run(
+        &self,
+        header: &Header,
+        execute: &Execute,
+        attributes: &[Attribute],
+    ) -> Result<Result<(Vec<u8>, Option<Write>), Outcome>, StoreError> {
+        let (key, now) = match execute {
+            Execute::Nothing => return Ok(Ok((Vec::new(), None))),
+            Execute::Put { key, value } | Execute::CompareAndSet { key, value, .. } => (key, value.clone()),
+            Execute::Increment { key, .. } => (key, Vec::new()),
+        };
+        let mut write = Write { key: table::value(&header.topic, key), before: None, now };
+        write.before = self.get(&write.key)?.map(|row| table::read(&row, Value::decode)).transpose()?;
+        let held = write.before.as_ref().map(|it| &it.value);
+        let may_read = || self.state.may_read_values(&header.topic, attributes);
+        let mut answer = Vec::new();
         match execute {
-            Execute::Nothing => {}
-            Execute::Put { key, value } => {
-                self.changes.insert(row(key), Some(value.clone()));
-            }
-            Execute::Increment { key, by } => {
-                let held = self.get(&row(key))?.unwrap_or_else(|| vec![0; 8]);
-                let sum = held.try_into().ok().and_then(|bytes| i64::from_be_bytes(bytes).checked_add(*by));
+            Execute::Nothing | Execute::Put { .. } => {}
+            Execute::Increment { by, .. } => {
+                let held = held.map_or(Some(0), |value| Some(i64::from_be_bytes(value[..].try_into().ok()?)));
+                let sum = held.and_then(|held| held.checked_add(*by));
                 let Some(sum) = sum else { return Ok(Err(Outcome::new(Code::NoNumber))) };
-                self.changes.insert(row(key), Some(sum.to_be_bytes().to_vec()));
-                return Ok(Ok(sum.to_be_bytes().to_vec()));
-            }
-            Execute::CompareAndSet { key, expected, value } => {
-                let held = self.get(&row(key))?;
-                if held != *expected {
-                    let detail = held.map_or(vec![0], |value| [&[1], &value[..]].concat());
-                    return Ok(Err(Outcome::with(Code::Mismatch, detail)));
+                write.now = sum.to_be_bytes().to_vec();
+                if may_read() {
+                    answer.clone_from(&write.now);
                 }
-                self.changes.insert(row(key), Some(value.clone()));
             }
+            Execute::CompareAndSet { expected, .. } if held != expected.as_ref() => {
+                let said = may_read().then(|| held.map_or(vec![0], |value| [&[1], &value[..]].concat()));
+                return Ok(Err(Outcome::with(Code::Mismatch, said.unwrap_or_default())));
+            }
+            Execute::CompareAndSet { .. } => {}
         }
-        Ok(Ok(Vec::new()))
+        Ok(Ok((answer, Some(write))))
     }
 
     /// An act of the administrators, each once and in order (E3).

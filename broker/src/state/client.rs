@@ -37,6 +37,11 @@ impl Holder {
     pub fn new(name: CredentialName) -> Holder {
         Holder(Arc::new(name))
     }
+
+    /// That credential's.
+    pub(super) fn name(&self) -> &CredentialName {
+        &self.0
+    }
 }
 
 /// What one credential says, the issuer known.

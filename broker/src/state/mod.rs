@@ -50,6 +50,7 @@ use crate::genesis::{Cluster, Genesis};
 use crate::operation::{Act, Checked, Client, Header, Interest, Policy};
 use interests::{Interests, Subscription};
 
+pub use block::may_vouch;
 pub use client::{Holder, Record};
 pub use entry::Entry;
 pub use floor::Floor;
@@ -308,7 +309,7 @@ fn rows_from<'a, S: Store>(
 }
 
 /// Of all rows together: a store of another one is not opened. The first had none, and began with a height.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// A key, and the value or why it cannot be read.
 type StoredRow = (Vec<u8>, Result<Vec<u8>, StoreError>);

@@ -119,7 +119,7 @@ impl<S: Store> State<S> {
         Ok(self.read(client, header, ps)?.map(|reading| Place { ps, reading }))
     }
 
-    /// A value of the key–value state. Who may read it, the policy says of its topic.
+    /// A value of the key–value state, and the block that changed it last. Who may read it, the policy says of its topic.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -129,14 +129,21 @@ impl<S: Store> State<S> {
         topic: &str,
         key: &[u8],
         floor: u64,
-    ) -> Result<Option<Vec<u8>>, ReadError> {
+    ) -> Result<Option<(u64, Vec<u8>)>, ReadError> {
         self.reached(floor)?;
         let attributes = self.reader(client)?;
-        let header = Header { topic: topic.to_owned(), value: None };
-        if !self.policy().1.allows(Act::Read, &[header], &attributes) {
+        if !self.may_read_values(topic, &attributes) {
             return Err(ReadError::Denied);
         }
-        Ok(self.store.get(&table::value(topic, key))?)
+        let row = self.store.get(&table::value(topic, key))?;
+        let found = row.map(|row| table::read(&row, table::Value::decode)).transpose()?;
+        Ok(found.map(|it| (it.height, it.value)))
+    }
+
+    /// Whether the policy in force lets somebody with these attributes read a topic's values.
+    pub(super) fn may_read_values(&self, topic: &str, attributes: &[Attribute]) -> bool {
+        let header = Header { topic: topic.to_owned(), value: None };
+        self.policy().1.allows(Act::Read, &[header], attributes)
     }
 
     /// Whether a share of the publication with this sn may leave for the client now (E2).

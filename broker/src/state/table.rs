@@ -3,13 +3,15 @@
 //! | key | value | in the state's root |
 //! |---|---|---|
 //! | `M` | u8 format of all rows ‖ the head: height, time, numbers, history, the set's hash | each field |
+//! | `B` ‖ u16 broker | u64 words ‖ u64 bytes: how much it said in the key ceremony | as element of the set |
 //! | `C` ‖ client | [`super::client::Record`] | as element of the set |
 //! | `D` ‖ bytes16 issuer ‖ bytes16 serial ‖ client | – : who holds a credential | as element |
-//! | `K` ‖ bytes16 topic ‖ key | a value of the key–value state | as element |
+//! | `K` ‖ bytes16 topic ‖ key | u64 height of its last change ‖ bytes16 issuer ‖ bytes16 serial of the credential that it is counted to ‖ a value of the key–value state | as element |
 //! | `P` ‖ u64 number | a global policy | as element |
 //! | `R` ‖ bytes16 issuer ‖ bytes16 serial | – : a revoked credential | as element |
 //! | `S` ‖ client ‖ u64 id | u64 first sn ‖ u64 next place ‖ interest: a subscription | as element |
 //! | `T` ‖ bytes16 topic ‖ value | u64 next ps | as element |
+//! | `V`, `V` ‖ bytes16 issuer ‖ bytes16 serial | u64 rows ‖ u64 bytes of `K` and `T`: of all, and of a credential's clients | as element |
 //! | `A` ‖ u64 sn | client ‖ u64 number ‖ id: a sealed publication that may be accused, of the last [`limits::ACCUSABLE`] publications | as element |
 //! | `E` ‖ u64 last sn | [`super::Entry`] …: publications of a block, a row for some at a time ([`super::entries`]) | by the history |
 //! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 first ps ‖ u64 sn …: the S-PS index (Chios Fig. 2), a row for each block up to its last place there | follows from `E` |
@@ -24,10 +26,9 @@
 //! alone, since brokers prune at different times. A snapshot is the head and the set's
 //! elements; publications are pruned below the floor, and whoever begins with a snapshot has none.
 
-#[cfg(doc)]
-use sealcast_wire::limits;
-use sealcast_wire::{Malformed, Reader, Writer};
+use sealcast_wire::{Malformed, Reader, Writer, limits};
 
+use super::client::CredentialName;
 use super::store::StoreError;
 use crate::operation::{Client, Header};
 
@@ -44,7 +45,7 @@ pub(super) const FLOOR: &[u8] = b"F";
 pub(super) const PLACE: u8 = b'G';
 
 /// Tables whose rows are elements of the set that the state's root hashes.
-pub(super) const ELEMENTS: &[u8] = b"ACDKPRST";
+pub(super) const ELEMENTS: &[u8] = b"ABCDKPRSTV";
 
 pub(super) fn is_element(key: &[u8]) -> bool {
     key.first().is_some_and(|table| ELEMENTS.contains(table))
@@ -70,6 +71,74 @@ pub(super) fn value(topic: &str, key: &[u8]) -> Vec<u8> {
     let mut w = Writer::new();
     w.u8(b'K').bytes16(topic.as_bytes()).raw(key);
     w.finish()
+}
+
+/// What stands in a value's row.
+pub(super) struct Value {
+    /// The block that changed it last.
+    pub(super) height: u64,
+    /// The credential that it is counted to.
+    pub(super) owner: CredentialName,
+    /// The value.
+    pub(super) value: Vec<u8>,
+}
+
+impl Value {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u64(self.height).bytes16(self.owner.0.as_bytes()).bytes16(&self.owner.1).raw(&self.value);
+        w.finish()
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Value, Malformed> {
+        let height = r.u64()?;
+        let issuer = r.bytes16(limits::ATTRIBUTE_BYTES_MAX)?.to_vec();
+        let issuer = String::from_utf8(issuer).map_err(|_| Malformed)?;
+        let owner = (issuer, r.bytes16(limits::ATTRIBUTE_BYTES_MAX)?.to_vec());
+        Ok(Value { height, owner, value: r.rest().to_vec() })
+    }
+}
+
+/// How much is kept for good of a credential's clients, or of all.
+pub(super) fn kept(of: Option<&CredentialName>) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u8(b'V');
+    if let Some((issuer, serial)) = of {
+        w.bytes16(issuer.as_bytes()).bytes16(serial);
+    }
+    w.finish()
+}
+
+/// How much a broker said in the key ceremony.
+pub(super) fn said(broker: u16) -> Vec<u8> {
+    [b"B", &broker.to_be_bytes()[..]].concat()
+}
+
+/// How many rows there are, and how long they are with their keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
+}
+
+impl Kept {
+    /// One more, of so many bytes.
+    pub(super) fn add(&mut self, bytes: usize) {
+        (self.rows, self.bytes) = (self.rows + 1, self.bytes + bytes as u64);
+    }
+
+    /// One that was counted is no more.
+    pub(super) fn take(&mut self, bytes: usize) {
+        (self.rows, self.bytes) = (self.rows - 1, self.bytes - bytes as u64);
+    }
+
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        [self.rows.to_be_bytes(), self.bytes.to_be_bytes()].concat()
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Kept, Malformed> {
+        Ok(Kept { rows: r.u64()?, bytes: r.u64()? })
+    }
 }
 
 pub(super) fn policy(number: u64) -> Vec<u8> {

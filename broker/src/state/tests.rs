@@ -1,4 +1,5 @@
 mod holders;
+mod kept;
 mod resuming;
 mod suspension;
 
@@ -405,12 +406,28 @@ fn operations_on_values_execute_in_order_or_publish_nothing() {
     assert_eq!(outcomes[2].detail, [&[1][..], &(-3_i64).to_be_bytes()].concat());
     assert_eq!(outbox.publications.len(), 4);
     assert_eq!(run.codes(1, vec![put(&i64::MAX.to_be_bytes()), add(1)]), [Code::Done, Code::NoNumber]);
-    let value = |run: &Broker, topic: &str| run.state.read_value(&client(2), topic, b"k", 0);
+    let value = |run: &Broker, topic: &str| {
+        let found = run.state.read_value(&client(2), topic, b"k", 0);
+        found.map(|it| {
+            it.map(|(height, value)| (height == run.state.height()).then_some(value).expect("it was just written"))
+        })
+    };
     assert_eq!(value(&run, "orders/7"), Ok(Some(i64::MAX.to_be_bytes().to_vec())));
     assert_eq!(value(&run, "b"), Ok(None), "keys belong to the first header's topic");
     let act = run.world.admin(1, Action::Policy("read orders/# if exchange:desk = fx".parse().unwrap()));
     run.block(vec![(1, vec![act])]);
     assert_eq!(value(&run, "orders/7"), Err(ReadError::Denied));
+    // Nor is a value told to who may publish there and not read (E3).
+    let with = |execute| publish(Publication { execute, policy: 1, ..publication(&["orders/7", "b"], b"x") });
+    let blind = vec![
+        with(Execute::CompareAndSet { key: key(), expected: None, value: vec![1] }),
+        with(Execute::CompareAndSet { key: b"other".to_vec(), expected: Some(vec![1]), value: vec![1] }),
+        with(Execute::Increment { key: b"n".to_vec(), by: 7 }),
+    ];
+    let outbox = run.block(vec![(2, blind.clone()), (1, blind)]);
+    let of = |frame: usize| outbox.results[frame].outcomes.iter().map(|it| (it.code, it.detail.len()));
+    assert!(of(0).eq([(Code::Mismatch, 0), (Code::Mismatch, 0), (Code::Done, 24)]), "sn and two numbers alone");
+    assert!(of(1).eq([(Code::Mismatch, 9), (Code::Mismatch, 1), (Code::Done, 32)]));
 }
 
 #[test]
@@ -576,7 +593,10 @@ fn play(run: &mut Broker, script: &[Vec<(u8, Vec<Step>)>]) -> Vec<Vec<Checked>> 
             let operations = steps.iter().map(|step| match step {
                 Step::Publish(topics, desk, by) => publish(Publication {
                     access: desk.map(|d| format!("exchange:desk = {d}").parse().unwrap()),
-                    execute: Execute::Increment { key: b"k".to_vec(), by: i64::from(*by) },
+                    execute: match by % 3 {
+                        0 => Execute::Put { key: vec![by % 5], value: vec![*by; usize::from(*by)] },
+                        _ => Execute::Increment { key: b"k".to_vec(), by: i64::from(*by) },
+                    },
                     policy,
                     ..publication(topics, &[*by])
                 }),
@@ -660,6 +680,7 @@ proptest! {
         }
         prop_assert_eq!(fresh.digest(), run.state.head.set.digest());
         prop_assert_eq!((rows, bytes), (run.state.head.rows, run.state.head.bytes));
+        kept::assert_counted(&run.state);
     }
 
     /// No Creation, No Duplication, Total Order 2 and gap-free numbers of Sec. III-A, as far as they are the state's.

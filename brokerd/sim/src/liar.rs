@@ -211,7 +211,7 @@ impl Liar {
                         }
                         Answer::Receipt(it)
                     }
-                    Answer::Value(_) => Answer::Value(Some(b"lie".to_vec())),
+                    Answer::Value(_) => Answer::Value(Some((1, b"lie".to_vec()))),
                     other => other,
                 };
                 Reply::Answer { id, answer }

@@ -100,7 +100,10 @@ impl Quorum {
         let Some(ask) = self.asking.get(id) else { return true };
         match ask.agreed(self.faulty) {
             Some(protocol::Answer::Value(value)) => {
-                let answer = Answer::Value(value.clone());
+                // Whoever reads again sees no less (E9).
+                let (height, value) = value.clone().unzip();
+                self.known.height = self.known.height.max(height.unwrap_or(0));
+                let answer = Answer::Value(value);
                 self.reads.remove(&token);
                 self.outputs.push_back(Output::Read(token, Ok(answer)));
                 return true;

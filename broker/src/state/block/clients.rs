@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sealcast_wire::{Utc, limits};
 
 use super::{Block, Origin, accusable};
-use crate::operation::{Accusation, Client, Interest, Registration};
+use crate::operation::{Accusation, Client, Credential, Interest, Registration};
 use crate::state::client::Record;
 use crate::state::interests::Held;
 use crate::state::outcome::{Code, Outcome};
@@ -53,7 +53,9 @@ impl<S: Store> Block<'_, S> {
             return Ok(Err(Outcome::new(Code::CredentialRevoked)));
         }
         let holders = self.holders(&issuer, &serial)?;
-        let mut record = self.record(&client)?.clone().unwrap_or_default();
+        let before = self.record(&client)?.clone();
+        let vouched = before.as_ref().map(|it| it.credentials.clone());
+        let mut record = before.unwrap_or_default();
         // Keys are free: without a limit one credential could take all room there is.
         let is_one_of_few = holders.contains(&client) || holders.len() < limits::CLIENTS_PER_CREDENTIAL_MAX;
         if !is_one_of_few || !record.add(&credential) {
@@ -73,8 +75,12 @@ impl<S: Store> Block<'_, S> {
         };
         self.state.ends(credential.not_after, client);
         self.changes.insert(table::holder(&issuer, &serial, Some(&client)), Some(Vec::new()));
+        // Who says again what is known makes nobody look anything up anew.
+        let is_new = vouched.as_ref() != Some(&record.credentials);
         self.clients.insert(client, Some(record));
-        self.vouching_changed(&client);
+        if is_new {
+            self.vouching_changed(&client);
+        }
         Ok(Ok(Vec::new()))
     }
 
@@ -211,11 +217,7 @@ impl<S: Store> Block<'_, S> {
     /// For whom a credential vouches.
     fn holders(&self, issuer: &str, serial: &[u8]) -> Result<BTreeSet<Client>, StoreError> {
         let prefix = table::holder(issuer, serial, None);
-        let mut found: BTreeSet<Vec<u8>> = BTreeSet::new();
-        for (key, value) in rows(&self.state.store, &prefix) {
-            value?;
-            found.insert(key);
-        }
+        let mut found = stored_holders(&self.state.store, &prefix)?;
         for (key, value) in self.changes.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)) {
             if value.is_some() {
                 found.insert(key.clone())
@@ -225,4 +227,23 @@ impl<S: Store> Block<'_, S> {
         }
         found.iter().map(|key| table::read(&key[prefix.len()..], |r| Ok(Client(r.array()?)))).collect()
     }
+}
+
+/// Whether a credential may vouch for this client, as the rows say now: it is not revoked, nor are there too many others.
+///
+/// # Errors
+/// The storage failed.
+pub fn may_vouch(store: &impl Store, credential: &Credential, client: &Client) -> Result<bool, StoreError> {
+    let (issuer, serial) = credential.name();
+    if store.get(&table::revoked(&issuer, &serial))?.is_some() {
+        return Ok(false);
+    }
+    let holders = stored_holders(store, &table::holder(&issuer, &serial, None))?;
+    let is_one = holders.contains(&table::holder(&issuer, &serial, Some(client)));
+    Ok(is_one || holders.len() < limits::CLIENTS_PER_CREDENTIAL_MAX)
+}
+
+/// The keys of the rows of a credential's clients.
+fn stored_holders(store: &impl Store, prefix: &[u8]) -> Result<BTreeSet<Vec<u8>>, StoreError> {
+    rows(store, prefix).map(|(key, row)| row.map(|_| key)).collect()
 }

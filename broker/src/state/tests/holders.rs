@@ -62,6 +62,35 @@ fn rule_g8_the_clients_of_one_credential_share_its_room_for_subscriptions() {
     assert_eq!(run.codes(100, many(1)), [Code::Done], "a short one still does");
 }
 
+#[test]
+fn rule_e10_a_certificate_registers_nobody_behind_its_time() {
+    let mut run = Broker::with_clients();
+    let certificate = run.world.certificate(5, &[]);
+    let end = NOW.0 + 90 * DAY;
+    let mut register = |at: i64| {
+        let frames = run.checked(vec![(5, vec![certificate.clone()])]);
+        let height = run.state.height() + 1;
+        run.state.execute(height, Utc(at), &frames).expect("memory does not fail").results[0].outcomes[0].code
+    };
+    assert_eq!(register(end), Code::Done, "its last second");
+    assert_eq!(register(end + 1), Code::Proof);
+    assert_eq!(register(end + 290), Code::Proof, "its place is free by then, and one credential has few");
+}
+
+#[test]
+fn rule_g8_who_registers_again_makes_nobody_look_up_anything_anew() {
+    let mut run = Broker::with_clients();
+    let before = run.state.vouching();
+    let again = |run: &Broker, intent| claim(run, 1, 1, Utc(NOW.0 + 30 * DAY), intent);
+    let operations = vec![again(&run, false), again(&run, true)];
+    assert_eq!(run.codes(1, operations), [Code::Done; 2]);
+    assert_eq!(run.state.vouching(), before);
+    assert!(run.state.client(&client(1)).unwrap().expect("it is known").intent);
+    let longer = claim(&run, 1, 1, Utc(NOW.0 + 31 * DAY), false);
+    assert_eq!(run.codes(1, vec![longer]), [Code::Done]);
+    assert_ne!(run.state.vouching(), before);
+}
+
 /// One with a subscription, one with an intent, and what they are told of a publication and an advertisement.
 fn told(run: &mut Broker) -> (usize, Vec<Client>) {
     let operations = vec![

@@ -280,7 +280,7 @@ impl Broker {
             Question::Value { topic, key, floor } => {
                 let lies = self.behaviour == Behaviour::LiarInResults;
                 let found = state.read_value(client, &topic, &key, floor);
-                found.map_or_else(no, |it| Answer::Value(if lies { Some(b"lie".to_vec()) } else { it }))
+                found.map_or_else(no, |it| Answer::Value(if lies { Some((u64::MAX / 2, b"lie".to_vec())) } else { it }))
             }
             Question::Resume { subscription, place, sn, floor } => {
                 // One step of what a broker would look at, so that few publications make several pages.
