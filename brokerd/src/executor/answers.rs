@@ -1,5 +1,6 @@
 //! Answers to clients, each judged on the newest executed state.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -91,12 +92,30 @@ impl Shared {
         }
     }
 
-    /// A block's update with contents and bodies.
+    /// A block's update with contents, and with the bodies of what the client may read now (E2): what it was let read in
+    /// the block it may have been forbidden since.
     fn update(&self, client: &Client, height: u64) -> Result<Answer, Why> {
         let kept = self.kept(height)?;
         let contents = Contents::of(&kept.outbox, client).ok_or(Why::Nothing)?;
         let digest = contents.digest(&self.cluster, client, height);
-        Ok(Answer::Update(Update { height, digest, contents: Some(kept.with_bodies(contents, &*self.blocks)) }))
+        let mut readable = BTreeSet::new();
+        if !contents.publications.is_empty() || !contents.advertisements.is_empty() {
+            let state = self.state();
+            let record = state.client(client).map_err(storage)?;
+            if record.is_none_or(|it| it.attributes(state.time()).is_none()) {
+                return Err(Why::Denied);
+            }
+            readable.extend(contents.advertisements.iter().map(|it| it.sn));
+            for it in &contents.publications {
+                match state.may_read_entry(client, it) {
+                    Ok(true) => readable.insert(it.sn),
+                    Ok(false) => continue,
+                    Err(_) => return Err(Why::Storage),
+                };
+            }
+        }
+        let contents = kept.with_bodies(contents, &*self.blocks, |sn| readable.contains(&sn));
+        Ok(Answer::Update(Update { height, digest, contents: Some(contents) }))
     }
 
     /// This broker's word on what became of an operation (E1). The block is signed when the first one asks.

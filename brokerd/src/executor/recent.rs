@@ -95,13 +95,18 @@ impl Kept {
         }
     }
 
-    /// The contents with the bodies that fit.
-    pub(super) fn with_bodies(&self, mut contents: Contents, blocks: &dyn Blocks) -> Contents {
+    /// The contents with the bodies that fit, of what may be read.
+    pub(super) fn with_bodies(
+        &self,
+        mut contents: Contents,
+        blocks: &dyn Blocks,
+        may_read: impl Fn(u64) -> bool,
+    ) -> Contents {
         let published = contents.publications.iter().map(|it| (it.sn, it.frame, it.number));
         let advertised = contents.advertisements.iter().map(|it| (it.sn, it.frame, it.number));
         let mut room = limits::UPDATE_BODIES_BYTES_MAX;
         let mut bodies = Vec::with_capacity(contents.publications.len());
-        for (sn, frame, number) in published.chain(advertised) {
+        for (sn, frame, number) in published.chain(advertised).filter(|(sn, ..)| may_read(*sn)) {
             let Some(operation) = self.operation(frame, number, blocks) else { continue };
             match room.checked_sub(operation.len()) {
                 Some(left) => room = left,

@@ -95,7 +95,8 @@ impl Shared {
             let Some(mut update) = updates.digest(&self.cluster, client) else { continue };
             let speaks = speaker(client, outbox.height, self.brokers) == usize::from(self.index);
             if speaks || kept.bytes() <= limits::UPDATE_BY_ALL_BYTES {
-                update.contents = updates.contents(client).map(|contents| kept.with_bodies(contents, &*self.blocks));
+                update.contents =
+                    updates.contents(client).map(|contents| kept.with_bodies(contents, &*self.blocks, |_| true));
             }
             self.outlet.send(client, Reply::Update(update));
         }

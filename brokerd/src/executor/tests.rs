@@ -255,6 +255,32 @@ fn a_revoked_client_is_welcomed_as_one() {
 }
 
 #[test]
+fn rule_e2_who_was_revoked_or_is_denied_since_gets_no_bodies_of_recent_blocks() {
+    let mut world = World::with_clients();
+    let height = world.order(vec![(3, vec![publish(b"secret")])]);
+    let mut broker = Broker::start(&world, 0, &[]);
+    broker.execute(&world, 1);
+    let ask = |broker: &Broker, seed| broker.executor.answer(&client(seed), Question::Update { height });
+    let bodies = |broker: &Broker, seed| match ask(broker, seed) {
+        Answer::Update(update) => update.contents.expect("contents").bodies.len(),
+        other => panic!("{other:?}"),
+    };
+    let Answer::Update(before) = ask(&broker, 1) else { panic!("an update") };
+    assert_eq!(bodies(&broker, 1), 1);
+    // The policy lets nobody read it any more: what the digest covers is said as it was, what was published is not.
+    let policy = Action::Policy("read market/# if exchange:desk = nobody".parse().expect("a policy"));
+    let from = world.order(vec![(3, vec![world.admin(1, policy)])]);
+    broker.execute(&world, from);
+    assert_eq!(bodies(&broker, 1), 0);
+    let Answer::Update(after) = ask(&broker, 1) else { panic!("an update") };
+    assert_eq!(after.contents.expect("contents").digest(&world.cluster, &client(1), height), before.digest);
+    let from = world.order(vec![(3, vec![world.admin(2, Action::RevokeClient(client(1)))])]);
+    broker.execute(&world, from);
+    assert_eq!(ask(&broker, 1), Answer::No(Why::Denied));
+    assert!(matches!(ask(&broker, 2), Answer::Update(_)));
+}
+
+#[test]
 fn an_executor_that_fails_says_so_and_acknowledges_nothing_more() {
     let mut world = World::with_clients();
     (0..3).for_each(|n| _ = world.order(vec![(3, vec![publish(&[n])])]));

@@ -125,11 +125,12 @@ impl Ask {
         self.answers.get(&broker).is_some_and(|it| !matches!(it, Answer::No(why) if may_change(*why)))
     }
 
-    /// Whether nobody is left who could have it: too many do not keep it for f + 1 to do; or f + 1 do not, and the others had
-    /// their time. A body is its name's, so that one broker that keeps it is enough.
-    fn is_pruned(&self, faulty: usize, brokers: usize) -> bool {
-        let pruned = self.answers.values().filter(|it| **it == Answer::No(Why::Pruned)).count();
-        pruned + faulty >= brokers || pruned > faulty && self.rounds >= PRUNED_ROUNDS
+    /// Whether nobody is left who could give it: too many do not keep it, or no longer let us read it, for f + 1 to do; or
+    /// f + 1 do not, and the others had their time. A body is its name's, so that one broker that gives it is enough.
+    fn is_gone(&self, faulty: usize, brokers: usize) -> bool {
+        let gone = |it: &&Answer| matches!(it, Answer::No(Why::Pruned | Why::Denied));
+        let gone = self.answers.values().filter(gone).count();
+        gone + faulty >= brokers || gone > faulty && self.rounds >= GONE_ROUNDS
     }
 
     /// It is asked for the next page of what it has begun to answer: so much comes that there is no hurry.
@@ -332,9 +333,9 @@ impl Quorum {
                 }
             }
             Purpose::Status(token) if all => self.report_status(token, id),
-            Purpose::Bodies if ask.is_pruned(faulty, self.channels.len()) => {
+            Purpose::Bodies if ask.is_gone(faulty, self.channels.len()) => {
                 self.asking.close(id);
-                self.bodies_pruned();
+                self.bodies_gone(now);
                 self.advance(now);
             }
             Purpose::Receipt(_) | Purpose::Bodies => self.widen(id, all),
@@ -392,7 +393,7 @@ fn may_change(why: Why) -> bool {
 const PATIENCE: Duration = Duration::from_millis(150);
 /// Times that a broker was silent that count when others can be asked: from here on they are all the same.
 const SILENCES: u64 = 64;
-/// Times that a question's patience ends before what f + 1 brokers do not keep is given up.
-const PRUNED_ROUNDS: u32 = 2;
+/// Times that a question's patience ends before what f + 1 brokers do not give is given up.
+const GONE_ROUNDS: u32 = 2;
 /// Times that a question's patience ends before it has no answer: some 25 seconds.
 const ROUNDS: u32 = 9;

@@ -3,7 +3,7 @@
 //! Blocks are dealt with by height, and only while no subscription lags; those that lag are caught up together, by sn. So
 //! what the application gets is in the brokers' order over all of its subscriptions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sealcast_broker::operation::{Operation, OperationId, Publication};
@@ -367,11 +367,33 @@ impl Quorum {
         self.lines.get(&id).is_some_and(|line| line.streams.covers(broker, line.fetched()))
     }
 
-    /// f + 1 brokers no longer keep the bodies that are wanted: what stands where is asked for again, and is lost then.
-    pub(super) fn bodies_pruned(&mut self) {
+    /// f + 1 brokers no longer keep the bodies that are wanted, or let us read them: what stands where is asked for again,
+    /// and is lost or ⊥ then.
+    pub(super) fn bodies_gone(&mut self, now: Now) {
         self.bodies.wanted.clear();
         self.lines.values_mut().for_each(Line::refetch);
         self.reads_pruned();
+        self.pass_over_head(now);
+    }
+
+    /// Of the block that is next not all can be had: its subscriptions catch up with what may be read of it now.
+    fn pass_over_head(&mut self, now: Now) {
+        let Some(height) = self.updates.head() else { return };
+        let Known::Believed(digest) = self.known_of(height) else { return };
+        let Some(contents) = self.updates.held(height, &digest) else { return };
+        let here: BTreeSet<u64> = contents.bodies.iter().map(|(sn, _)| *sn).collect();
+        let mentioned =
+            contents.publications.iter().map(|it| it.sn).chain(contents.advertisements.iter().map(|it| it.sn));
+        if mentioned.into_iter().all(|sn| here.contains(&sn) || self.bodies.holds(sn)) {
+            return;
+        }
+        for notice in &contents.notices {
+            if let Some(line) = self.lines.get_mut(&notice.subscription) {
+                line.goal = line.goal.max(notice.first + notice.places());
+            }
+        }
+        self.settle_height(height, Some(digest));
+        self.changed(now);
     }
 
     /// Takes in bodies that a broker sent, as many as fitted. `true` if there were such that are wanted.

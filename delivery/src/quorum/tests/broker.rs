@@ -150,7 +150,13 @@ impl Broker {
         let mentioned =
             contents.publications.iter().map(|it| it.sn).chain(contents.advertisements.iter().map(|it| it.sn));
         let sns: Vec<u64> = mentioned.collect();
-        contents.bodies = sns.iter().filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).collect();
+        // What may be read now: a block may be asked for long after it was executed.
+        let denied = |sn: &u64| {
+            let is_published = contents.publications.iter().any(|it| it.sn == *sn);
+            is_published && !self.state.may_read(client, *sn).expect("memory does not fail")
+        };
+        let readable: Vec<u64> = sns.into_iter().filter(|sn| !denied(sn)).collect();
+        contents.bodies = readable.iter().filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).collect();
         if self.behaviour == Behaviour::Equivocator {
             contents.bodies.iter_mut().for_each(|(_, body)| body.reverse());
             if height.is_multiple_of(2) {
@@ -299,7 +305,7 @@ impl Broker {
             }
             Question::Bodies { sns } => {
                 let mut bodies: Vec<(u64, Vec<u8>)> =
-                    sns.iter().filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).take(7).collect();
+                    readable.filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).take(7).collect();
                 if matches!(self.behaviour, Behaviour::Equivocator | Behaviour::LiarInEmpty) {
                     bodies.iter_mut().for_each(|(_, body)| body.reverse());
                 }
@@ -315,6 +321,8 @@ impl Broker {
                 height: state.height(),
                 state_root: state.root(),
                 at: state.time(),
+                let may_read = |sn: &&u64| state.may_read(client, **sn).expect("memory does not fail");
+                let readable = sns.iter().filter(may_read);
                 policy: state.policy().0,
                 epoch: state.epoch(),
                 ..Status::default()
@@ -322,6 +330,7 @@ impl Broker {
             Question::Key | Question::History | Question::Checkpoint { .. } | Question::Part { .. } => {
                 Answer::No(Why::Nothing)
             }
+                    true if sns.iter().any(|sn| self.bodies.contains_key(sn)) => Answer::No(Why::Denied),
         };
         match (self.behaviour, honest) {
             (Behaviour::LiarInResults, Answer::Result { height, mut results }) => {
