@@ -39,8 +39,10 @@ pub enum Reason {
     FrameCiphertext,
     /// A frame that accuses a publisher falsely.
     FrameAccusation,
-    /// A frame that accuses a publisher, of a client that is not registered.
+    /// A frame of a client that is not registered, which accuses a publisher or does not show who is behind the client.
     FrameStranger,
+    /// A frame of a client that is not registered, which shows something false of who is behind it.
+    FrameProof,
     /// A frame of another client.
     FrameNotYours,
     /// A frame that fits no block.
@@ -98,6 +100,7 @@ impl fmt::Display for Reason {
             Reason::FrameCiphertext => "frame_ciphertext",
             Reason::FrameAccusation => "frame_accusation",
             Reason::FrameStranger => "frame_stranger",
+            Reason::FrameProof => "frame_proof",
             Reason::FrameNotYours => "frame_not_yours",
             Reason::FrameTooLarge => "frame_too_large",
             Reason::FrameFull => "frame_full",
@@ -110,7 +113,7 @@ impl fmt::Display for Reason {
 }
 
 /// In the order of their numbers.
-const REASONS: [Reason; 24] = [
+const REASONS: [Reason; 25] = [
     Reason::Connections,
     Reason::Handshake,
     Reason::Late,
@@ -128,6 +131,7 @@ const REASONS: [Reason; 24] = [
     Reason::FrameCiphertext,
     Reason::FrameAccusation,
     Reason::FrameStranger,
+    Reason::FrameProof,
     Reason::FrameNotYours,
     Reason::FrameTooLarge,
     Reason::FrameFull,

@@ -474,9 +474,10 @@ impl Outlet for Hall {
 
     fn send(&self, client: &Client, reply: Reply) {
         self.gateway.send(client, &reply);
-        // Who sends false signatures or accuses falsely loses the channel: each costs us many checks.
+        // Who sends false signatures or proofs, or accuses falsely, loses the channel: each costs us many checks.
         match reply {
             Reply::Refused { why: Refusal::Signature, .. } => self.gateway.turn_out(client, Reason::FrameSignature),
+            Reply::Refused { why: Refusal::Proof, .. } => self.gateway.turn_out(client, Reason::FrameProof),
             Reply::Refused { why: Refusal::Accusation, .. } => self.gateway.turn_out(client, Reason::FrameAccusation),
             _ => {}
         }

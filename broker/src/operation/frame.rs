@@ -147,7 +147,7 @@ impl Frame {
         r.end()?;
         let client = keys.decode(&client)?;
         let frame = Frame { client, first, again, operations, signature };
-        if frame.accusations() > limits::FRAME_ACCUSATIONS_MAX {
+        if frame.accusations() > limits::FRAME_ACCUSATIONS_MAX || frame.proofs() > limits::FRAME_PROOFS_MAX {
             return Err(Malformed);
         }
         Ok(frame)
@@ -212,6 +212,12 @@ impl Frame {
     /// How many accusations it brings: each costs the proofs of t shares.
     pub fn accusations(&self) -> usize {
         self.operations.iter().filter(|(_, operation)| matches!(operation, Operation::Accuse(_))).count()
+    }
+
+    /// How many registrations and acts of administrators it brings: each costs signatures when it is executed.
+    pub fn proofs(&self) -> usize {
+        let proves = |operation: &Operation| matches!(operation, Operation::Register(_) | Operation::Administer(_));
+        self.operations.iter().filter(|(_, operation)| proves(operation)).count()
     }
 }
 

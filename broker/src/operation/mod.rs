@@ -21,6 +21,7 @@ mod frame;
 pub mod policy;
 pub mod publication;
 pub mod registration;
+mod stranger;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ pub use frame::{Checked, Frame, FrameError, Head, Keys, Sealed, check, sign_enco
 pub use policy::{Act, Policy, Rule};
 pub use publication::{Body, Execute, Header, Publication};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};
+pub use stranger::{Moment, StrangerError};
 
 /// A client: its Ed25519 key, 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -91,6 +91,14 @@ pub enum ProofError {
     Attributes,
 }
 
+impl ProofError {
+    /// Whether it is wrong for whoever judges it, whenever.
+    pub fn is_lasting(&self) -> bool {
+        use CertificateError::{AuthorityExpired, Expired, NotYetValid};
+        !matches!(self, ProofError::Time | ProofError::Certificate(AuthorityExpired | Expired | NotYetValid))
+    }
+}
+
 impl Registration {
     /// What the issuer says, if it says so at this time, which is a block's (E10).
     ///
@@ -103,13 +111,44 @@ impl Registration {
         client: &Client,
         at: Utc,
     ) -> Result<Credential, ProofError> {
+        self.judge(genesis, cluster, client, |_| at)
+    }
+
+    /// The same of what may be said from a later time on alone: the newest block may be old.
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn verify_early(
+        &self,
+        genesis: &Genesis,
+        cluster: &Cluster,
+        client: &Client,
+        at: Utc,
+    ) -> Result<Credential, ProofError> {
+        self.judge(genesis, cluster, client, |not_before| at.max(not_before))
+    }
+
+    /// At a time that may depend on when the proof's begins.
+    fn judge(
+        &self,
+        genesis: &Genesis,
+        cluster: &Cluster,
+        client: &Client,
+        at: impl FnOnce(Utc) -> Utc,
+    ) -> Result<Credential, ProofError> {
         match &self.proof {
             Proof::Certificate { issuer, der, binding } => {
                 let Some(Issuer::Authority { anchor, .. }) = genesis.issuers.get(issuer) else {
                     return Err(ProofError::Issuer);
                 };
                 let certificate = Certificate::parse(der)?;
+                let at = at(certificate.not_before());
                 let verified = anchor.verify(&certificate, Some(at), Utc(i64::MIN))?;
+                // That allows for a clock's error at both ends. A block's time is what it is: with its time a credential's
+                // place is free, and nobody takes it again (E10).
+                if at > verified.not_after {
+                    return Err(CertificateError::Expired.into());
+                }
                 let own = verified.key.algorithm() == Algorithm::Ed25519 && verified.key.point() == client.0;
                 match binding {
                     None if own => {}
@@ -125,7 +164,7 @@ impl Registration {
                 let serial = verified.serial.as_bytes().to_vec();
                 Ok(Credential { issuer: issuer.clone(), serial, not_after: verified.not_after, attributes })
             }
-            Proof::Claim(claim) => claim.verify(genesis, client, at),
+            Proof::Claim(claim) => claim.verify(genesis, client, at(claim.not_before)),
         }
     }
 
@@ -144,11 +183,6 @@ impl Registration {
             }
         }
     }
-                // That allows for a clock's error at both ends. A block's time is what it is: with its time a credential's
-                // place is free, and nobody takes it again (E10).
-                if at > verified.not_after {
-                    return Err(CertificateError::Expired.into());
-                }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Registration, Malformed> {
         let intent = flag(r)?;

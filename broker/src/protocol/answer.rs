@@ -99,6 +99,8 @@ pub struct Status {
     pub policy: u64,
     /// The key epoch in force (E6).
     pub epoch: u32,
+    /// The number of the administrators' next act (E3).
+    pub next_act: u64,
     /// The last block that it knows to be final.
     pub tip: u64,
     /// How far back it keeps publications.
@@ -216,12 +218,13 @@ impl Answer {
 }
 
 impl Status {
-    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 tip
-    ///  ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …`
+    /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 next act
+    ///  ‖ u64 tip ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …`
     fn encode(&self, w: &mut Writer) {
         w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
         w.raw(&self.at.0.to_be_bytes());
-        w.u64(self.policy).u32(self.epoch).u64(self.tip).u64(self.floor.height).u64(self.floor.sn);
+        w.u64(self.policy).u32(self.epoch).u64(self.next_act);
+        w.u64(self.tip).u64(self.floor.height).u64(self.floor.sn);
         w.u32(self.clients).u32(self.waiting).u64(self.commit_micros).u8(u8::from(self.key_age.is_some()));
         self.key_age.iter().for_each(|age| {
             w.u64(*age);
@@ -238,7 +241,8 @@ impl Status {
     fn decode(r: &mut Reader<'_>) -> Result<Status, Malformed> {
         let (broker, leader, view, height) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);
         let state_root = r.array()?;
-        let (at, policy, epoch, tip) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?, r.u64()?);
+        let (at, policy, epoch) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?);
+        let (next_act, tip) = (r.u64()?, r.u64()?);
         let floor = Floor { height: r.u64()?, sn: r.u64()? };
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };
@@ -255,6 +259,7 @@ impl Status {
             at,
             policy,
             epoch,
+            next_act,
             tip,
             floor,
             clients,

@@ -173,6 +173,12 @@ pub enum Refusal {
     /// It accuses a publisher with evidence that does not convict (E4).
     #[error("the evidence convicts nobody")]
     Accusation = 10,
+    /// Nobody vouches for the client, as far as this broker has come, and nothing in the frame shows who does.
+    #[error("nobody vouches for the client")]
+    Unregistered = 11,
+    /// A registration or an act of administrators in it is false, and brokers do not know the client.
+    #[error("what should show who is behind the client is false")]
+    Proof = 12,
 }
 
 /// Which broker sends a client the contents of a block's update: each in turn, not the same for all clients.
@@ -279,9 +285,11 @@ impl Reply {
 impl Refusal {
     fn from_number(number: u8) -> Result<Refusal, Malformed> {
         use Refusal::{
-            Accusation, Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Quota, Signature, TooLarge,
+            Accusation, Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Proof, Quota, Signature,
+            TooLarge, Unregistered,
         };
-        let all = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Full, Quota, Ended, Executed, Accusation];
+        let of_frames = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Executed, Accusation];
+        let all = of_frames.into_iter().chain([Full, Quota, Ended, Unregistered, Proof]);
         all.into_iter().find(|why| *why as u8 == number).ok_or(Malformed)
     }
 }

@@ -59,7 +59,8 @@ fn replies() -> Vec<Reply> {
         key: Some(key.clone()),
     };
     let report = Report { broker: 3, at: 1279, misdeed: Misdeed::Equivocated };
-    let status = Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], ..Status::default() };
+    let status =
+        Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], next_act: 9, ..Status::default() };
     let floor = Floor { height: 3, sn: 40 };
     let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
     let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
@@ -91,6 +92,8 @@ fn replies() -> Vec<Reply> {
     all.extend([
         Reply::Welcome(welcome),
         Reply::Refused { first: 4, why: Refusal::Quota },
+        Reply::Refused { first: 5, why: Refusal::Unregistered },
+        Reply::Refused { first: 6, why: Refusal::Proof },
         Reply::Update(update),
         Reply::Attach { sn: 3, attachment: vec![1, 2, 3] },
     ]);

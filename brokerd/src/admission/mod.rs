@@ -10,7 +10,11 @@
 //! A lane is served by one thread and a client has one lane, so that its frames keep their order; signatures are checked
 //! in batches of what has come meanwhile. Frames that a proposed block brings and nobody brought before are checked
 //! with the block; a block with a frame that is not good is not valid.
+//!
+//! *Strangers* (G8). Of a client that never registered a frame waits only if it shows who is behind the client
+//! ([`operation::Frame::introduces`]), or if one before it did. It is no matter of blocks: brokers differ in whom they know.
 
+mod introduced;
 mod lane;
 mod room;
 mod stepped;
@@ -24,9 +28,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed};
+use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed, StrangerError};
 use sealcast_broker::protocol::{Refusal, Reply};
-use sealcast_broker::state::Holder;
 use sealcast_order::{
     Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
 };
@@ -35,6 +38,7 @@ use sealcast_wire::limits;
 use crate::drops::{Drops, Reason};
 use crate::executor::{Executor, Frames, Known};
 use crate::outlet::Outlet;
+use introduced::Introduced;
 use lane::{Arrived, Lane};
 use room::{Account, NoRoom, Room};
 
@@ -48,6 +52,12 @@ pub trait Execution: Send + Sync + 'static {
 
     /// What is known of a client; `None` if it never registered.
     fn known(&self, client: &Client) -> Option<Known>;
+
+    /// Whether a frame of a client that never registered shows who is behind it.
+    ///
+    /// # Errors
+    /// [`StrangerError`].
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError>;
 
     /// Which ciphertexts are well-formed for their labels.
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
@@ -63,6 +73,10 @@ impl Execution for Executor {
 
     fn known(&self, client: &Client) -> Option<Known> {
         Executor::known(self, client)
+    }
+
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError> {
+        Executor::introduces(self, frame)
     }
 
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
@@ -108,6 +122,7 @@ struct Shared {
     room: Mutex<Room>,
     lanes: Vec<Lane>,
     order: Mutex<Option<Arc<dyn Order>>>,
+    introduced: Mutex<Introduced>,
     /// How many false frames each broker forwarded.
     false_forwards: Mutex<BTreeMap<usize, u32>>,
     commits: Mutex<Commits>,
@@ -245,8 +260,11 @@ impl Application for Admission {
     }
 
     fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        let next = |client: &Client| self.shared.execution.known(client).map(|it| it.next);
-        lock(&self.shared.room).draw(parent.ancestors, size, next)
+        // Asked for before the room is held: the answer may have to wait for the block that is being executed.
+        let asked = lock(&self.shared.room).authors();
+        let next = |client: Client| (client, self.shared.execution.known(&client).map(|it| it.next));
+        let turns = asked.into_iter().map(next).collect();
+        lock(&self.shared.room).draw(parent.ancestors, size, turns)
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
@@ -296,8 +314,10 @@ type Verdict = Result<Checked, Wrong>;
 enum Wrong {
     /// It would make a block invalid.
     Frame(FrameError),
-    /// It accuses somebody, and comes from nobody: it is not checked.
+    /// It comes from nobody, and accuses somebody or does not show who is behind it: it is not checked.
     Stranger,
+    /// It comes from nobody, and what it shows is false.
+    Proof,
 }
 
 /// Why a frame is not even checked.
@@ -319,6 +339,7 @@ impl Shared {
             room: Mutex::default(),
             lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
             order: Mutex::new(None),
+            introduced: Mutex::default(),
             false_forwards: Mutex::default(),
             commits: Mutex::default(),
             failed: AtomicBool::new(false),
@@ -399,14 +420,13 @@ impl Shared {
                 continue;
             }
             match operation::Frame::read(arrived.frame.bytes(), &mut keys) {
-                // G8: each accusation costs the proofs of t shares, and keys are free.
-                Ok(frame) if frame.accusations() > 0 && self.holder(&arrived.head.client).is_none() => {
-                    verdicts[place] = Some(Err(Wrong::Stranger));
-                }
-                Ok(frame) => {
-                    frames.push(frame);
-                    places.push(place);
-                }
+                Ok(frame) => match self.greet(&frame) {
+                    Ok(()) => {
+                        frames.push(frame);
+                        places.push(place);
+                    }
+                    Err(why) => verdicts[place] = Some(Err(why)),
+                },
                 Err(malformed) => verdicts[place] = Some(Err(Wrong::Frame(malformed.into()))),
             }
         }
@@ -417,8 +437,23 @@ impl Shared {
         verdicts
     }
 
-    fn holder(&self, client: &Client) -> Option<Holder> {
-        self.execution.known(client)?.holder
+    /// Whether a frame may come from this client (G8): keys are free, and each accusation costs the proofs of t shares,
+    /// each registration that comes to nothing a signature or two at all brokers, again and again.
+    fn greet(&self, frame: &operation::Frame) -> Result<(), Wrong> {
+        let client = frame.client();
+        let known = self.execution.known(&client);
+        if frame.accusations() > 0 && known.as_ref().is_none_or(|it| it.holder.is_none()) {
+            return Err(Wrong::Stranger);
+        }
+        if known.is_some() || lock(&self.introduced).holds(&client) {
+            return Ok(());
+        }
+        self.execution.introduces(frame).map_err(|why| match why {
+            StrangerError::Unknown => Wrong::Stranger,
+            StrangerError::False => Wrong::Proof,
+        })?;
+        lock(&self.introduced).saw(frame);
+        Ok(())
     }
 
     fn refuse(&self, arrived: &Arrived, why: Wrong, has_key: bool) {
@@ -428,7 +463,8 @@ impl Shared {
             Wrong::Frame(FrameError::Ciphertext) => (Reason::FrameCiphertext, Refusal::Ciphertext),
             Wrong::Frame(FrameError::Accusation) => (Reason::FrameAccusation, Refusal::Accusation),
             // It may be registered where this broker has not come yet.
-            Wrong::Stranger => (Reason::FrameStranger, Refusal::Quota),
+            Wrong::Stranger => (Reason::FrameStranger, Refusal::Unregistered),
+            Wrong::Proof => (Reason::FrameProof, Refusal::Proof),
         };
         self.drops.count(reason);
         match arrived.origin {
@@ -442,7 +478,7 @@ impl Shared {
                 Wrong::Stranger => {}
                 Wrong::Frame(FrameError::Ciphertext | FrameError::Accusation) if !has_key => {}
                 // They differ in nothing else: whatever they forward they have checked, by the same key.
-                Wrong::Frame(_) => self.false_forward(broker),
+                Wrong::Frame(_) | Wrong::Proof => self.false_forward(broker),
             },
         }
     }
@@ -451,18 +487,22 @@ impl Shared {
         *lock(&self.false_forwards).entry(broker).or_default() += 1;
     }
 
-    /// Whether all frames of a block are good, each there once, and no more of them accuse than a block may hold.
+    /// Whether all frames of a block are good, each there once, with no more accusations and proofs than a block may hold.
     fn valid(&self, block: &Block) -> bool {
         let hashes: BTreeSet<Hash> = block.frames.iter().map(Frame::hash).collect();
         if hashes.len() != block.frames.len() {
             return false;
         }
-        let mut accusations = 0;
+        let (mut accusations, mut proofs) = (0, 0);
+        let mut count = |frame: &operation::Frame| {
+            accusations += frame.accusations();
+            proofs += frame.proofs();
+        };
         let unknown: Vec<&Frame> = {
             let room = lock(&self.room);
             let mut known = |frame: &Frame| {
                 let checked = room.checked(&frame.hash());
-                accusations += checked.map_or(0, |it| it.frame().accusations());
+                checked.iter().for_each(|it| count(it.frame()));
                 checked.is_some()
             };
             block.frames.iter().filter(|frame| !known(frame)).collect()
@@ -470,15 +510,16 @@ impl Shared {
         let mut keys = Keys::default();
         let parsed: Result<Vec<_>, _> = unknown.iter().map(|f| operation::Frame::read(f.bytes(), &mut keys)).collect();
         let Ok(parsed) = parsed else { return false };
-        accusations += parsed.iter().map(operation::Frame::accusations).sum::<usize>();
-        if accusations > limits::BLOCK_ACCUSATIONS_MAX {
+        parsed.iter().for_each(&mut count);
+        if accusations > limits::BLOCK_ACCUSATIONS_MAX || proofs > limits::BLOCK_PROOFS_MAX {
             return false;
         }
         let checked = operation::check(&self.cluster, parsed, |sealed| self.execution.ciphertexts_valid(sealed));
         let all_good = checked.iter().all(Result::is_ok);
-        let mut room = lock(&self.room);
+        let (mut room, mut introduced) = (lock(&self.room), lock(&self.introduced));
         for (frame, checked) in unknown.into_iter().zip(checked) {
             if let (Ok(head), Ok(checked)) = (Head::of(frame.bytes()), checked) {
+                introduced.saw(checked.frame());
                 room.remember(frame, head, checked);
             }
         }

@@ -24,6 +24,8 @@ pub(super) struct Room {
     /// By arrival.
     waiting: BTreeMap<u64, Hash>,
     arrivals: u64,
+    /// Whose they are, and how many of each.
+    authors: BTreeMap<Client, usize>,
     /// Of frames that are being checked, ready or waiting.
     shares: BTreeMap<Account, Share>,
     all: Share,
@@ -173,6 +175,7 @@ impl Room {
                 held.place = Place::Waiting { checked, arrival, since };
                 self.waiting.insert(arrival, *hash);
                 self.arrivals += 1;
+                *self.authors.entry(held.head.client).or_default() += 1;
                 true
             }
             other => {
@@ -208,43 +211,48 @@ impl Room {
         }
     }
 
+    /// Whose frames wait.
+    pub(super) fn authors(&self) -> Vec<Client> {
+        self.authors.keys().copied().collect()
+    }
+
     /// The oldest frames that are in none of `ancestors` (the newest first) and whose turn it is, as many as a block
-    /// holds. `next` says which number a client's next operation has, if the state knows the client.
+    /// holds. `turns` says which number a client's next operation has, if the state knows the client; frames of clients
+    /// that are not in it came meanwhile and are for the next block.
     pub(super) fn draw(
         &self,
         ancestors: &[Arc<Block>],
         size: BlockSize,
-        next: impl Fn(&Client) -> Option<u64>,
+        mut turns: BTreeMap<Client, Option<u64>>,
     ) -> Vec<Frame> {
         let mut taken = BTreeSet::new();
-        let mut turns: BTreeMap<Client, Option<u64>> = BTreeMap::new();
-        let turn_of = |client: &Client, turns: &mut BTreeMap<Client, Option<u64>>| {
-            *turns.entry(*client).or_insert_with(|| next(client))
-        };
         if self.waiting.is_empty() {
             return Vec::new();
         }
         for frame in ancestors.iter().rev().flat_map(|block| &block.frames) {
             taken.insert(frame.hash());
             let Ok(head) = Head::of(frame.bytes()) else { continue };
-            if let Some(turn) = turn_of(&head.client, &mut turns)
+            if let Some(Some(turn)) = turns.get(&head.client).copied()
                 && (head.first..head.end).contains(&turn)
             {
                 turns.insert(head.client, Some(head.end));
             }
         }
         let mut room = size.bytes;
-        let mut accusations = limits::BLOCK_ACCUSATIONS_MAX;
+        let (mut accusations, mut proofs) = (limits::BLOCK_ACCUSATIONS_MAX, limits::BLOCK_PROOFS_MAX);
         let mut drawn: Vec<Frame> = Vec::new();
         for hash in self.waiting.values().filter(|hash| !taken.contains(*hash)) {
             let Some(Held { frame, head, place: Place::Waiting { checked, since, .. }, .. }) = self.held.get(hash)
             else {
                 continue;
             };
-            let accuses = checked.frame().accusations();
-            let turn = turn_of(&head.client, &mut turns);
+            let (accuses, proves) = (checked.frame().accusations(), checked.frame().proofs());
+            let Some(turn) = turns.get(&head.client).copied() else { continue };
             let too_early = turn.is_some_and(|turn| head.first > turn);
-            if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS || accuses > accusations {
+            if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS {
+                continue;
+            }
+            if accuses > accusations || proves > proofs {
                 continue;
             }
             let length = frame.bytes().len();
@@ -257,6 +265,7 @@ impl Room {
             }
             room = room.saturating_sub(length);
             accusations -= accuses;
+            proofs -= proves;
             drawn.push(frame.clone());
             if alone {
                 break;
@@ -327,6 +336,12 @@ impl Room {
             }
             Place::Waiting { checked, arrival, .. } => {
                 self.waiting.remove(&arrival);
+                if let Some(count) = self.authors.get_mut(&held.head.client) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.authors.remove(&held.head.client);
+                    }
+                }
                 Some(checked)
             }
             Place::Ready(checked) => Some(checked),

@@ -1,12 +1,15 @@
 use std::sync::atomic::AtomicUsize;
+use std::sync::{OnceLock, Weak, mpsc};
 use std::time::Duration;
 
-use sealcast_broker::operation::{Accusation, Body, Execute, Header, Operation, Publication};
+use sealcast_broker::operation::{Accusation, Action, Body, Execute, Header, Moment, Operation, Publication};
+use sealcast_broker::state::Holder;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::{Floor, Later, Status};
 
 use super::*;
+use crate::fixture;
 
 const CLUSTER: Cluster = Cluster([7; 32]);
 
@@ -44,15 +47,33 @@ fn forged(seed: u8, first: u64) -> Bytes {
     bytes.into()
 }
 
-/// Knows clients 1, 2 and 5, who have used the numbers below 10, and of whom 5 has nobody left to vouch for it; keeps what
-/// is executed.
-#[derive(Default)]
+/// Knows clients 1, 2 and 5, who have used the numbers below 10, and of whom 5 has nobody left to vouch for it, and 20 to
+/// 99, who have used none; keeps what is executed.
 struct Ledger {
+    world: fixture::World,
+    /// The newest block's time, seconds after the world's.
+    later: AtomicUsize,
+    /// Who is to be asked whether it answers while it asks for a client, and what came of it.
+    asks: OnceLock<(Weak<Admission>, mpsc::Sender<bool>)>,
     executed: Mutex<Vec<(u64, usize)>>,
     fails: AtomicBool,
     keyless: AtomicBool,
     /// Ciphertexts that were checked.
     checked: AtomicUsize,
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger {
+            world: fixture::World::new(),
+            later: AtomicUsize::default(),
+            asks: OnceLock::new(),
+            executed: Mutex::default(),
+            fails: AtomicBool::default(),
+            keyless: AtomicBool::default(),
+            checked: AtomicUsize::default(),
+        }
+    }
 }
 
 impl Execution for Ledger {
@@ -65,8 +86,22 @@ impl Execution for Ledger {
     }
 
     fn known(&self, who: &Client) -> Option<Known> {
-        let holder = [client(1), client(2)].contains(who).then(|| Holder::new(("authority".into(), who.0.to_vec())));
-        (holder.is_some() || *who == client(5)).then_some(Known { next: 10, holder })
+        if let Some((admission, answers)) = self.asks.get() {
+            let (admission, (said, hears)) = (admission.upgrade().expect("it asks"), mpsc::channel());
+            thread::spawn(move || said.send(admission.waiting()));
+            answers.send(hears.recv_timeout(Duration::from_secs(5)).is_ok()).expect("the test listens");
+        }
+        let fresh = (20..100).any(|seed| client(seed) == *who);
+        let is_holder = fresh || [client(1), client(2)].contains(who);
+        let holder = is_holder.then(|| Holder::new(("authority".into(), who.0.to_vec())));
+        let next = if fresh { 0 } else { 10 };
+        (is_holder || *who == client(5)).then_some(Known { next, holder })
+    }
+
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError> {
+        let at = fixture::NOW + self.later.load(Ordering::Relaxed) as i64;
+        let now = Moment { at: sealcast_wire::Utc(at), next_act: 2 };
+        frame.introduces(&self.world.genesis, &self.world.cluster, now, |_, _| true)
     }
 
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
@@ -219,13 +254,13 @@ fn false_signatures_and_ciphertexts_are_refused_and_do_not_touch_others() {
     submit(1, forged(1, 10));
     submit(1, frame(1, 12));
     submit(2, frame(2, 10));
-    submit(3, sealed(3, b"good"));
-    submit(4, sealed(4, b"bad"));
+    submit(23, sealed(23, b"good"));
+    submit(24, sealed(24, b"bad"));
     until("three wait, two are refused", || world.admission.waiting() == 3 && world.refused().len() == 2);
     let refused = world.refused();
     assert!(refused.contains(&(client(1), Reply::Refused { first: 10, why: Refusal::Signature })));
-    assert!(refused.contains(&(client(4), Reply::Refused { first: 0, why: Refusal::Ciphertext })));
-    assert_eq!(world.admission.waiting_bytes(), frame(1, 12).len() * 2 + sealed(3, b"good").len());
+    assert!(refused.contains(&(client(24), Reply::Refused { first: 0, why: Refusal::Ciphertext })));
+    assert_eq!(world.admission.waiting_bytes(), frame(1, 12).len() * 2 + sealed(23, b"good").len());
 }
 
 #[test]
@@ -289,10 +324,11 @@ fn rule_g8_a_broker_that_forwards_false_ciphertexts_or_accusations_is_no_longer_
 fn rule_g8_accusations_of_strangers_are_refused_unchecked() {
     let world = World::new();
     world.admission.submit(&client(3), accusing(3, 0, b"bad")).expect("it is looked at");
-    until("it is refused", || world.refused() == [(client(3), Reply::Refused { first: 0, why: Refusal::Quota })]);
+    let refused = Reply::Refused { first: 0, why: Refusal::Unregistered };
+    until("it is refused", || world.refused() == [(client(3), refused.clone())]);
     let many = u8::try_from(2 * limits::FALSE_FORWARDS_MAX).expect("few");
     for n in 0..many {
-        let forwarded = Frame::new(accusing(20 + n, 0, b"bad"));
+        let forwarded = Frame::new(accusing(100 + n, 0, b"bad"));
         assert_eq!(world.admission.offer(Origin::Broker(2), forwarded), Ok(()));
     }
     until("all are refused", || world.drops.of(Reason::FrameStranger) == 1 + u64::from(many));
@@ -305,6 +341,114 @@ fn rule_g8_accusations_of_strangers_are_refused_unchecked() {
     world.admission.submit(&client(1), accusing(1, 10, b"good")).expect("it is looked at");
     until("a client's is checked", || world.admission.waiting() == 2);
     assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 1);
+}
+
+/// Of a client that may be nobody's.
+fn of(seed: u8, first: u64, operations: Vec<Operation>) -> Bytes {
+    operation::Frame::sign(&CLUSTER, &key(seed), first, operations).to_bytes().into()
+}
+
+#[test]
+fn rule_g8_what_strangers_send_waits_only_if_it_shows_who_is_behind_them() {
+    let world = World::new();
+    let claim = |seed| world.ledger.world.claim(seed, "fx");
+    let restore = |number| world.ledger.world.admin(number, Action::Restore(client(1)));
+    let mut unsigned = restore(2);
+    if let Operation::Administer(admin) = &mut unsigned {
+        admin.signatures[0].1[5] ^= 1;
+    }
+    let word = || vec![Operation::Ceremony(vec![1; 9])];
+    let refused = [
+        (of(3, 0, vec![Operation::Sync]), Refusal::Unregistered),
+        (of(3, 0, vec![Operation::Sync, claim(3)]), Refusal::Unregistered),
+        (of(3, 0, vec![claim(4)]), Refusal::Proof),
+        (of(3, 0, vec![claim(4); limits::FRAME_PROOFS_MAX + 1]), Refusal::Malformed),
+        (of(3, 0, vec![unsigned]), Refusal::Proof),
+        (of(3, 0, vec![restore(1)]), Refusal::Unregistered),
+        (of(3, 0, vec![restore(2), Operation::Sync]), Refusal::Unregistered),
+        (of(3, 0, word()), Refusal::Unregistered),
+        (sealed(3, b"good"), Refusal::Unregistered),
+    ];
+    for (n, (frame, why)) in (1..).zip(refused) {
+        world.admission.submit(&client(3), frame).expect("it is looked at");
+        until("it is refused", || world.refused().len() == n);
+        assert_eq!(world.refused()[n - 1], (client(3), Reply::Refused { first: 0, why }), "{n}");
+    }
+    assert_eq!(world.drops.of(Reason::FrameProof), 2);
+    assert_eq!((world.admission.waiting(), world.ledger.checked.load(Ordering::Relaxed)), (0, 0));
+
+    // What holds waits, and so does what comes behind it, at whatever broker it came in.
+    let good = [
+        (of(3, 0, vec![claim(4), claim(3), Operation::Sync]), 3),
+        (of(3, 3, vec![Operation::Sync]), 3),
+        (of(6, 0, vec![restore(2)]), 6),
+        (of(210, 0, word()), 210),
+    ];
+    for (n, (frame, seed)) in (1..).zip(good) {
+        world.admission.submit(&client(seed), frame).expect("it is looked at");
+        until("it waits", || world.admission.waiting() == n);
+    }
+    assert_eq!(world.admission.offer(Origin::Broker(1), Frame::new(of(3, 9, vec![Operation::Sync]))), Ok(()));
+    until("it waits", || world.admission.waiting() == 5);
+    // Somebody whom a block brings is known before the block is executed.
+    assert!(world.valid(&[of(8, 0, vec![claim(8)])]));
+    world.admission.submit(&client(8), of(8, 1, vec![Operation::Sync])).expect("it is looked at");
+    until("it waits", || world.admission.waiting() == 6);
+    // When its time is over a proof is none, and says nothing of who forwards it.
+    world.ledger.later.store(100_000, Ordering::Relaxed);
+    world.admission.submit(&client(9), of(9, 0, vec![claim(9)])).expect("it is looked at");
+    until("it is refused", || world.refused().last().is_some_and(|(who, _)| *who == client(9)));
+    assert_eq!(world.refused().last().unwrap().1, Reply::Refused { first: 0, why: Refusal::Unregistered });
+}
+
+#[test]
+fn rule_g8_a_broker_that_forwards_false_registrations_is_no_longer_heard_and_one_that_knows_more_is() {
+    let world = World::new();
+    let forward = |bytes: Bytes| world.admission.offer(Origin::Broker(2), Frame::new(bytes));
+    let many = u8::try_from(limits::FALSE_FORWARDS_MAX).expect("few");
+    world.ledger.later.store(100_000, Ordering::Relaxed);
+    for n in 0..many {
+        assert_eq!(forward(of(100 + n, 0, vec![world.ledger.world.claim(100 + n, "fx")])), Ok(()), "over here");
+        assert_eq!(forward(of(120 + n, 0, vec![Operation::Sync])), Ok(()), "registered there");
+    }
+    until("all are refused", || world.drops.of(Reason::FrameStranger) == 2 * u64::from(many));
+    world.ledger.later.store(0, Ordering::Relaxed);
+    for n in 0..many {
+        assert_eq!(forward(of(140 + n, 0, vec![world.ledger.world.claim(1, "fx")])), Ok(()));
+    }
+    until("all are found false", || world.drops.of(Reason::FrameProof) == u64::from(many));
+    assert_eq!(forward(frame(2, 10)), Err(Refused::Invalid));
+    assert!(world.refused().is_empty() && world.admission.waiting() == 0);
+}
+
+/// A leader that fills its blocks with registrations, or clients who do, occupy the thread that executes no longer.
+#[test]
+fn rule_g8_a_block_holds_few_registrations_and_acts() {
+    let world = World::new();
+    let each = limits::FRAME_PROOFS_MAX;
+    let most = limits::BLOCK_PROOFS_MAX / each;
+    let frame_of = |n: usize| of(1, 10 + (n * each) as u64, vec![world.ledger.world.claim(1, "fx"); each]);
+    let full: Vec<Bytes> = (0..=most).map(frame_of).collect();
+    assert!(!world.valid(&full));
+    assert!(world.valid(&full[..most]));
+    assert!(!world.valid(&full), "those that were checked before count too");
+    full.iter().for_each(|it| world.admission.submit(&client(1), it.clone()).expect("it is taken"));
+    world.admission.submit(&client(2), frame(2, 10)).expect("it is taken");
+    until("all wait", || world.admission.waiting() == most + 2);
+    let drawn: Vec<Bytes> = world.draw().iter().map(|f| f.bytes().clone()).collect();
+    assert_eq!(drawn.len(), most + 1);
+    assert!(drawn.contains(&frame(2, 10)) && world.valid(&drawn));
+}
+
+#[test]
+fn nobody_waits_for_the_room_while_a_block_is_drawn_and_a_clients_number_is_asked_for() {
+    let world = World::new();
+    world.admission.submit(&client(1), frame(1, 10)).expect("it is taken");
+    until("it waits", || world.admission.waiting() == 1);
+    let (answers, answered) = mpsc::channel();
+    assert!(world.ledger.asks.set((Arc::downgrade(&world.admission), answers)).is_ok());
+    assert_eq!(world.draw().len(), 1);
+    assert_eq!(answered.try_iter().collect::<Vec<_>>(), [true]);
 }
 
 #[test]

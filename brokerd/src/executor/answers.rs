@@ -219,7 +219,7 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let (height, state_root, at, policy, epoch, floor, suspended) = {
+        let (height, state_root, at, policy, epoch, next_act, floor, suspended) = {
             let state = self.state();
             let suspended = state.suspended().iter().take(limits::SUSPENDED_SHOWN).map(|(client, at)| (*client, *at));
             (
@@ -228,6 +228,7 @@ impl Shared {
                 state.time(),
                 state.policy().0,
                 state.epoch(),
+                state.next_act(),
                 state.floor(),
                 suspended.collect(),
             )
@@ -239,6 +240,7 @@ impl Shared {
             at,
             policy,
             epoch,
+            next_act,
             tip: height,
             floor,
             suspended,

@@ -33,9 +33,9 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use sealcast_broker::genesis::{Cluster, Genesis};
-use sealcast_broker::operation::{Checked, Client, Sealed};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, StrangerError};
 use sealcast_broker::protocol::{Answer, Question, Welcome};
-use sealcast_broker::state::{Floor, State, StoreError};
+use sealcast_broker::state::{Floor, State, StoreError, may_vouch};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
@@ -112,6 +112,7 @@ pub struct Executor {
 
 /// What the threads have in common.
 pub(crate) struct Shared {
+    genesis: Genesis,
     pub(crate) cluster: Cluster,
     pub(crate) index: u16,
     pub(crate) brokers: usize,
@@ -126,6 +127,8 @@ pub(crate) struct Shared {
     recent: Mutex<Recent>,
     /// Which number is next of clients that were asked for.
     numbers: Mutex<Numbers>,
+    /// Where the newest executed state stands, for who cannot wait for a block.
+    moment: Mutex<Moment>,
     /// Executed.
     pub(crate) height: AtomicU64,
     /// Executed and durable.
@@ -240,14 +243,26 @@ impl Executor {
     /// What is known of a client; `None` if it never registered. Of one that was asked for before it neither reads the
     /// store nor waits for a block that is being executed.
     pub fn known(&self, client: &Client) -> Option<Known> {
-        let known = self.shared.numbers().get(client);
-        known.or_else(|| {
+        let found = self.shared.numbers().get(client);
+        found.unwrap_or_else(|| {
             let state = self.shared.state();
-            let record = state.client(client).ok().flatten()?;
-            let known = Known { next: record.next, holder: record.holder(state.time()) };
-            // While the state is held no block can bring a newer number.
+            let record = state.client(client).ok()?;
+            let known = record.map(|it| Known { next: it.next, holder: it.holder(state.time()) });
+            // While the state is held no block can bring a newer number, or the client.
             self.shared.numbers().put(*client, known.clone());
-            Some(known)
+            known
+        })
+    }
+
+    /// Whether a frame of a client that never registered may be ordered (G8). Waits for no block.
+    ///
+    /// # Errors
+    /// [`StrangerError`].
+    pub fn introduces(&self, frame: &Frame) -> Result<(), StrangerError> {
+        let Shared { genesis, cluster, rows, .. } = &*self.shared;
+        let now = *self.shared.moment();
+        frame.introduces(genesis, cluster, now, |credential, client| {
+            may_vouch(rows, credential, client).unwrap_or(false)
         })
     }
 
@@ -305,11 +320,13 @@ impl Shared {
         let (cluster, brokers) = (genesis.cluster(), genesis.brokers.len());
         let keys = (0..).zip(&genesis.brokers).map(|(n, key)| ed25519::Key::new(key).map_err(|_| StartError::Key(n)));
         let broker_keys = keys.collect::<Result<_, _>>()?;
-        let state = State::open(genesis, store.clone())?;
+        let state = State::open(genesis.clone(), store.clone())?;
         let height = state.height();
+        let moment = Moment { at: state.time(), next_act: state.next_act() };
         let rows = store.clone();
         let retention = history::Setup { keep, snapshots, store };
         Ok(Arc::new_cyclic(|shared| Shared {
+            genesis,
             cluster,
             index,
             brokers,
@@ -321,6 +338,7 @@ impl Shared {
             rows,
             recent: Mutex::new(Recent::default()),
             numbers: Mutex::default(),
+            moment: Mutex::new(moment),
             height: AtomicU64::new(height),
             durable: AtomicU64::new(height),
             release: Release::new(shared.clone(), share_on),
@@ -349,6 +367,10 @@ impl Shared {
 
     fn numbers(&self) -> MutexGuard<'_, Numbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moment(&self) -> MutexGuard<'_, Moment> {
+        self.moment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing more is executed.

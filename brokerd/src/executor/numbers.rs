@@ -1,6 +1,6 @@
 //! What admission asks of a client with every frame, in memory: its next number, and who is behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::Client;
 use sealcast_broker::state::{Holder, Results};
@@ -15,21 +15,32 @@ pub struct Known {
     pub holder: Option<Holder>,
 }
 
-/// Of clients that registered, as the newest executed block left them.
+/// Of clients that were asked for, as the newest executed block left them.
 #[derive(Default)]
 pub(super) struct Numbers {
     clients: BTreeMap<Client, Known>,
+    /// Those that never registered.
+    unknown: BTreeSet<Client>,
     /// The state's [`sealcast_broker::state::State::vouching`] for which they hold.
     vouching: u64,
 }
 
 impl Numbers {
-    pub(super) fn get(&self, client: &Client) -> Option<Known> {
-        self.clients.get(client).cloned()
+    /// What the state says of the client, if that is remembered.
+    pub(super) fn get(&self, client: &Client) -> Option<Option<Known>> {
+        let is_unknown = || self.unknown.contains(client).then_some(None);
+        self.clients.get(client).cloned().map(Some).or_else(is_unknown)
     }
 
     /// Remembers what the state says. Call it while no block can be executed.
-    pub(super) fn put(&mut self, client: Client, known: Known) {
+    pub(super) fn put(&mut self, client: Client, known: Option<Known>) {
+        let Some(known) = known else {
+            if self.unknown.len() >= limits::NUMBERS_UNKNOWN_CLIENTS {
+                self.unknown.clear();
+            }
+            self.unknown.insert(client);
+            return;
+        };
         if self.clients.len() >= limits::NUMBERS_KNOWN_CLIENTS {
             self.clients.clear();
         }
@@ -40,6 +51,7 @@ impl Numbers {
     pub(super) fn executed(&mut self, results: &[Results], vouching: u64) {
         if std::mem::replace(&mut self.vouching, vouching) != vouching {
             self.clients.clear();
+            self.unknown.clear();
         }
         for it in results {
             if let (Some(next), Some(known)) = (it.next(), self.clients.get_mut(&it.client)) {
@@ -61,7 +73,9 @@ mod tests {
         let results =
             |client, first, codes: &[Code]| Results { client, first, frame: [0; 32], outcomes: outcomes(codes) };
         let mut numbers = Numbers::default();
-        numbers.put(ann, Known { next: 5, holder: None });
+        let cy = Client([3; 32]);
+        numbers.put(ann, Some(Known { next: 5, holder: None }));
+        numbers.put(cy, None);
         let blocks = [
             results(ann, 4, &[Code::Duplicate, Code::Done, Code::Denied]),
             results(bob, 0, &[Code::Done]),
@@ -69,10 +83,12 @@ mod tests {
             results(ann, 4, &[Code::Duplicate]),
         ];
         numbers.executed(&blocks, 0);
-        let next = |numbers: &Numbers, client| numbers.get(client).map(|it| it.next);
-        assert_eq!(next(&numbers, &ann), Some(7), "what came twice or too early uses no number");
+        let next = |numbers: &Numbers, client| numbers.get(client).map(|it| it.map(|it| it.next));
+        assert_eq!(next(&numbers, &ann), Some(Some(7)), "what came twice or too early uses no number");
         assert_eq!(next(&numbers, &bob), None, "nobody asked");
+        assert_eq!(next(&numbers, &cy), Some(None), "it never registered");
         numbers.executed(&[], 1);
         assert_eq!(next(&numbers, &ann), None, "somebody else may be behind it, or nobody");
+        assert_eq!(next(&numbers, &cy), None, "it may have registered");
     }
 }

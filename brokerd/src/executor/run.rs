@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};
 use std::{io, thread};
 
-use sealcast_broker::operation::Checked;
+use sealcast_broker::operation::{Checked, Moment};
 use sealcast_broker::protocol::{Reply, Updates, speaker};
 use sealcast_order::Block;
 use sealcast_wire::{Utc, limits};
@@ -71,6 +71,7 @@ impl Shared {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let outbox = state.execute(height, at, frames).map_err(|error| error.to_string())?;
             self.numbers().executed(&outbox.results, state.vouching());
+            *self.moment() = Moment { at: state.time(), next_act: state.next_act() };
             if height.is_multiple_of(FORGET_EVERY) {
                 let below = height.saturating_sub(limits::RESULTS_KEPT_BLOCKS);
                 state.forget_results(below).map_err(|error| error.to_string())?;

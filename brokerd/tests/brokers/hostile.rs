@@ -102,7 +102,7 @@ fn rule_g7_what_is_larger_than_it_may_be_is_refused_and_nobody_else_waits() {
     publisher.order(0, vec![home.claim(1)]);
 
     // The largest body has its place; one byte more fits no operation, and its frame is refused where it comes in.
-    publisher.order(1, vec![publish("a", &vec![1; limits::BODY_BYTES_MAX])]);
+    publisher.order(0, vec![publish("a", &vec![1; limits::BODY_BYTES_MAX])]);
     let number = publisher.next;
     let large = publish("a", &vec![1; limits::BODY_BYTES_MAX + 1]).to_bytes();
     let operations = [(&OperationId::of(&large), &large[..])];

@@ -114,21 +114,23 @@ fn rule_g7_hostile_bytes_and_hostile_clients_harm_nobody_else() {
     let channel = &mut hostile.channels[0];
     channel.submit(&theirs).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 1, why: Refusal::NotYours });
-    let mut bytes = Frame::sign(&home.cluster, &key(9), 5, vec![publish("a", b"forged")]).to_bytes();
+    let mut bytes = Frame::sign(&home.cluster, &key(9), 5, vec![home.claim(9)]).to_bytes();
     *bytes.last_mut().expect("it has a signature") ^= 1;
     channel.say(&sealcast_broker::protocol::Request::Submit(bytes)).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 5, why: Refusal::Signature });
     assert!(channel.hear().is_err(), "and the channel ends");
 
-    // A stranger may not publish, and has little room.
-    let outcome = hostile.order_for(1, vec![publish("a", b"nobody vouches for me")]);
-    assert_eq!(outcome, [Code::Unregistered]);
+    // Nothing of a stranger is ordered, and what it says of itself costs it the channel if it is false.
     for n in 0..100 {
-        let frame = Frame::sign(&home.cluster, &key(9), 1000 + n, vec![Operation::Unsubscribe(n)]);
+        let frame = Frame::sign(&home.cluster, &key(9), 1000 + n, vec![publish("a", b"nobody vouches for me")]);
         hostile.channels[2].submit(&frame).expect("it is sent");
     }
-    hostile.refused(2, Refusal::Quota);
-    assert!(brokers[2].drops().of(Reason::FrameQuota) > 0);
+    hostile.refused(2, Refusal::Unregistered);
+    assert!(brokers[2].drops().of(Reason::FrameStranger) > 0);
+    let frame = Frame::sign(&home.cluster, &key(9), 0, vec![home.claim(1)]);
+    hostile.channels[1].submit(&frame).expect("it is sent");
+    assert_eq!(hostile.channels[1].hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Proof });
+    assert!(hostile.channels[1].hear().is_err(), "and the channel ends");
 
     assert_eq!(honest.order_for(0, vec![publish("a", b"still here")]), [Code::Done]);
     assert!(brokers.iter().all(|broker| broker.failure().is_none()));

@@ -1,7 +1,7 @@
 //! What became of operations: results that f + 1 brokers back, refusals, silence.
 
 use sealcast_broker::operation::Operation;
-use sealcast_broker::protocol::{Question, Refusal};
+use sealcast_broker::protocol::{Question, Refusal, Why};
 use sealcast_broker::state::{self, Code, Results};
 use sealcast_wire::Now;
 
@@ -36,11 +36,13 @@ impl Quorum {
         if why == Refusal::Executed {
             return self.ask_for_result(now, first);
         }
-        if broker == self.home && why != Refusal::Quota {
+        if broker == self.home && !matches!(why, Refusal::Quota | Refusal::Unregistered) {
             self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
         }
         let keys = (&self.cluster, &*self.config.key);
-        let settled = self.sending.refused(now.monotonic, keys, (broker, first, why), self.faulty);
+        let is_registered = self.known.standing.as_ref().is_some_and(|it| it.registered);
+        let who = (self.faulty, is_registered);
+        let settled = self.sending.refused(now.monotonic, keys, (broker, first, why), who);
         settled.into_iter().for_each(|it| self.settle(now, 0, it));
         self.send_late(now);
     }
@@ -76,8 +78,18 @@ impl Quorum {
     /// What became of one operation is known.
     pub(super) fn settle(&mut self, now: Now, height: u64, settled: Settled) {
         match settled {
+            Settled::Refused(Op { what: What::Floor(read), .. }, Refusal::Unregistered) => {
+                self.fail_read(read, Why::Denied);
+            }
             Settled::Refused(Op { what: What::Floor(read), .. }, _) => self.floor_refused(read),
-            Settled::Refused(op, why) => self.report(op.token, Outcome::Refused(why)),
+            Settled::Refused(op, why) => {
+                if op.what == What::Register {
+                    self.known.is_registering = false;
+                    let outcome = state::Outcome { code: Code::Proof, detail: Vec::new() };
+                    self.outputs.push_back(Output::Notice(Notice::NotRegistered(outcome)));
+                }
+                self.report(op.token, Outcome::Refused(why));
+            }
             // The same again under another number; what is sealed is bound to its own.
             Settled::Displaced(op) if op.what == What::Sealed => self.superseded(op.token),
             Settled::Displaced(op) => self.sending.push(now.monotonic, op.afresh()),

@@ -345,25 +345,48 @@ impl Sending {
     }
 
     /// A broker refuses a frame. What f + 1 refuse for good is cut until it is clear which operation is the cause; that
-    /// one is given back, and its number filled, since later ones wait for it.
+    /// one is given back, and its number filled, since later ones wait for it. What they refuse because they do not know
+    /// the client is given back with all that is under way: of whom they do not know they use no number up. Whom they do
+    /// know soon finds a broker that has come as far.
     pub(super) fn refused(
         &mut self,
         now: Monotonic,
         keys: (&Cluster, &OriginKey),
         (broker, first, why): (u16, u64, Refusal),
-        faulty: usize,
-    ) -> Option<Settled> {
-        let flight = self.flights.get_mut(&first)?;
+        (faulty, is_registered): (usize, bool),
+    ) -> Vec<Settled> {
+        let Some(flight) = self.flights.get_mut(&first) else { return Vec::new() };
         flight.refused.insert(broker, why);
         flight.at.remove(&broker);
-        let forever = |why: &&Refusal| !matches!(why, Refusal::Full | Refusal::Quota | Refusal::Ended);
-        if flight.refused.values().filter(forever).count() <= faulty {
+        let of_strangers = |why: &Refusal| matches!(why, Refusal::Unregistered | Refusal::Proof);
+        let for_now = |why: &Refusal| {
+            matches!(why, Refusal::Full | Refusal::Quota | Refusal::Ended) || is_registered && of_strangers(why)
+        };
+        if flight.refused.values().filter(|why| !for_now(why)).count() <= faulty {
             if flight.at.is_empty() {
-                let wait = if why == Refusal::Quota { QUOTA } else { Duration::ZERO };
-                self.put_off(first, now + wait);
+                let waits = why == Refusal::Quota || is_registered && of_strangers(&why);
+                self.put_off(first, now + if waits { QUOTA } else { Duration::ZERO });
             }
-            return None;
+            return Vec::new();
         }
+        if of_strangers(&why) {
+            return self.take_back().into_iter().map(|op| Settled::Refused(op, why)).collect();
+        }
+        self.cut_out(now, keys, first, why).into_iter().collect()
+    }
+
+    /// All that is under way, as if it had never had a number.
+    fn take_back(&mut self) -> Vec<Op> {
+        let flights: Vec<u64> = self.flights.keys().copied().collect();
+        flights.into_iter().for_each(|first| _ = self.leave(first));
+        let framed = std::mem::take(&mut self.framed);
+        let back: Vec<Op> = self.operations.drain(..framed).filter(|op| !op.done).collect();
+        self.bytes = self.operations.iter().map(|op| op.bytes.len()).sum();
+        back
+    }
+
+    /// One operation of a frame that brokers refuse, if it is alone there; else what is in it goes one by one.
+    fn cut_out(&mut self, now: Monotonic, keys: (&Cluster, &OriginKey), first: u64, why: Refusal) -> Option<Settled> {
         let end = self.leave(first)?.end;
         let mut settled = None;
         if end - first == 1 {

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 use sealcast_broker::access::Access;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::{
-    Accusation, Action, Admin, Body, Client, Execute, Header, Interest, Operation, Publication, Registration,
+    Accusation, Body, Client, Execute, Header, Interest, Operation, Publication, Registration,
 };
-use sealcast_broker::protocol::Status;
+use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
 use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing, Stood};
@@ -303,21 +303,27 @@ impl Brokers {
     /// # Errors
     /// Why it was not executed.
     pub fn submit(&self, operation: &Operation) -> Result<(u64, u64)> {
+        if let Operation::Administer(admin) = operation {
+            // Of whom they do not know brokers take no act that was executed.
+            let next = self.next_act()?;
+            if admin.number < next {
+                done(&Came { code: Became::AdminNumber, detail: next.to_be_bytes().to_vec() })?;
+            }
+        }
         let (height, number, came) = self.execute(operation)?;
         done(&came).map(|()| (height, number))
     }
 
-    /// The number that the administrators' next act has.
+    /// The number that the administrators' next act has, as f + 1 brokers back it.
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
     pub fn next_act(&self) -> Result<u64> {
-        // Acts are counted from 1, and the number is looked at before the signatures.
-        let (_, _, came) = self.execute(&Operation::Administer(Admin::new(0, Action::Epoch(0))))?;
-        match (came.code, came.detail.first_chunk::<8>()) {
-            (Became::AdminNumber, Some(next)) => Ok(u64::from_be_bytes(*next)),
-            _ => Err(done(&came).err().unwrap_or_else(|| lost(&Outcome::Forgotten))),
-        }
+        let stands = self.status()?;
+        let mut said: Vec<u64> = stands.iter().filter_map(|it| Some(it.said.as_ref().ok()?.next_act)).collect();
+        said.sort_unstable_by(|a, b| b.cmp(a));
+        let faulty = stands.len().saturating_sub(1) / 3;
+        said.get(faulty).copied().ok_or_else(|| Error::new(Code::NoQuorum, "too few brokers say where they stand"))
     }
 
     /// Brings evidence against the publisher of what stands at `sn` before the brokers, who suspend it (E4); the block
@@ -746,6 +752,8 @@ fn done(outcome: &Came) -> Result<()> {
 /// The error of an operation that has no place.
 fn lost(outcome: &Outcome) -> Error {
     match outcome {
+        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered),
+        Outcome::Refused(Refusal::Proof) => refused(Became::Proof),
         Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
         Outcome::Forgotten => {
             Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")

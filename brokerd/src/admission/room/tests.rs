@@ -55,8 +55,14 @@ impl Room {
 
     fn is_empty(&self) -> bool {
         let shares = self.shares.is_empty() && [self.all, self.strangers] == [Share::default(); 2];
-        shares && self.held.is_empty() && self.waiting.is_empty() && self.strays.is_empty() && self.stray_bytes == 0
+        let waits = !self.waiting.is_empty() || !self.authors.is_empty();
+        shares && !waits && self.held.is_empty() && self.strays.is_empty() && self.stray_bytes == 0
     }
+}
+
+fn draw(room: &Room, ancestors: &[Arc<Block>], next: impl Fn(&Client) -> Option<u64>) -> Vec<Frame> {
+    let turns = room.authors().into_iter().map(|who| (who, next(&who))).collect();
+    room.draw(ancestors, SIZE, turns)
 }
 
 fn strangers(_: &Client) -> Option<u64> {
@@ -67,15 +73,15 @@ fn strangers(_: &Client) -> Option<u64> {
 fn rule_e14_a_frame_stays_until_it_is_delivered() {
     let frames: Vec<Frame> = (0..5).map(|n| frame(n, 0, 1)).collect();
     let mut room = Room::with(&frames);
-    assert_eq!(room.draw(&[], SIZE, strangers), frames[..3]);
+    assert_eq!(draw(&room, &[], strangers), frames[..3]);
     let flying = block(1, &frames[..3]);
-    assert_eq!(room.draw(std::slice::from_ref(&flying), SIZE, strangers), frames[3..]);
+    assert_eq!(draw(&room, std::slice::from_ref(&flying), strangers), frames[3..]);
     // The view of that block was skipped.
-    assert_eq!(room.draw(&[], SIZE, strangers), frames[..3]);
+    assert_eq!(draw(&room, &[], strangers), frames[..3]);
     assert_eq!(room.oldest(SIZE), frames[..3]);
 
     assert!(room.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
-    assert_eq!(room.draw(&[], SIZE, strangers), frames[3..]);
+    assert_eq!(draw(&room, &[], strangers), frames[3..]);
     assert_eq!(room.reserve(&frames[0], head(&frames[0]), known(client(1))), Err(NoRoom::Known));
     assert_eq!(room.executed(1).len(), 3);
     assert_eq!(room.reserve(&frames[0], head(&frames[0]), known(client(1))), Ok(()), "a gap may have made it void");
@@ -158,15 +164,24 @@ fn a_frame_waits_for_those_before_it_but_not_for_ever() {
     let next = |who: &Client| (*who == client(1)).then_some(5);
     // They come in another order than they are numbered, and 8 never comes.
     let mut room = Room::with(&[c.clone(), b.clone(), a.clone()]);
-    assert_eq!(room.draw(&[], SIZE, next), std::slice::from_ref(&a), "its turn comes first");
+    assert_eq!(draw(&room, &[], next), std::slice::from_ref(&a), "its turn comes first");
     let flying = block(1, std::slice::from_ref(&a));
-    assert_eq!(room.draw(std::slice::from_ref(&flying), SIZE, next), std::slice::from_ref(&b));
+    assert_eq!(draw(&room, std::slice::from_ref(&flying), next), std::slice::from_ref(&b));
     room.deliver(&flying);
     room.deliver(&block(2, &[b]));
     let executed = |_: &Client| Some(8);
-    assert_eq!(room.draw(&[], SIZE, executed), []);
+    assert_eq!(draw(&room, &[], executed), []);
     room.deliver(&block(limits::TURN_PATIENCE_BLOCKS, &[]));
-    assert_eq!(room.draw(&[], SIZE, executed), [c], "the state says what is missing");
+    assert_eq!(draw(&room, &[], executed), [c], "the state says what is missing");
+}
+
+#[test]
+fn a_frame_whose_turn_nobody_asked_for_is_for_the_next_block() {
+    let (a, b) = (frame(1, 5, 7), frame(2, 5, 7));
+    let mut room = Room::with(std::slice::from_ref(&a));
+    let turns: BTreeMap<Client, Option<u64>> = room.authors().into_iter().map(|who| (who, Some(5))).collect();
+    room.admit(&b);
+    assert_eq!(room.draw(&[], SIZE, turns), [a]);
 }
 
 #[test]
@@ -175,11 +190,11 @@ fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
     let mut room = Room::default();
     room.remember(&a, head(&a), checked(&a));
     room.remember(&b, head(&b), checked(&b));
-    assert!(room.checked(&a.hash()).is_some() && room.draw(&[], SIZE, strangers).is_empty());
+    assert!(room.checked(&a.hash()).is_some() && draw(&room, &[], strangers).is_empty());
     // A client brings one of them after all: it need not be checked again.
     assert_eq!(room.reserve(&b, head(&b), known(client(1))), Ok(()));
     assert!(room.checked(&b.hash()).is_some() && room.enter(&b.hash()));
-    assert_eq!(room.draw(&[], SIZE, strangers), std::slice::from_ref(&b));
+    assert_eq!(draw(&room, &[], strangers), std::slice::from_ref(&b));
     assert_eq!(room.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
     assert!(room.is_empty());
 }

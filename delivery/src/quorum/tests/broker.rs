@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealcast_broker::operation::{Checked, Client, Frame, Operation, OperationId};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, StrangerError};
 use sealcast_broker::protocol::{
-    Answer, Contents, Question, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
+    Answer, Contents, Question, Refusal, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
@@ -177,6 +177,17 @@ impl Broker {
             Request::Submit(frame) => {
                 let frame = Frame::from_bytes(&frame).expect("the client's frames are frames");
                 let taken = !matches!(self.behaviour, Behaviour::Censor | Behaviour::Withholder);
+                let is_known = self.state.client(&client).expect("memory does not fail").is_some();
+                if let Err(why) = self.introduces(&frame)
+                    && !is_known
+                    && taken
+                {
+                    let why = match why {
+                        StrangerError::Unknown => Refusal::Unregistered,
+                        StrangerError::False => Refusal::Proof,
+                    };
+                    return (vec![Reply::Refused { first: frame.first(), why }], None);
+                }
                 (Vec::new(), taken.then_some(frame))
             }
             Request::Ask { id, question } => {
@@ -187,6 +198,12 @@ impl Broker {
                 (vec![Reply::Answer { id, answer }], None)
             }
         }
+    }
+
+    /// Honest brokers take of whom they do not know only what shows who it is.
+    fn introduces(&self, frame: &Frame) -> Result<(), StrangerError> {
+        let now = Moment { at: self.state.time(), next_act: self.state.next_act() };
+        frame.introduces(self.state.genesis(), self.state.cluster(), now, |_, _| true)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {
@@ -304,6 +321,8 @@ impl Broker {
                 }
             }
             Question::Bodies { sns } => {
+                let may_read = |sn: &&u64| state.may_read(client, **sn).expect("memory does not fail");
+                let readable = sns.iter().filter(may_read);
                 let mut bodies: Vec<(u64, Vec<u8>)> =
                     readable.filter_map(|sn| Some((*sn, self.bodies.get(sn)?.clone()))).take(7).collect();
                 if matches!(self.behaviour, Behaviour::Equivocator | Behaviour::LiarInEmpty) {
@@ -311,6 +330,7 @@ impl Broker {
                 }
                 match bodies.is_empty() {
                     true if sns.iter().any(|sn| *sn < state.floor().sn) => Answer::No(Why::Pruned),
+                    true if sns.iter().any(|sn| self.bodies.contains_key(sn)) => Answer::No(Why::Denied),
                     true => Answer::No(Why::Nothing),
                     false => Answer::Bodies(bodies),
                 }
@@ -321,8 +341,6 @@ impl Broker {
                 height: state.height(),
                 state_root: state.root(),
                 at: state.time(),
-                let may_read = |sn: &&u64| state.may_read(client, **sn).expect("memory does not fail");
-                let readable = sns.iter().filter(may_read);
                 policy: state.policy().0,
                 epoch: state.epoch(),
                 ..Status::default()
@@ -330,7 +348,6 @@ impl Broker {
             Question::Key | Question::History | Question::Checkpoint { .. } | Question::Part { .. } => {
                 Answer::No(Why::Nothing)
             }
-                    true if sns.iter().any(|sn| self.bodies.contains_key(sn)) => Answer::No(Why::Denied),
         };
         match (self.behaviour, honest) {
             (Behaviour::LiarInResults, Answer::Result { height, mut results }) => {

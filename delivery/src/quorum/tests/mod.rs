@@ -9,6 +9,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::{Body, Execute, Operation};
+use sealcast_broker::protocol::Refusal;
 use sealcast_broker::state::Code;
 
 use super::*;
@@ -89,6 +90,61 @@ fn publish(world: &mut World, member: usize, n: usize, tokens: &mut BTreeMap<usi
             let wait = world.random(3_000);
             world.run(wait);
         }
+    }
+}
+
+#[test]
+fn rule_e2_what_may_no_longer_be_read_when_its_body_is_asked_for_is_empty() {
+    let mut skipped = 0;
+    for seed in 0..20 {
+        // In its turn to send contents it sends none, so that they are asked for, later.
+        let mut world = World::new(seed, 1, Behaviour::Withholder);
+        let (reader, publisher) = (world.join(1, &[]), world.join(2, &[]));
+        subscribe(&mut world, &[reader]);
+        for n in 0..24_u8 {
+            let now = world.now();
+            world.members[publisher].quorum.publish(now, publication(&["open"], &[n])).expect("there is room");
+            world.run(12_000);
+        }
+        world.set_policy(1, "read # if exchange:desk = nobody");
+        let all = |it: &World| it.members[reader].told.delivered.len() as u64 + it.members[reader].told.skipped == 24;
+        assert!(world.until(60_000_000, all), "{seed}: it waits for ever");
+        skipped += world.members[reader].told.skipped;
+        assert!(world.members[reader].told.delivered.iter().all(|it| it.place < 24));
+    }
+    assert!(skipped > 0, "what was asked for late");
+}
+
+#[test]
+fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        // One has nobody's word, one another client's.
+        let false_word = world.registration(9, &[]);
+        let members = [world.join_by(1, None), world.join_by(2, Some(false_word))];
+        assert!(world.until(20_000_000, |it| members.iter().all(|m| it.members[*m].quorum.standing().is_some())));
+        for member in members {
+            let now = world.now();
+            let quorum = &mut world.members[member].quorum;
+            let tokens: Vec<Token> =
+                (0..20).map(|_| quorum.publish(now, publication(&["open"], b"x")).expect("there is room")).collect();
+            let told = |it: &World| tokens.iter().all(|token| it.members[member].told.outcomes.contains_key(token));
+            assert!(world.until(20_000_000, told), "{seed}: it waits for ever");
+            let outcomes = &world.members[member].told.outcomes;
+            assert!(tokens.iter().all(|it| outcomes[it] == Outcome::Refused(Refusal::Unregistered)), "{seed}");
+        }
+        let not_registered = |it: &Output| matches!(it, Output::Notice(Notice::NotRegistered(_)));
+        assert!(world.members[members[1]].told.others.iter().any(not_registered), "{seed}");
+        // Once somebody vouches for it, it goes on.
+        let now = world.now();
+        let word = Operation::Register(world.registration(1, &[]));
+        let quorum = &mut world.members[members[0]].quorum;
+        quorum.submit(now, word).expect("there is room");
+        let token = quorum.publish(now, publication(&["open"], b"x")).expect("there is room");
+        let done = |it: &Outcome| matches!(it, Outcome::Executed { outcome, .. } if outcome.code == Code::Done);
+        let came = |it: &World| it.members[members[0]].told.outcomes.get(&token).is_some_and(done);
+        assert!(world.until(20_000_000, came), "{seed}");
+        assert_eq!(ordered(&world).len(), 1);
     }
 }
 

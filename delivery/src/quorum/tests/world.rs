@@ -164,11 +164,21 @@ impl World {
 
     /// A client with these attributes at the exchange.
     pub(super) fn join(&mut self, seed: u8, attributes: &[(&str, &str)]) -> usize {
-        let key = Arc::new(key(seed));
-        let id = Client(key.public_bytes());
+        let registration = self.registration(seed, attributes);
+        self.join_by(seed, Some(registration))
+    }
+
+    /// The exchange's word on a client.
+    pub(super) fn registration(&self, seed: u8, attributes: &[(&str, &str)]) -> Registration {
+        let id = Client(key(seed).public_bytes());
         let validity = (Utc(0), Utc(START.0 + 1_000_000));
         let claim = Claim::sign("exchange", &[seed], validity, attributes, &id, &self.issuer);
-        let registration = Some(Registration { intent: false, proof: Proof::Claim(claim) });
+        Registration { intent: false, proof: Proof::Claim(claim) }
+    }
+
+    /// A client that may have somebody's word.
+    pub(super) fn join_by(&mut self, seed: u8, registration: Option<Registration>) -> usize {
+        let key = Arc::new(key(seed));
         let config = Config { genesis: self.genesis.clone(), key, registration, frame_operations: 8 };
         self.enter(config, None)
     }
