@@ -25,6 +25,8 @@ use crate::sync::{Keep, Snapshots};
 
 /// The time at which these tests begin, seconds.
 pub(crate) const NOW: i64 = 1_795_132_800;
+/// The seed of the administrator's key.
+pub(crate) const ADMINISTRATOR: u8 = 200;
 
 /// The cluster, its keys, and the blocks ordered so far.
 pub(crate) struct World {
@@ -54,7 +56,7 @@ pub(crate) fn brokers() -> Vec<OriginKey> {
 impl World {
     pub(crate) fn new() -> World {
         let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([9; 32])).expect("a key");
-        let administrator = key(200);
+        let administrator = key(ADMINISTRATOR);
         let genesis = Genesis {
             name: "test".into(),
             brokers: brokers().iter().map(OriginKey::public_bytes).collect::<BTreeSet<_>>(),

@@ -111,6 +111,28 @@ impl Cluster {
         Ok((clients, in_use))
     }
 
+    /// A client that is told which policy is in force: by the chosen identity's key if it is an administrator's, or that
+    /// of another identity of this user if none was named; else by its certificate.
+    pub(crate) fn open_for_policy(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
+        let chosen = target::identity(env)?;
+        let others = env.home.identities().into_iter().filter(|_| env.global.id.is_none());
+        let administrators = &self.file.genesis.administrators;
+        let administers = |name: String| {
+            // A damaged identity of somebody else's is none of this command's business.
+            let key = KeptIdentity::load(&env.home, &name).ok()?.secret.origin_key()?;
+            administrators.iter().any(|it| *it.as_bytes() == key.public_bytes()).then_some((name, key))
+        };
+        match chosen.into_iter().chain(others).find_map(administers) {
+            Some((name, key)) => {
+                env.output.detail(format!("asked as the administrator {name}"));
+                let brokers = self.start(ClientKey::own(key), None)?;
+                brokers.ready()?;
+                Ok(brokers)
+            }
+            None => self.open_registered(env),
+        }
+    }
+
     /// A client of it that the brokers know.
     pub(crate) fn open_registered(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
         let brokers = self.open(env, &As::Member)?;

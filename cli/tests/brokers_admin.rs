@@ -68,7 +68,8 @@ fn administrators_rule_running_brokers_two_of_three() {
     assert_eq!(status.lines().filter(|line| line.contains("\"has_share\":true")).count(), 4, "{status}");
 
     // One administrator begins an act, anybody else's signature is none, and the second one carries it out.
-    let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
+    let rules = "[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
+    let policy = format!("number = 1\n[issuers]\nexchange = [\"desk\"]\n{rules}");
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();
     let begun = home.good(&["--id", "una", "policy", "set", "policy.toml", "--out", "act.toml"]);
     assert!(begun.contains("signed by 1 of 2"), "{begun}");
@@ -82,6 +83,22 @@ fn administrators_rule_running_brokers_two_of_three() {
     assert!(again.exit != 0 && again.stderr.contains("2 is next"), "each act once: {}{}", again.stdout, again.stderr);
     home.good(&["--id", "ann", "pub", "market/eurusd", "1.0842"]);
     home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
+
+    // What is in force can be read by an administrator whom nobody registered and by clients, and is what was written.
+    let written = home.good(&["policy", "show", "policy.toml"]);
+    for who in ["tre", "ann"] {
+        assert_eq!(home.good(&["--id", who, "policy", "show"]), written, "{who}");
+    }
+    home.good(&["id", "new", "stranger"]);
+    let stranger = home.run(&["--id", "stranger", "policy", "show"]);
+    assert_eq!(stranger.exit, 5, "{}{}", stranger.stdout, stranger.stderr);
+    let why = ["--id", "bob", "policy", "why", "--topic", "market/eurusd", "--publish"];
+    let why = home.good(&why);
+    assert!(why.contains("exchange:desk=fx") && why.contains("rule 1 of policy 1"), "{why}");
+    let rates = ["--json", "policy", "why", "--topic", "market/x", "--publish", "--attr", "exchange:desk=rates"];
+    let why = home.run(&rates);
+    let told: Value = serde_json::from_str(why.stdout.lines().next().expect("an object")).expect("an object");
+    assert!(why.exit == 5 && told["allowed"] == false && told["conditions"][0]["rule"] == 1, "{}", why.stdout);
 
     // A revocation that has returned binds: 2f + 1 brokers have signed that they executed it.
     let list = home.good(&["ca", "ls", "exchange", "--json"]);

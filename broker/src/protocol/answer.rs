@@ -4,7 +4,7 @@ use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::update::{body, entry};
 use super::{Checkpoint, History, SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
-use crate::operation::Client;
+use crate::operation::{Client, Policy};
 use crate::receipt::Testimony;
 use crate::state::{Entry, Floor, Notice, Place, Reading, Results};
 
@@ -52,6 +52,13 @@ pub enum Answer {
     Checkpoint(Box<Checkpoint>),
     /// To `Part`: bytes of a snapshot's rows, none behind its end.
     Part(Vec<u8>),
+    /// To `Policy`: [`Policy::hash`] of both is what people compare.
+    Policy {
+        /// Its number; 0 before the first, with no rules.
+        number: u64,
+        /// Its rules, as administrators signed them.
+        policy: Policy,
+    },
     /// There is no answer.
     No(Why),
 }
@@ -153,7 +160,7 @@ impl Answer {
     /// ```text
     /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ u64 height ‖ bytes16 value)
     /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
-    /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes
+    /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes | 15 ‖ u64 number ‖ u32 length ‖ policy
     /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
     /// ```
     /// Each list stands behind a `u32 count`.
@@ -185,6 +192,7 @@ impl Answer {
             Answer::Part(bytes) => {
                 w.u8(14).raw(bytes);
             }
+            Answer::Policy { number, policy } => write_bytes(w.u8(15).u64(*number), &policy.to_bytes()),
             Answer::No(why) => {
                 w.u8(11).u8(*why as u8);
             }
@@ -212,6 +220,10 @@ impl Answer {
             12 => Answer::History(Box::new(History::decode(r)?)),
             13 => Answer::Checkpoint(Box::new(Checkpoint::decode(r)?)),
             14 => Answer::Part(r.rest().to_vec()),
+            15 => {
+                let (number, bytes) = (r.u64()?, read_bytes(r, limits::RULES_BYTES_MAX)?);
+                Answer::Policy { number, policy: Policy::from_bytes(&bytes)? }
+            }
             _ => return Err(Malformed),
         })
     }

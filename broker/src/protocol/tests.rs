@@ -4,7 +4,7 @@ use sealcast_wire::Utc;
 use super::*;
 use crate::fixture::{NOW, World, client, origin_key, publication, publish, subscribe};
 use crate::genesis::Genesis;
-use crate::operation::{Checked, Frame, Operation, check};
+use crate::operation::{Checked, Frame, Operation, Policy, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
 use crate::state::{Floor, Memory, Outbox, Place, Reading, State};
 
@@ -86,6 +86,13 @@ fn replies() -> Vec<Reply> {
         Answer::History(Box::default()),
         Answer::Checkpoint(Box::new(checkpoint)),
         Answer::Part(vec![7; 40]),
+        Answer::Policy { number: 0, policy: Policy::default() },
+        Answer::Policy {
+            number: 3,
+            policy: "read market/# if exchange:desk = fx\npublish a/+ if not exchange:desk in [fx, rates]"
+                .parse()
+                .expect("it parses"),
+        },
         Answer::No(Why::Behind),
     ];
     let mut all: Vec<Reply> = answers.into_iter().zip(0..).map(|(answer, id)| Reply::Answer { id, answer }).collect();
@@ -119,6 +126,7 @@ fn requests() -> Vec<Request> {
         Question::History,
         Question::Checkpoint { height: 64 },
         Question::Part { height: 64, offset: 1 << 20 },
+        Question::Policy { floor: 8 },
     ];
     let mut all: Vec<Request> =
         questions.into_iter().zip(0..).map(|(question, id)| Request::Ask { id, question }).collect();

@@ -7,7 +7,7 @@ use super::entries::Finder;
 use super::entry::Entry;
 use super::store::{Store, StoreError};
 use super::{State, entries, index, table};
-use crate::operation::{Act, Client, Header};
+use crate::operation::{Act, Client, Header, Policy};
 
 /// What stands at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +144,20 @@ impl<S: Store> State<S> {
     pub(super) fn may_read_values(&self, topic: &str, attributes: &[Attribute]) -> bool {
         let header = Header { topic: topic.to_owned(), value: None };
         self.policy().1.allows(Act::Read, &[header], attributes)
+    }
+
+    /// The global policy in force and its number, at a broker that has executed block `floor`. Its rules name topics and
+    /// attributes, which are nobody's business outside: clients for whom somebody vouches get all of it, for they are
+    /// judged by all of it; and administrators, by the keys that genesis names, who need no registration to rule.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_policy(&self, client: &Client, floor: u64) -> Result<(u64, &Policy), ReadError> {
+        self.reached(floor)?;
+        if !self.genesis.administrators.iter().any(|key| *key.as_bytes() == client.0) {
+            self.reader(client)?;
+        }
+        Ok(self.policy())
     }
 
     /// Whether a share of the publication with this sn may leave for the client now (E2).

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::Client;
+use sealcast_broker::operation::{Client, Policy};
 use sealcast_broker::protocol::{Answer, Contents, Offer, Reply, Update, Why};
 use sealcast_broker::state::{Code, Reading, Run, SnapshotHead};
 use sealcast_crypto::group::Ristretto255;
@@ -212,6 +212,7 @@ impl Liar {
                         Answer::Receipt(it)
                     }
                     Answer::Value(_) => Answer::Value(Some((1, b"lie".to_vec()))),
+                    Answer::Policy { number, .. } => Answer::Policy { number, policy: Policy::default() },
                     other => other,
                 };
                 Reply::Answer { id, answer }

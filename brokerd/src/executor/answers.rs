@@ -75,6 +75,11 @@ impl Shared {
             Question::Value { topic, key, floor } => {
                 self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
             }
+            Question::Policy { floor } => {
+                let state = self.state();
+                let (number, policy) = state.read_policy(client, floor).map_err(read)?;
+                Ok(Answer::Policy { number, policy: policy.clone() })
+            }
             Question::Resume { subscription, place, sn, floor } => {
                 let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
                 // Blocks are executed between two steps.

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use sealcast_broker::operation::{Action, Operation, OperationId};
+use sealcast_broker::operation::{Action, Operation, OperationId, Policy};
 use sealcast_broker::protocol::{Answer, Contents, Question, Why, speaker};
 use sealcast_broker::receipt::{Fact, Receipt};
 use sealcast_broker::state::{Code, Reading, Run};
 use sealcast_wire::limits;
 
-use crate::fixture::{Broker, World, client, publish, subscribe};
+use crate::fixture::{ADMINISTRATOR, Broker, World, client, publish, subscribe};
 use crate::gateway::Standing;
 
 fn header() -> sealcast_broker::operation::Header {
@@ -278,6 +278,27 @@ fn rule_e2_who_was_revoked_or_is_denied_since_gets_no_bodies_of_recent_blocks() 
     broker.execute(&world, from);
     assert_eq!(ask(&broker, 1), Answer::No(Why::Denied));
     assert!(matches!(ask(&broker, 2), Answer::Update(_)));
+}
+
+#[test]
+fn rule_e6_the_policy_in_force_is_told_to_who_is_vouched_for_and_to_administrators_and_to_nobody_else() {
+    let mut world = World::with_clients();
+    let mut broker = Broker::start(&world, 1, &[]);
+    broker.execute(&world, 1);
+    let policy: Policy = "read market/# if exchange:desk = fx".parse().expect("a policy");
+    let act = world.admin(1, Action::Policy(policy.clone()));
+    let revoked = world.admin(2, Action::RevokeClient(client(2)));
+    let ask = |broker: &Broker, seed, floor| broker.executor.answer(&client(seed), Question::Policy { floor });
+    assert_eq!(ask(&broker, 1, 1), Answer::Policy { number: 0, policy: Policy::default() });
+    world.order(vec![(3, vec![act, revoked])]);
+    assert_eq!(ask(&broker, 1, 2), Answer::No(Why::Behind), "E9");
+    broker.execute(&world, 2);
+    for seed in [1, ADMINISTRATOR] {
+        assert_eq!(ask(&broker, seed, 2), Answer::Policy { number: 1, policy: policy.clone() }, "client {seed}");
+    }
+    for seed in [2, 7] {
+        assert_eq!(ask(&broker, seed, 2), Answer::No(Why::Denied), "client {seed}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sealcast_broker::operation::{Header, Interest, Publication};
+use sealcast_broker::operation::{Header, Interest, Policy, Publication};
 use sealcast_broker::protocol::{Refusal, SignedKey, Status, Why};
 use sealcast_broker::receipt::{Receipt, Testimony};
 use sealcast_broker::state::{self, Advertisement, Entry};
@@ -182,6 +182,8 @@ pub enum Read {
         /// The key.
         key: Vec<u8>,
     },
+    /// The global policy in force.
+    Policy,
 }
 
 /// What was read.
@@ -191,6 +193,13 @@ pub enum Answer {
     Places(Vec<Place>),
     /// A value, if the key has one.
     Value(Option<Vec<u8>>),
+    /// The global policy in force.
+    Policy {
+        /// Its number; 0 before the first.
+        number: u64,
+        /// Its rules.
+        policy: Policy,
+    },
 }
 
 /// A place of a topic.

@@ -91,6 +91,7 @@ impl Quorum {
             Read::Range { header, from, limit } => Question::Range { header, from, limit, floor },
             Read::Latest { header } => Question::Latest { header, floor },
             Read::Value { topic, key } => Question::Value { topic, key, floor },
+            Read::Policy => Question::Policy { floor },
         };
         self.ask(now, Purpose::Read(token), question, self.faulty + 1);
     }
@@ -104,6 +105,12 @@ impl Quorum {
                 let (height, value) = value.clone().unzip();
                 self.known.height = self.known.height.max(height.unwrap_or(0));
                 let answer = Answer::Value(value);
+                self.reads.remove(&token);
+                self.outputs.push_back(Output::Read(token, Ok(answer)));
+                return true;
+            }
+            Some(protocol::Answer::Policy { number, policy }) => {
+                let answer = Answer::Policy { number: *number, policy: policy.clone() };
                 self.reads.remove(&token);
                 self.outputs.push_back(Output::Read(token, Ok(answer)));
                 return true;

@@ -63,6 +63,12 @@ impl ClientKey {
         Ok(ClientKey { key, record: Record(None) })
     }
 
+    /// A key that somebody has already, for this process only: an administrator's, to whom brokers tell by that key what
+    /// only they and registered clients learn.
+    pub fn own(key: OriginKey) -> ClientKey {
+        ClientKey { key: Arc::new(key), record: Record(None) }
+    }
+
     /// The first key of a certificate's holder in this cluster that no other process has; made if need be.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use sealcast_broker::access::Access;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::{
-    Accusation, Body, Client, Execute, Header, Interest, Operation, Publication, Registration,
+    Accusation, Body, Client, Execute, Header, Interest, Operation, Policy, Publication, Registration,
 };
 use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
@@ -397,9 +397,9 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], [`Code::Denied`].
     pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
-        match self.ask(what, linearizable)? {
+        match self.ask(what, linearizable, self.shared.patience)? {
             Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
-            Answer::Value(_) => Err(Error::new(Code::Usage, "this was no place")),
+            Answer::Value(_) | Answer::Policy { .. } => Err(Error::new(Code::Usage, "this was no place")),
         }
     }
 
@@ -409,9 +409,21 @@ impl Brokers {
     /// As [`Brokers::read`].
     pub fn value(&self, topic: &str, key: &[u8], linearizable: bool) -> Result<Option<Vec<u8>>> {
         let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
-        match self.ask(&what, linearizable)? {
+        match self.ask(&what, linearizable, self.shared.patience)? {
             Answer::Value(value) => Ok(value),
-            Answer::Places(_) => Err(Error::new(Code::Usage, "this was no value")),
+            Answer::Places(_) | Answer::Policy { .. } => Err(Error::new(Code::Usage, "this was no value")),
+        }
+    }
+
+    /// The global policy in force and its number, which is 0 before the first, as f + 1 brokers say within `patience`: to
+    /// clients for whom somebody vouches, and to the administrators' own keys ([`ClientKey::own`]).
+    ///
+    /// # Errors
+    /// As [`Brokers::read`].
+    pub fn policy(&self, patience: Duration) -> Result<(u64, Policy)> {
+        match self.ask(&Read::Policy, false, patience)? {
+            Answer::Policy { number, policy } => Ok((number, policy)),
+            Answer::Places(_) | Answer::Value(_) => Err(Error::new(Code::Usage, "this was no policy")),
         }
     }
 
@@ -525,11 +537,11 @@ impl Brokers {
         }
     }
 
-    fn ask(&self, what: &Read, linearizable: bool) -> Result<Answer> {
+    fn ask(&self, what: &Read, linearizable: bool, patience: Duration) -> Result<Answer> {
         let mut tries = 0..DENIED_TRIES;
         let done = loop {
             let token = self.take(|engine| engine.read(what.clone(), linearizable))?;
-            let done = self.done(token)?;
+            let done = self.done_within(token, patience)?;
             let denied = matches!(done, Done::Read(Err(sealcast_broker::protocol::Why::Denied)));
             // Brokers that have not executed our registration yet say the same as if there were none.
             let is_early = denied && self.shared.lock().is_registered();
@@ -590,7 +602,11 @@ impl Brokers {
     }
 
     fn done(&self, token: Token) -> Result<Done> {
-        let found = self.shared.look(self.shared.patience, |engine| engine.done.remove(&token).map(Ok));
+        self.done_within(token, self.shared.patience)
+    }
+
+    fn done_within(&self, token: Token, patience: Duration) -> Result<Done> {
+        let found = self.shared.look(patience, |engine| engine.done.remove(&token).map(Ok));
         if found.is_err() {
             self.shared.lock().forget(token);
         }
@@ -720,7 +736,7 @@ fn done(outcome: &Came) -> Result<()> {
                 .with_hint("sealcast id show; the cluster file names the issuers")
         }
         Became::Denied => Error::new(Code::DeniedPublish, "the cluster's policy does not let us publish there")
-            .with_hint("sealcast policy why FILE --topic TOPIC --publish"),
+            .with_hint("sealcast policy why --topic TOPIC --publish"),
         Became::StalePolicy | Became::StaleEpoch => Error::new(Code::NotReady, "policy or key changed meanwhile"),
         Became::TooMany => Error::new(Code::Full, "too many subscriptions, or attributes")
             .with_hint("sealcast sub --list shows yours, and «sealcast sub --end PATTERN» ends one"),

@@ -11,10 +11,13 @@ mod why;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use sealcast::code::Code;
 use sealcast_broker::operation::policy::{Act, Policy as Rules};
 use serde_json::{Value, json};
 
 use super::Env;
+use super::brokers::Which;
+use crate::cluster::Cluster;
 use crate::hint::Failure;
 use file::PolicyFile;
 
@@ -30,6 +33,8 @@ Examples:
   sealcast policy test ward.toml          the cases that are written in it
   sealcast policy show ward.toml          the rules as brokers get them, and their hash
   sealcast policy set ward.toml           put in force, once m administrators have signed it
+  sealcast policy show                    the rules in force, as the brokers say
+  sealcast policy why --topic records/7 --publish     whether you may, by the rules in force
 
 A policy file, here with one rule and one case:
   number = 1                              # one more with each change
@@ -77,8 +82,11 @@ enum Verb {
     },
     /// Print the rules as brokers get them, with the hash that tells whether two people mean the same
     Show {
-        /// The policy; - is stdin
-        file: PathBuf,
+        /// The policy; - is stdin [default: the one in force at the brokers]
+        #[arg(conflicts_with = "cluster")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        which: Which,
     },
 }
 
@@ -89,15 +97,20 @@ impl Policy {
             Verb::Why(why) => why.run(env),
             Verb::Test { file } => test::test(env, &file),
             Verb::Set { file, administer } => set::set(env, &file, &administer),
-            Verb::Show { file } => show(env, &file),
+            Verb::Show { file, which } => show(env, file.as_deref(), &which),
         }
     }
 }
 
-fn show(env: &Env<'_>, path: &Path) -> Result<(), Failure> {
-    let file = PolicyFile::load(path)?;
-    let policy: Rules = file.policy();
-    let (bytes, hash) = (policy.to_bytes().len(), hex(&policy.hash(file.number)));
+fn show(env: &Env<'_>, path: Option<&Path>, which: &Which) -> Result<(), Failure> {
+    let (number, policy) = match path {
+        Some(path) => {
+            let file = PolicyFile::load(path)?;
+            (file.number, file.policy())
+        }
+        None => in_force(env, which)?,
+    };
+    let (bytes, hash) = (policy.to_bytes().len(), hex(&policy.hash(number)));
     let rules: Vec<Value> = policy
         .rules
         .iter()
@@ -108,9 +121,22 @@ fn show(env: &Env<'_>, path: &Path) -> Result<(), Failure> {
             })
         })
         .collect();
-    env.output.object(&json!({ "policy": file.number, "hash": hash, "bytes": bytes, "rules": rules }))?;
-    env.output.line(format!("# policy {}, {}, {bytes} B, hash {hash}", file.number, count(rules.len(), "rule")))?;
+    env.output.object(&json!({ "policy": number, "hash": hash, "bytes": bytes, "rules": rules }))?;
+    env.output.line(format!("# policy {number}, {}, {bytes} B, hash {hash}", count(rules.len(), "rule")))?;
     policy.rules.iter().try_for_each(|rule| env.output.line(rule))
+}
+
+/// The policy in force and its number, as f + 1 brokers say.
+fn in_force(env: &Env<'_>, which: &Which) -> Result<(u64, Rules), Failure> {
+    let cluster = Cluster::of(env, which.cluster.as_deref()).map_err(|e| match e.is(Code::NoUrl) {
+        true => e.hint("say the policy's FILE, or which brokers have it: --cluster FILE, or --url quorum:FILE"),
+        false => e,
+    })?;
+    let brokers = cluster.open_for_policy(env)?;
+    let found = brokers.policy(cluster.patience);
+    super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+    brokers.close();
+    Ok(found?)
 }
 
 /// `read` or `publish`.

@@ -8,22 +8,26 @@ use sealcast::config::{KeptIdentity, name_checked};
 use sealcast_broker::access::{Access, Because, Vocabulary, Why as Judged};
 use sealcast_broker::expression::Place;
 use sealcast_broker::operation::Header;
-use sealcast_broker::operation::policy::Act;
+use sealcast_broker::operation::policy::{Act, Rule};
 use sealcast_crypto::identity::{Attribute, check_topic};
 use serde_json::{Value, json};
 
 use super::file::PolicyFile;
 use super::{act, attribute};
 use crate::commands::Env;
+use crate::commands::brokers::Which;
 use crate::hint::Failure;
 use crate::target;
 
 #[derive(Debug, Args)]
 pub(super) struct Why {
-    /// The policy; - is stdin
-    #[arg(required_unless_present = "expr")]
+    /// The policy; - is stdin [default: the one in force at the brokers]
+    #[arg(conflicts_with = "cluster")]
     file: Option<PathBuf>,
-    /// A publication's own condition; it holds beside the policy
+    #[command(flatten)]
+    which: Which,
+    /// A publication's own condition; it holds beside the policy, and is judged alone where neither FILE nor --cluster
+    /// is said
     #[arg(long, value_name = "EXPR", conflicts_with = "publish")]
     expr: Option<String>,
     /// The publication's topic, repeated if it has several [default: every rule is judged]
@@ -32,7 +36,7 @@ pub(super) struct Why {
     /// What an issuer says of the one who asks; may be repeated
     #[arg(long = "attr", value_name = "issuer:key=value")]
     attributes: Vec<String>,
-    /// Take the attributes of this identity's certificate
+    /// Take the attributes of this identity's certificate [default, for the policy in force: your identity]
     #[arg(long = "as", value_name = "IDENTITY")]
     identity: Option<String>,
     /// Judge publishing instead of reading
@@ -46,14 +50,15 @@ struct Verdict {
     name: String,
     /// What it is about.
     about: String,
-    /// The rule's number and where it begins.
-    rule: Option<(usize, Place)>,
+    /// The rule's number, and where it begins if it stands in a file.
+    rule: Option<(usize, Option<Place>)>,
     why: Judged,
 }
 
 impl Why {
     pub(super) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let file = self.file.as_deref().map(PolicyFile::load).transpose()?;
+        let in_force = self.asks_brokers().then(|| super::in_force(env, &self.which)).transpose()?;
         let known = file.as_ref().and_then(|f| f.known.as_ref());
         let own = self.expr.as_deref().map(|text| condition(text, known)).transpose()?;
         let headers = self.topics.iter().map(|t| header(env, t)).collect::<Result<Vec<_>, _>>()?;
@@ -66,8 +71,19 @@ impl Why {
                 verdicts.push(Verdict {
                     name: format!("rule {number} ({}:{})", file.shown, r.place.line),
                     about: format!("{} {}", act(what), r.rule.topic),
-                    rule: Some((number, r.place)),
+                    rule: Some((number, Some(r.place))),
                     why: r.rule.access.why(&attributes),
+                });
+            }
+        }
+        if let Some((policy, rules)) = &in_force {
+            let concerns = |r: &Rule| headers.is_empty() || headers.iter().any(|h| r.topic.matches(&h.topic));
+            for (number, r) in (1..).zip(&rules.rules).filter(|(_, r)| r.act == what && concerns(r)) {
+                verdicts.push(Verdict {
+                    name: format!("rule {number} of policy {policy}"),
+                    about: format!("{} {}", act(what), r.topic),
+                    rule: Some((number, None)),
+                    why: r.access.why(&attributes),
                 });
             }
         }
@@ -83,13 +99,25 @@ impl Why {
         }
     }
 
+    /// Whether the policy in force is meant.
+    fn asks_brokers(&self) -> bool {
+        self.file.is_none() && (self.expr.is_none() || self.which.cluster.is_some())
+    }
+
     fn attributes(&self, env: &Env<'_>, known: Option<&Vocabulary>) -> Result<Vec<Attribute>, Failure> {
         let mut all = vec![];
         for text in &self.attributes {
             all.push(attribute::read(text, known).map_err(bad_value)?);
         }
-        if let Some(name) = &self.identity {
-            all.extend(of_identity(env, name)?);
+        match &self.identity {
+            Some(name) => all.extend(of_identity(env, name)?),
+            // Of whom brokers denied something.
+            None if self.asks_brokers() && all.is_empty() => {
+                let chosen = target::identity(env)?.map(|name| KeptIdentity::load(&env.home, &name)).transpose()?;
+                let certificate = chosen.and_then(|it| it.membership).map(|it| it.certificate);
+                all.extend(certificate.into_iter().flat_map(|it| it.attributes().to_vec()));
+            }
+            None => {}
         }
         all.sort();
         all.dedup();
@@ -184,7 +212,7 @@ fn told(
 }
 
 fn verdict_json(v: &Verdict) -> Value {
-    let (number, line) = v.rule.map(|(number, place)| (number, place.line)).unzip();
+    let (number, line) = v.rule.map(|(number, place)| (number, place.map(|it| it.line))).unzip();
     json!({ "rule": number, "line": line, "about": v.about, "holds": v.why.holds, "why": why_json(&v.why) })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, StrangerError};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
 use sealcast_broker::protocol::{
     Answer, Contents, Question, Refusal, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
 };
@@ -245,6 +245,7 @@ impl Broker {
             && let Question::Range { floor, .. }
             | Question::Latest { floor, .. }
             | Question::Value { floor, .. }
+            | Question::Policy { floor }
             | Question::Resume { floor, .. } = &mut question
         {
             *floor = 0;
@@ -305,6 +306,14 @@ impl Broker {
                 let found = state.read_value(client, &topic, &key, floor);
                 found.map_or_else(no, |it| Answer::Value(if lies { Some((u64::MAX / 2, b"lie".to_vec())) } else { it }))
             }
+            Question::Policy { floor } => match state.read_policy(client, floor) {
+                // The number that others name, and rules that ask nothing.
+                Ok((number, _)) if self.behaviour == Behaviour::LiarInResults => {
+                    Answer::Policy { number, policy: Policy::default() }
+                }
+                Ok((number, policy)) => Answer::Policy { number, policy: policy.clone() },
+                Err(error) => no(error),
+            },
             Question::Resume { subscription, place, sn, floor } => {
                 // One step of what a broker would look at, so that few publications make several pages.
                 let mut resuming = Resuming::new(*client, subscription, place, sn, floor);

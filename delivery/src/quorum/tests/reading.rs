@@ -1,12 +1,12 @@
 //! How old what is read may be (E9).
 
-use sealcast_broker::operation::{Body, Execute, Publication};
+use sealcast_broker::operation::{Body, Execute, Policy, Publication};
 use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Code;
 
-use super::broker::Behaviour;
+use super::broker::{Behaviour, LIARS};
 use super::world::{World, header, publication};
-use super::{Answer, Outcome, Output, Place, Read, company};
+use super::{Answer, Outcome, Output, Place, Read, company, subscribe};
 use crate::Token;
 
 /// What was read by now, if it was.
@@ -127,5 +127,24 @@ fn rule_e9_who_has_read_something_new_reads_nothing_older() {
         assert_eq!(found(&world, reader, again), None, "seed {seed}: not the old one, again");
         world.held.clear();
         assert_eq!(read(&mut world, reader, what.clone(), false), ["new"], "seed {seed}");
+    }
+}
+
+#[test]
+fn rule_e9_the_policy_in_force_is_what_f_plus_1_brokers_say_and_no_liar_says_another() {
+    for seed in 0..21 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        let [reader, ..] = company(&mut world);
+        // Whoever is subscribed is registered.
+        subscribe(&mut world, &[reader]);
+        let text = "publish open if exchange:desk = fx\nread secret if exchange:desk in [fx, rates]";
+        world.set_policy(1, text);
+        let in_force = |it: &World| it.brokers.iter().all(|broker| broker.state.policy().0 == 1);
+        assert!(world.until(20_000_000, in_force), "seed {seed}: it is not executed");
+        let now = world.now();
+        let token = world.members[reader].quorum.read(now, Read::Policy, false).expect("there is room");
+        assert!(world.until(25_000_000, |it| found(it, reader, token).is_some()), "seed {seed}: no answer");
+        let policy: Policy = text.parse().expect("a policy");
+        assert_eq!(found(&world, reader, token), Some(Ok(Answer::Policy { number: 1, policy })), "seed {seed}");
     }
 }
