@@ -11,7 +11,7 @@ use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::{Interest, Registration};
-use sealcast_crypto::identity::Identity;
+use sealcast_crypto::identity::{Attribute, Identity};
 use sealcast_delivery::quorum::Standing;
 
 use crate::commands::Env;
@@ -153,6 +153,11 @@ impl Cluster {
         let (at, name) = (instant(end), &self.file.genesis.name);
         env.output.warn(format!("your certificate ends {at}, and then what stands for you at {name}: have it renewed"));
         true
+    }
+
+    /// What the chosen identity's certificate says of it; nothing without one.
+    pub(crate) fn attributes(&self, env: &Env<'_>) -> Result<Vec<Attribute>, Failure> {
+        Ok(self.identity(env)?.map(|it| it.certificate().attributes.clone()).unwrap_or_default())
     }
 
     /// The chosen identity, with its certificate.

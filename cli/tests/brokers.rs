@@ -155,13 +155,19 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     short.line_with("subscription").expect("it stands");
 
     // The one administrator puts a policy in force, and the next publication names it.
-    let policy = "number = 1\n[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
+    let rules = "[[rule]]\nact = \"publish\"\ntopic = \"market/#\"\nallow = \"exchange:desk = fx\"\n";
+    let policy = format!("number = 1\n[issuers]\nexchange = [\"desk\"]\n{rules}");
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();
     let set = home.good(&["policy", "set", "policy.toml"]);
     assert!(set.contains("in force from block"), "{set}");
     let denied = home.run(&["--id", "bob", "pub", "market/eurusd", "1.09"]);
     assert_eq!(denied.exit, 5, "{}{}", denied.stdout, denied.stderr);
     assert!(home.good(&["pub", "market/eurusd", "1.0843"]).starts_with("number 1"));
+    // A condition that names what nobody has been heard of is published, with a word about it.
+    let misspelt = home.run(&["pub", "market/usdjpy", "155", "--allow", "exchange:dsek = fx"]);
+    assert!(misspelt.exit == 0 && misspelt.stderr.contains("did you mean exchange:desk?"), "{}", misspelt.stderr);
+    let known = home.run(&["pub", "market/usdjpy", "155", "--allow", "exchange:desk = rates"]);
+    assert!(known.exit == 0 && !known.stderr.contains("--allow"), "{}", known.stderr);
 
     let status = home.good(&["brokers", "status", "--json"]);
     let brokers: Vec<Value> =

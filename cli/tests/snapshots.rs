@@ -175,6 +175,10 @@ fn brokers_that_do_not_run() {
     write("r.json", "{\"receipt\": \"0123\"}");
     write("not.json", "receipt");
     write("policy.toml", "number = 1\n[[rule]]\ntopic = \"market/#\"\nallow = \"exchnge:desk = fx\"\n");
+    let open = "number = 1\n[[rule]]\ntopic = \"market/#\"\nallow = \"market:desk = fx\"\n";
+    write("open.toml", open);
+    let rules = "[[rule]]\ntopic = \"market/#\"\nallow = \"market:dsek = fx\"\n";
+    write("misspelt.toml", &format!("number = 1\n[issuers]\nmarket = [\"desk\"]\n{rules}"));
     write("act.toml", "cluster = \"00\"\nwhat = \"policy 1\"\nact = \"06\"\n");
     for line in [
         "brokers status --cluster tampered.toml",
@@ -196,6 +200,9 @@ fn brokers_that_do_not_run() {
         "--url quorum:market/cluster.toml sub 'news/#' 'price == 105'",
         "--url quorum:market/cluster.toml sub 'price = 105 and news/#/x'",
         "--url quorum:market/cluster.toml policy set policy.toml",
+        "--url quorum:market/cluster.toml policy set open.toml",
+        "--url quorum:market/cluster.toml policy set misspelt.toml",
+        "policy show open.toml --cluster market/cluster.toml",
         "--url quorum:market/cluster.toml brokers sign act.toml",
         "brokers revoke xyz --cluster market/cluster.toml",
         "brokers revoke --serial 17 --cluster market/cluster.toml",

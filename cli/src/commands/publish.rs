@@ -2,17 +2,18 @@
 
 mod extra;
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use sealcast::Session;
-use sealcast::brokers::{Outgoing, Published};
+use sealcast::brokers::{Brokers, Outgoing, Published};
 use sealcast::code::Code;
 use sealcast::control::{Client, GroupInfo};
 use sealcast::url::{Scheme, Way};
-use sealcast_broker::access::Access;
+use sealcast_broker::access::{Access, Name, Vocabulary};
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::{Execute, Header};
 use sealcast_crypto::identity::check_topic;
@@ -151,6 +152,7 @@ impl Pub {
         let (associated, execute) = (self.extra.associated(), self.extra.execute()?);
         let mut outgoing = Outgoing { headers, associated, access, execute, body: Vec::new() };
         let brokers = cluster.open_registered(env)?;
+        outgoing.access.iter().try_for_each(|access| warn_of_unknown(env, cluster, &brokers, access))?;
         let mut publish = |body: Vec<u8>| -> Result<(), Failure> {
             outgoing.body = body;
             let published = brokers.publish(&outgoing)?;
@@ -310,6 +312,25 @@ fn condition(cluster: &Cluster, text: &str) -> Result<Access, Failure> {
     Ok(access)
 }
 
+/// Warns of attributes that neither the policy in force nor the publisher's own certificate names: a misspelt one allows
+/// nobody, which only readers would see. Whoever has nothing to compare with is told nothing, and nobody waits long.
+fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: &Access) -> Result<(), Failure> {
+    let asked: BTreeSet<&Name> = access.atoms().into_iter().map(|it| &it.name).collect();
+    let own = cluster.attributes(env)?;
+    let mut known: Vec<Name> = own.iter().filter_map(|it| Name::new(&it.issuer, &it.key)).collect();
+    if asked.iter().all(|name| known.contains(name)) {
+        return Ok(());
+    }
+    let Ok((number, policy)) = brokers.policy(POLICY_PATIENCE) else { return Ok(()) };
+    known.extend(policy.rules.iter().flat_map(|rule| rule.access.atoms()).map(|it| it.name.clone()));
+    let known = Vocabulary::new(known);
+    for name in asked.into_iter().filter(|it| !known.contains(it) && (number > 0 || known.knows_issuer(it.issuer()))) {
+        let near = known.nearest(name).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        env.output.warn(format!("--allow: neither the policy in force nor your certificate names {name}{near}"));
+    }
+    Ok(())
+}
+
 /// The session of this identity, if one runs; one that was started a moment ago is waited for.
 fn running(env: &Env<'_>, target: &Target) -> Result<Option<(Client, GroupInfo)>, Failure> {
     let start = Instant::now();
@@ -360,6 +381,8 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How long a publication waits for the policy, to which its condition is compared.
+const POLICY_PATIENCE: Duration = Duration::from_millis(300);
 /// «sub & pub» starts two programs at once: this long the first may take to be there.
 const JUST_STARTED: Duration = Duration::from_millis(150);
 /// One more than a message may have, so that too long ones are noticed.

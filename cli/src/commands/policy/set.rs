@@ -24,6 +24,12 @@ pub(super) fn set(env: &Env<'_>, path: &Path, administer: &Administer) -> Result
                 .hint(format!("its issuers are {}", known.join(", "))));
         }
     }
+    // A misspelt attribute would keep everybody out; of one that the file lists, reading it has told.
+    if file.known.is_none() && policy.rules.iter().any(|rule| !rule.access.atoms().is_empty()) {
+        let what = format!("{} does not list what issuers give: a misspelt attribute would go unnoticed", file.shown);
+        return Err(Failure::new(Code::Content, what)
+            .hint("[issuers], then a line for each: exchange = [\"desk\", \"clearance\"]"));
+    }
     let brokers = cluster.open(env, &As::Anybody)?;
     let next = brokers.ready()?.policy + 1;
     brokers.close();
