@@ -5,6 +5,7 @@
 //! | [`expression`] | the text and bytes of conditions: `a = b and (c or not d)` | – |
 //! | [`access`] | conditions on attributes, which decide who may read | Chios III-A; E3 |
 //! | [`cluster_file`] | what clients and brokers know of a cluster before they speak | E11 |
+//! | [`contradiction`] | proofs that a broker signed another outcome of a block | E4 |
 //! | [`genesis`] | what a cluster begins with | E3, E11 |
 //! | [`operation`] | what clients ask, and the frames they sign | Chios III-A; S9–S11, E6, E10 |
 //! | [`protocol`] | what clients and brokers say to each other | E1, E9 |
@@ -17,6 +18,7 @@
 
 pub mod access;
 pub mod cluster_file;
+pub mod contradiction;
 pub mod expression;
 #[cfg(test)]
 mod fixture;

@@ -125,6 +125,11 @@ impl Fact {
 }
 
 impl Testimony {
+    /// The root of the block's outbox, if the fact is where the proof says.
+    pub fn outbox_root(&self) -> Option<[u8; 32]> {
+        outbox_root(self.height, &self.fact, &self.proof)
+    }
+
     /// What the broker signed, if the proof fits the fact.
     pub fn statement(&self, cluster: &Cluster) -> Option<[u8; 32]> {
         statement(cluster, self.height, &self.state_root, &self.fact, &self.proof)
@@ -223,15 +228,19 @@ impl Receipt {
     }
 }
 
-/// What brokers signed if this fact is where the proof says. A fact of the block's own height alone can be in it.
+/// What brokers signed if this fact is where the proof says.
 fn statement(cluster: &Cluster, height: u64, state_root: &[u8; 32], fact: &Fact, proof: &Proof) -> Option<[u8; 32]> {
+    Some(executed(cluster, height, state_root, &outbox_root(height, fact, proof)?))
+}
+
+/// The outbox's root if this fact is where the proof says. A fact of the block's own height alone can be in it.
+fn outbox_root(height: u64, fact: &Fact, proof: &Proof) -> Option<[u8; 32]> {
     let (leaf, part) = fact.leaf();
     let own = match fact {
         Fact::Published(entry) => entry.height == height,
         Fact::Executed(_) => true,
     };
-    let root = (own && part == proof.part).then(|| proof.root(height, &leaf))??;
-    Some(executed(cluster, height, state_root, &root))
+    (own && part == proof.part).then(|| proof.root(height, &leaf))?
 }
 
 const VERSION: u8 = 1;

@@ -211,6 +211,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Reads what [`hex`] wrote.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
+    let pairs = digits.chunks(2).map(|pair| if let [high, low] = pair { Some(high << 4 | low) } else { None });
+    pairs.collect()
+}
+
 /// The broker's secret.
 pub const KEY: &str = "broker.key";
 /// The cluster file.

@@ -1,5 +1,5 @@
 //! What brokers signed that contradicts itself, kept in the folder: one file each, which anybody who has the cluster file
-//! can check.
+//! can check ([`convicts`]; `sealcast brokers evidence verify FILE`).
 //!
 //! ```text
 //! evidence/BROKER-VIEW-MISDEED.json   {"cluster", "broker", "key", "view", "misdeed", "proof"}, bytes in hex
@@ -15,9 +15,9 @@ use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::protocol;
 use sealcast_order as order;
 use sealcast_wire::limits;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::config::hex;
+use crate::config::{hex, unhex};
 
 /// The evidence of one broker's folder.
 #[derive(Debug)]
@@ -49,14 +49,11 @@ impl Shelf {
     /// # Errors
     /// If it cannot be written.
     pub fn keep(&self, evidence: &order::Evidence) -> io::Result<Option<PathBuf>> {
-        let misdeed = match evidence.misdeed {
-            order::Misdeed::TwoNotarizeVotes | order::Misdeed::TwoFinalizeVotes => protocol::Misdeed::Equivocated,
-            order::Misdeed::SkippedAndFinalized => protocol::Misdeed::SkippedAndFinalized,
-        };
-        let broker = u16::try_from(evidence.broker).expect("brokers have a limit");
-        let report = protocol::Report { broker, at: evidence.view, misdeed };
+        let report = report_of(evidence);
+        let protocol::Report { broker, misdeed, .. } = report;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.contains(&report) || known.len() >= limits::EVIDENCE_MAX {
+        let has_room = known.len() < limits::EVIDENCE_MAX && evidence.proof.len() <= limits::EVIDENCE_BYTES_MAX;
+        if known.contains(&report) || !has_room {
             return Ok(None);
         }
         let text = json!({
@@ -67,7 +64,7 @@ impl Shelf {
             "misdeed": word(misdeed),
             "proof": hex(&evidence.proof),
         });
-        let path = self.folder.join(format!("{broker}-{}-{}.json", evidence.view, word(misdeed)));
+        let path = self.path(&report);
         let new = path.with_extension("new");
         let mut file = File::create(&new)?;
         writeln!(file, "{text:#}")?;
@@ -81,9 +78,50 @@ impl Shelf {
     pub fn reports(&self) -> Vec<protocol::Report> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
+
+    /// The same with the proofs, those left out whose files are damaged or gone.
+    pub fn proofs(&self) -> Vec<(protocol::Report, Vec<u8>)> {
+        let proof = |report: protocol::Report| {
+            let text = fs::read_to_string(self.path(&report)).ok()?;
+            let proof = proof_in(&serde_json::from_str(&text).ok()?)?;
+            (proof.len() <= limits::EVIDENCE_BYTES_MAX).then_some((report, proof))
+        };
+        self.reports().into_iter().filter_map(proof).collect()
+    }
+
+    fn path(&self, report: &protocol::Report) -> PathBuf {
+        self.folder.join(format!("{}-{}-{}.json", report.broker, report.at, word(report.misdeed)))
+    }
 }
 
-fn word(misdeed: protocol::Misdeed) -> &'static str {
+/// Whom such a file convicts of what, by the keys of this cluster; `None` if nobody. What it says beside its proof must be
+/// what the proof shows.
+pub fn convicts(genesis: &Genesis, text: &str) -> Option<protocol::Report> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let keys: Vec<[u8; 32]> = genesis.brokers.iter().copied().collect();
+    let cluster = genesis.cluster();
+    let report = report_of(&order::engine::judge(&keys, &cluster.0, &proof_in(&value)?)?);
+    let says = |key: &str| value.get(key).cloned().unwrap_or_default();
+    let told = (says("cluster"), says("broker"), says("view"), says("misdeed"));
+    let shown = (json!(hex(&cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misdeed)));
+    (told == shown).then_some(report)
+}
+
+fn report_of(evidence: &order::Evidence) -> protocol::Report {
+    let misdeed = match evidence.misdeed {
+        order::Misdeed::TwoNotarizeVotes | order::Misdeed::TwoFinalizeVotes => protocol::Misdeed::Equivocated,
+        order::Misdeed::SkippedAndFinalized => protocol::Misdeed::SkippedAndFinalized,
+    };
+    let broker = u16::try_from(evidence.broker).expect("brokers have a limit");
+    protocol::Report { broker, at: evidence.view, misdeed }
+}
+
+fn proof_in(value: &Value) -> Option<Vec<u8>> {
+    unhex(value.get("proof")?.as_str()?)
+}
+
+/// As files and their names have it.
+pub fn word(misdeed: protocol::Misdeed) -> &'static str {
     match misdeed {
         protocol::Misdeed::Equivocated => "equivocated",
         protocol::Misdeed::SkippedAndFinalized => "skipped-and-finalized",
@@ -107,6 +145,47 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn rule_e4_what_a_shelf_keeps_convicts_the_broker_that_signed_it_and_changed_it_convicts_nobody() {
+        let folder = std::env::temp_dir().join(format!("sealcast-evidence-proofs-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let seeds: Vec<order::engine::SigningSeed> =
+            (1..5).map(|i| order::engine::SigningSeed::new(&[i; 32])).collect();
+        let keys: BTreeSet<[u8; 32]> = seeds.iter().map(order::engine::SigningSeed::public).collect();
+        let (administrators, issuers) = (Vec::new(), BTreeMap::new());
+        let genesis = Genesis { name: "test".into(), brokers: keys.clone(), quorum: 1, administrators, issuers };
+        let all: Vec<[u8; 32]> = keys.iter().copied().collect();
+        let liar = all.iter().position(|key| *key == seeds[0].public()).expect("it is one of them");
+        let evidence = order::engine::two_votes(&all, &genesis.cluster().0, &seeds[0], 7);
+        assert_eq!((evidence.broker, evidence.view), (liar, 7));
+
+        let shelf = Shelf::open(&folder, &genesis).expect("a new folder");
+        let path = shelf.keep(&evidence).expect("written").expect("new");
+        let text = fs::read_to_string(&path).expect("it is there");
+        let broker = u16::try_from(liar).expect("four brokers");
+        let report = protocol::Report { broker, at: 7, misdeed: protocol::Misdeed::Equivocated };
+        assert_eq!(convicts(&genesis, &text), Some(report));
+        assert_eq!(shelf.proofs(), [(report, evidence.proof.clone())]);
+
+        let proof = hex(&evidence.proof);
+        for at in (0..proof.len()).step_by(7) {
+            let other = if proof.as_bytes()[at] == b'0' { "1" } else { "0" };
+            let changed = format!("{}{other}{}", &proof[..at], &proof[at + 1..]);
+            assert_eq!(convicts(&genesis, &text.replace(&proof, &changed)), None, "digit {at}");
+        }
+        assert_eq!(convicts(&genesis, &text.replace(&proof, &proof[2..])), None);
+        let other = text.replace(&format!("\"broker\": {broker}"), &format!("\"broker\": {}", (broker + 1) % 4));
+        assert!(other != text && convicts(&genesis, &other).is_none(), "another one is named");
+        let stranger = Genesis { name: "another".into(), ..genesis.clone() };
+        assert_eq!(convicts(&stranger, &text), None, "of another cluster");
+
+        fs::write(&path, "{").expect("damaged");
+        assert_eq!(shelf.proofs(), []);
+        let long = order::Evidence { view: 9, proof: vec![0; limits::EVIDENCE_BYTES_MAX + 1], ..evidence };
+        assert!(shelf.keep(&long).expect("not written").is_none());
+        let _ = fs::remove_dir_all(&folder);
+    }
 
     #[test]
     fn rule_e4_evidence_is_kept_once_over_restarts() {

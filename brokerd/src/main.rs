@@ -1,18 +1,21 @@
 //! `sealcast-broker`: one broker. Started by `sealcast brokers run`.
 
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::protocol::Report;
 use sealcast_brokerd::config::{BATCH_SIZE, BLOCK_SIZE, Config, Given, ShareOn, THREADS};
 use sealcast_brokerd::control::Control;
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::serve::{Broker, Failure};
 use sealcast_brokerd::sync::Keep;
-use sealcast_brokerd::{ending, log};
+use sealcast_brokerd::{ending, evidence, log};
 
 /// One broker of a Sealcast cluster: orders and keeps what clients publish, and reads none of it.
 #[derive(Parser)]
@@ -40,6 +43,25 @@ enum Command {
         /// All brokers' folders.
         #[arg(required = true)]
         folders: Vec<PathBuf>,
+    },
+    /// Deals with proofs that brokers keep of what others did.
+    Evidence {
+        #[command(subcommand)]
+        verb: Evidence,
+    },
+}
+
+#[derive(Subcommand)]
+enum Evidence {
+    /// Says whom a proof convicts, to whoever has the cluster file.
+    ///
+    /// One line of JSON; exit code 6 if it convicts nobody.
+    Verify {
+        /// The proof, as it lies in a broker's folder; - is stdin.
+        file: PathBuf,
+        /// The cluster file.
+        #[arg(long, value_name = "FILE")]
+        cluster: PathBuf,
     },
 }
 
@@ -105,6 +127,11 @@ fn main() -> ExitCode {
             serve(run)
         }
         Command::Deal { folders } => deal(&folders),
+        Command::Evidence { verb: Evidence::Verify { file, cluster } } => match convicted(&file, &cluster) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::from(CONVICTS_NOBODY),
+            Err(failure) => Err(failure),
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -114,6 +141,33 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// Whether a proof convicts somebody; whom, is said.
+fn convicted(file: &Path, cluster: &Path) -> Result<bool, Failure> {
+    let wrong = |path: &Path, e: &dyn std::fmt::Display| Failure::Config(format!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(cluster).map_err(|e| wrong(cluster, &e))?;
+    let of = ClusterFile::from_text(&text).map_err(|e| wrong(cluster, &e))?;
+    let text = if file == Path::new("-") {
+        std::io::read_to_string(std::io::stdin().lock().take(FILE_BYTES_MAX))
+    } else {
+        std::fs::File::open(file).and_then(|it| std::io::read_to_string(it.take(FILE_BYTES_MAX)))
+    };
+    match evidence::convicts(&of.genesis, &text.map_err(|e| wrong(file, &e))?) {
+        Some(Report { broker, at, misdeed }) => {
+            println!("{}", serde_json::json!({ "broker": broker, "misdeed": evidence::word(misdeed), "view": at }));
+            Ok(true)
+        }
+        None => {
+            log::error(&format!("{}: it convicts nobody of {}", file.display(), of.genesis.name));
+            Ok(false)
+        }
+    }
+}
+
+/// As `sealcast` has it: what authenticates nobody.
+const CONVICTS_NOBODY: u8 = 6;
+/// Bytes of a proof's file.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 fn serve(run: Run) -> Result<(), Failure> {
     let end = ending::asked(run.until_stdin_closes)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Reply, Status};
+use sealcast_broker::protocol::{Reply, Report, Status};
 use sealcast_order::Floor;
 
 /// Where the executor's results leave for clients. Calls return at once; what a client cannot take is dropped with its
@@ -24,6 +24,11 @@ pub trait Outlet: Send + Sync + 'static {
     /// Fills in what the executor does not know of where the broker stands: leader, view, tip, clients, what waits,
     /// whether it orders, misdeeds.
     fn describe(&self, _status: &mut Status) {}
+
+    /// The proofs that are kept of what other brokers did.
+    fn evidence(&self) -> Vec<(Report, Vec<u8>)> {
+        Vec::new()
+    }
 
     /// The storage failed, and nothing is executed any more: the broker is to end, saying why.
     fn failed(&self, _why: &str) {}

@@ -17,7 +17,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite as SuiteName, VouchedKey};
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Status, Welcome};
+use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Report, Status, Welcome};
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
@@ -503,6 +503,10 @@ impl Outlet for Hall {
             status.commit_micros = admission.commit_micros();
         }
         status.reports = self.shelf.reports();
+    }
+
+    fn evidence(&self) -> Vec<(Report, Vec<u8>)> {
+        self.shelf.proofs()
     }
 
     fn failed(&self, why: &str) {

@@ -1,6 +1,6 @@
 //! Which brokers a command means, and a client of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ use crate::text::instant;
 pub(crate) struct Cluster {
     /// What its file says.
     pub(crate) file: Arc<ClusterFile>,
+    /// Where it lies.
+    pub(crate) path: PathBuf,
     pub(crate) keys: Scheme,
     pub(crate) patience: Duration,
 }
@@ -43,7 +45,7 @@ impl Cluster {
         if let Some(path) = file {
             let patience = Duration::from_secs(10);
             let file = Arc::new(load(path)?);
-            return Ok(Cluster { file, keys: Scheme::Threshold, patience });
+            return Ok(Cluster { file, path: path.to_path_buf(), keys: Scheme::Threshold, patience });
         }
         let hint = "--cluster FILE, or --url quorum:FILE; «sealcast brokers up -n 4» makes a cluster and a context";
         match Target::of(env) {
@@ -61,7 +63,7 @@ impl Cluster {
         let Way::Quorum(path) = &url.way else { return Ok(None) };
         let file = load_pinned(path, url.options.pin.as_deref())?;
         let (keys, patience) = (url.keys, url.options.wait);
-        Ok(Some(Cluster { file: Arc::new(file), keys, patience }))
+        Ok(Some(Cluster { file: Arc::new(file), path: path.clone(), keys, patience }))
     }
 
     /// The same, if brokers see publications: with keys=contributory they see what members sealed, and a session does.
@@ -111,9 +113,9 @@ impl Cluster {
         Ok((clients, in_use))
     }
 
-    /// A client that is told which policy is in force: by the chosen identity's key if it is an administrator's, or that
+    /// A client that is told what concerns all, as the policy in force: by the chosen identity's key if it is an administrator's, or that
     /// of another identity of this user if none was named; else by its certificate.
-    pub(crate) fn open_for_policy(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
+    pub(crate) fn open_known(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
         let chosen = target::identity(env)?;
         let others = env.home.identities().into_iter().filter(|_| env.global.id.is_none());
         let administrators = &self.file.genesis.administrators;

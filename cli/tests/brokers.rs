@@ -280,6 +280,20 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_by_its_readers_until_adm
     let again = home.good(&["brokers", "evidence", "--submit"]);
     assert!(again.contains("unchanged") && !again.contains("suspended"), "{again}");
 
+    // It convinces whoever has the cluster file, and changed it convicts nobody.
+    home.good(&["brokers", "evidence", "-o", "proofs"]);
+    let proofs = std::fs::read_dir(home.path().join("proofs")).unwrap().map(|it| it.unwrap().path());
+    let proof = proofs.min().expect("the reader kept it");
+    let verify = ["brokers", "evidence", "verify", proof.to_str().unwrap()];
+    let verdict = home.good(&verify);
+    assert!(verdict.starts_with(&format!("convicted  client {client}")), "{verdict}");
+    let mut changed: Value = serde_json::from_str(&std::fs::read_to_string(&proof).unwrap()).unwrap();
+    let record = changed["record"].as_str().expect("it is text").to_owned();
+    let last = if record.ends_with('0') { "1" } else { "0" };
+    changed["record"] = format!("{}{last}", &record[..record.len() - 1]).into();
+    std::fs::write(&proof, changed.to_string()).unwrap();
+    assert_eq!(home.run(&verify).exit, 6);
+
     // Who only reads once brings it too.
     seal_falsely(&home, "mal");
     let read = home.run(&["--id", "bob", "read", "market/eurusd", "--latest"]);

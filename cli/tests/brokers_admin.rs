@@ -55,6 +55,10 @@ fn market(name: &str) -> (Home, Running) {
     }
     let made = home.good(&init.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(made.contains("administrators 2 of 3"), "{made}");
+    // Somebody has put there what is no proof.
+    let evidence = home.path().join("market/broker-1/evidence");
+    std::fs::create_dir_all(&evidence).unwrap();
+    std::fs::write(evidence.join("2-7-equivocated.json"), "{\"proof\": \"0123\"}").unwrap();
     let mut up = home.start(&["--id", "ann", "brokers", "up", "--name", "market", "market"]);
     let ready = up.line_within("context   market", Duration::from_secs(60));
     ready.expect("four brokers with a dealt key are ready at once");
@@ -99,6 +103,14 @@ fn administrators_rule_running_brokers_two_of_three() {
     let why = home.run(&rates);
     let told: Value = serde_json::from_str(why.stdout.lines().next().expect("an object")).expect("an object");
     assert!(why.exit == 5 && told["allowed"] == false && told["conditions"][0]["rule"] == 1, "{}", why.stdout);
+
+    // What brokers keep is given to whom they know, and is as good as it verifies.
+    let listed = home.good(&["brokers", "evidence", "-o", "proofs"]);
+    assert!(listed.contains("broker 2  equivocated at 7"), "{listed}");
+    let mut proofs = std::fs::read_dir(home.path().join("proofs")).unwrap().map(|it| it.unwrap().path());
+    let proof = proofs.next().expect("broker 1 gave it");
+    let verdict = home.run(&["brokers", "evidence", "verify", proof.to_str().unwrap()]);
+    assert!(verdict.exit == 6 && verdict.stderr.contains("convicts nobody"), "{}{}", verdict.stdout, verdict.stderr);
 
     // A revocation that has returned binds: 2f + 1 brokers have signed that they executed it.
     let list = home.good(&["ca", "ls", "exchange", "--json"]);

@@ -91,7 +91,8 @@ pub enum Misdeed {
     SkippedAndFinalized,
 }
 
-/// Two signed statements that contradict each other. Anyone who knows the brokers' keys can check them.
+/// Two signed statements that contradict each other. Anyone who knows the brokers' keys can check them:
+/// [`crate::engine::judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The broker's index.

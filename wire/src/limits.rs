@@ -388,6 +388,8 @@ pub const ORDERED_FRAMES_KNOWN: usize = 65_536;
 pub const SUBMITTED_FRAMES: usize = 4096;
 /// Proofs of misbehaviour that an engine keeps in memory.
 pub const EVIDENCE_MAX: usize = 256;
+/// Bytes of one of them that a broker keeps: two votes.
+pub const EVIDENCE_BYTES_MAX: usize = 4096;
 
 const _: () = assert!(BLOCK_BYTES <= BLOCK_BYTES_MAX && BLOCK_FRAMES <= BLOCK_FRAMES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX <= BLOCK_BYTES_MAX);
@@ -456,6 +458,7 @@ pub const TURN_PATIENCE_BLOCKS: u64 = 64;
 pub const FALSE_FORWARDS_MAX: u32 = 16;
 
 const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
+const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
 const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
 const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);

@@ -59,6 +59,9 @@ pub enum Answer {
         /// Its rules, as administrators signed them.
         policy: Policy,
     },
+    /// To `Evidence`: what is said of whom, each with its proof. That the broker says so means nothing: a proof convicts,
+    /// or it does not.
+    Evidence(Vec<(Report, Vec<u8>)>),
     /// There is no answer.
     No(Why),
 }
@@ -161,6 +164,7 @@ impl Answer {
     /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ u64 height ‖ bytes16 value)
     /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
     /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes | 15 ‖ u64 number ‖ u32 length ‖ policy
+    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misdeed ‖ u32 length ‖ proof) …
     /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
     /// ```
     /// Each list stands behind a `u32 count`.
@@ -193,6 +197,10 @@ impl Answer {
                 w.u8(14).raw(bytes);
             }
             Answer::Policy { number, policy } => write_bytes(w.u8(15).u64(*number), &policy.to_bytes()),
+            Answer::Evidence(all) => write_all(w.u8(16), all, |(report, proof), w| {
+                report.encode(w);
+                write_bytes(w, proof);
+            }),
             Answer::No(why) => {
                 w.u8(11).u8(*why as u8);
             }
@@ -224,6 +232,15 @@ impl Answer {
                 let (number, bytes) = (r.u64()?, read_bytes(r, limits::RULES_BYTES_MAX)?);
                 Answer::Policy { number, policy: Policy::from_bytes(&bytes)? }
             }
+            16 => match count(r, 15)? {
+                n if n > limits::EVIDENCE_MAX => return Err(Malformed),
+                n => {
+                    let one = |r: &mut Reader<'_>| {
+                        Ok::<_, Malformed>((Report::decode(r)?, read_bytes(r, limits::EVIDENCE_BYTES_MAX)?))
+                    };
+                    Answer::Evidence((0..n).map(|_| one(r)).collect::<Result<_, _>>()?)
+                }
+            },
             _ => return Err(Malformed),
         })
     }
@@ -242,9 +259,7 @@ impl Status {
             w.u64(*age);
         });
         w.u8(u8::from(self.has_share)).u8(u8::from(self.running));
-        write_all(w, &self.reports, |it, w| {
-            w.u16(it.broker).u64(it.at).u8(it.misdeed as u8);
-        });
+        write_all(w, &self.reports, Report::encode);
         write_all(w, &self.suspended, |(client, since), w| {
             w.raw(&client.0).u64(*since);
         });
@@ -287,6 +302,10 @@ impl Status {
 }
 
 impl Report {
+    fn encode(&self, w: &mut Writer) {
+        w.u16(self.broker).u64(self.at).u8(self.misdeed as u8);
+    }
+
     fn decode(r: &mut Reader<'_>) -> Result<Report, Malformed> {
         let (broker, at, number) = (r.u16()?, r.u64()?, r.u8()?);
         use Misdeed::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};

@@ -107,6 +107,8 @@ pub enum Question {
         /// Where they begin.
         offset: u64,
     },
+    /// The proofs that the broker keeps of what others did (E4).
+    Evidence,
     /// The global policy in force, whole.
     Policy {
         /// E9.
@@ -119,7 +121,7 @@ impl Question {
     /// 1 ‖ u64 height | 2 ‖ u64 number | 3 ‖ u64 height ‖ u64 number | 4 ‖ header ‖ u64 ps
     /// 5 ‖ header ‖ u64 from ‖ u16 limit ‖ u64 floor | 6 ‖ header ‖ u64 floor | 7 ‖ bytes16 topic ‖ bytes16 key ‖ u64 floor
     /// 8 ‖ u64 subscription ‖ u64 place ‖ u64 sn ‖ u64 floor | 9 ‖ u16 count ‖ u64 sn … | 10 ‖ u64 sn ‖ u8 proved | 11 | 12
-    /// 13 | 14 ‖ u64 height | 15 ‖ u64 height ‖ u64 offset | 16 ‖ u64 floor | 18 ‖ u64 sn
+    /// 13 | 14 ‖ u64 height | 15 ‖ u64 height ‖ u64 offset | 16 ‖ u64 floor | 17 | 18 ‖ u64 sn
     /// ```
     pub(super) fn encode(&self, w: &mut Writer) {
         match self {
@@ -146,6 +148,7 @@ impl Question {
             Question::Checkpoint { height } => w.u8(14).u64(*height),
             Question::Part { height, offset } => w.u8(15).u64(*height).u64(*offset),
             Question::Policy { floor } => w.u8(16).u64(*floor),
+            Question::Evidence => w.u8(17),
             Question::Witness { sn } => w.u8(18).u64(*sn),
         };
     }
@@ -174,6 +177,7 @@ impl Question {
             14 => Question::Checkpoint { height: r.u64()? },
             15 => Question::Part { height: r.u64()?, offset: r.u64()? },
             16 => Question::Policy { floor: r.u64()? },
+            17 => Question::Evidence,
             18 => Question::Witness { sn: r.u64()? },
             _ => return Err(Malformed),
         })

@@ -86,6 +86,7 @@ fn replies() -> Vec<Reply> {
         Answer::History(Box::default()),
         Answer::Checkpoint(Box::new(checkpoint)),
         Answer::Part(vec![7; 40]),
+        Answer::Evidence(vec![(report, vec![8; 300]), (report, vec![])]),
         Answer::Policy { number: 0, policy: Policy::default() },
         Answer::Policy {
             number: 3,
@@ -127,6 +128,7 @@ fn requests() -> Vec<Request> {
         Question::Checkpoint { height: 64 },
         Question::Part { height: 64, offset: 1 << 20 },
         Question::Policy { floor: 8 },
+        Question::Evidence,
     ];
     let mut all: Vec<Request> =
         questions.into_iter().zip(0..).map(|(question, id)| Request::Ask { id, question }).collect();

@@ -26,6 +26,9 @@ use kept::Write;
 
 pub use clients::may_vouch;
 
+/// What an executable operation answers, and what it writes.
+type Ran = (Vec<u8>, Option<Write>);
+
 /// The block, with what it has changed so far.
 pub(super) struct Block<'a, S> {
     state: &'a mut State<S>,
@@ -292,7 +295,7 @@ impl<'a, S: Store> Block<'a, S> {
         header: &Header,
         execute: &Execute,
         attributes: &[Attribute],
-    ) -> Result<Result<(Vec<u8>, Option<Write>), Outcome>, StoreError> {
+    ) -> Result<Result<Ran, Outcome>, StoreError> {
         let (key, now) = match execute {
             Execute::Nothing => return Ok(Ok((Vec::new(), None))),
             Execute::Put { key, value } | Execute::CompareAndSet { key, value, .. } => (key, value.clone()),

@@ -147,17 +147,26 @@ impl<S: Store> State<S> {
     }
 
     /// The global policy in force and its number, at a broker that has executed block `floor`. Its rules name topics and
-    /// attributes, which are nobody's business outside: clients for whom somebody vouches get all of it, for they are
-    /// judged by all of it; and administrators, by the keys that genesis names, who need no registration to rule.
+    /// attributes: to whom they are told says [`State::tells`].
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn read_policy(&self, client: &Client, floor: u64) -> Result<(u64, &Policy), ReadError> {
         self.reached(floor)?;
-        if !self.genesis.administrators.iter().any(|key| *key.as_bytes() == client.0) {
-            self.reader(client)?;
-        }
+        self.tells(client)?;
         Ok(self.policy())
+    }
+
+    /// Whether a client is told what concerns all and is nobody's business outside: if somebody vouches for it, for it is
+    /// ruled by it; or if it is an administrator, by the key that genesis names, who needs no registration to rule.
+    ///
+    /// # Errors
+    /// `Denied`, or `Store`.
+    pub fn tells(&self, client: &Client) -> Result<(), ReadError> {
+        match self.genesis.administrators.iter().any(|key| *key.as_bytes() == client.0) {
+            true => Ok(()),
+            false => self.reader(client).map(drop),
+        }
     }
 
     /// Whether a share of the publication with this sn may leave for the client now (E2).

@@ -230,10 +230,11 @@ impl Client {
                 }
             }
             Output::Notice(Notice::Misbehaved { broker, how }) => said.push(Said::Accused(broker, format!("{how:?}"))),
-            Output::Notice(Notice::Evidence { broker, .. }) => said.push(Said::Accused(broker, "Testimony".into())),
+            Output::Notice(Notice::Evidence(it)) => said.push(Said::Accused(it.word.broker, "Testimony".into())),
             Output::Notice(_)
             | Output::Read(..)
             | Output::Status(..)
+            | Output::Proofs(..)
             | Output::Store(_)
             | Output::Lost { .. }
             | Output::Advertised { .. } => {}

@@ -75,6 +75,10 @@ impl Shared {
             Question::Value { topic, key, floor } => {
                 self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
             }
+            Question::Evidence => {
+                self.state().tells(client).map_err(read)?;
+                Ok(Answer::Evidence(self.outlet.evidence()))
+            }
             Question::Policy { floor } => {
                 let state = self.state();
                 let (number, policy) = state.read_policy(client, floor).map_err(read)?;

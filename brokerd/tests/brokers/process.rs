@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use sealcast_broker::protocol::{Answer, Question};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
+use sealcast_brokerd::evidence::Shelf;
 use sealcast_brokerd::serve::Broker;
+use sealcast_order::engine::{self, SigningSeed};
 
 use crate::client::Reader;
 use crate::cluster::{Home, key, until};
@@ -128,4 +131,28 @@ fn a_dealt_key_is_signed_by_all_and_held_from_the_start() {
     let answers = Reader::open(&home, &brokers, 1).ask_all(&Question::Key);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Key(it) if it.key == key.key)), "{answers:?}");
     brokers.into_iter().for_each(Broker::stop);
+}
+
+#[test]
+fn rule_e4_the_program_says_whom_a_proof_convicts() {
+    let home = Home::new("convicts", 4);
+    let (keys, genesis) = (home.file.broker_keys(), &home.file.genesis);
+    let evidence = engine::two_votes(&keys, &home.file.cluster().0, &SigningSeed::new(&[212; 32]), 5);
+    let shelf = Shelf::open(&home.folder(0).join("evidence"), genesis).expect("a folder");
+    let path = shelf.keep(&evidence).expect("it is written").expect("it is new");
+    let verify = |path: &Path| {
+        let mut command = program();
+        command.args(["evidence", "verify"]).arg(path).arg("--cluster").arg(home.folder(1).join(config::CLUSTER));
+        command.stdout(Stdio::piped()).output().expect("it ends")
+    };
+    let good = verify(&path);
+    let told: serde_json::Value = serde_json::from_slice(&good.stdout).expect("a line of JSON");
+    assert_eq!(good.status.code(), Some(0));
+    assert_eq!(told, serde_json::json!({ "broker": evidence.broker, "misdeed": "equivocated", "view": 5 }));
+
+    let text = fs::read_to_string(&path).expect("it is there");
+    fs::write(&path, text.replace("\"view\": 5", "\"view\": 6")).expect("it is written");
+    let changed = verify(&path);
+    assert_eq!((changed.status.code(), changed.stdout), (Some(6), Vec::new()));
+    assert_eq!(verify(&home.folder(0).join("nothing.json")).status.code(), Some(3));
 }

@@ -46,6 +46,8 @@ pub(super) enum Purpose {
     Read(Token),
     Receipt(Token),
     Status(Token),
+    /// The proofs that brokers keep.
+    Proofs(Token),
     /// How old what is known of the order is.
     Age,
     /// Which threshold key the brokers vouch for.
@@ -198,6 +200,12 @@ impl Quorum {
                 self.advance(now);
                 continue;
             }
+            if let Some((Purpose::Proofs(token), PROOFS_ROUNDS..)) =
+                self.asking.get(id).map(|it| (it.purpose.clone(), it.rounds))
+            {
+                self.report_proofs(token, id);
+                continue;
+            }
             let Some(ask) = self.asking.get_mut(id) else { continue };
             if ask.rounds > 1 {
                 // Answers age: what brokers said of different heights may agree now.
@@ -333,6 +341,7 @@ impl Quorum {
                 }
             }
             Purpose::Status(token) if all => self.report_status(token, id),
+            Purpose::Proofs(token) if all => self.report_proofs(token, id),
             Purpose::Bodies if ask.is_gone(faulty, self.channels.len()) => {
                 self.asking.close(id);
                 self.bodies_gone(now);
@@ -342,7 +351,7 @@ impl Quorum {
             Purpose::Age | Purpose::Key | Purpose::Shares(_) if all => {
                 self.asking.close(id);
             }
-            Purpose::Status(_) | Purpose::Age | Purpose::Key | Purpose::Shares(_) => {}
+            Purpose::Status(_) | Purpose::Proofs(_) | Purpose::Age | Purpose::Key | Purpose::Shares(_) => {}
         }
     }
 
@@ -366,6 +375,7 @@ impl Quorum {
                 self.fail_receipt(token);
             }
             Purpose::Status(token) => self.report_status(token, id),
+            Purpose::Proofs(token) => self.report_proofs(token, id),
             // What is still wanted is asked for anew.
             _ => {
                 self.asking.close(id);
@@ -382,6 +392,15 @@ impl Quorum {
         };
         self.outputs.push_back(Output::Status(token, ask.answers.into_iter().filter_map(of).collect()));
     }
+
+    fn report_proofs(&mut self, token: Token, id: u64) {
+        let Some(ask) = self.asking.close(id) else { return };
+        let of = |(broker, answer)| match answer {
+            Answer::Evidence(proofs) => Some((broker, proofs)),
+            _ => None,
+        };
+        self.outputs.push_back(Output::Proofs(token, ask.answers.into_iter().filter_map(of).collect()));
+    }
 }
 
 /// Whether another broker, or the same one later, may have a better answer.
@@ -395,5 +414,7 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const SILENCES: u64 = 64;
 /// Times that a question's patience ends before what f + 1 brokers do not give is given up.
 const GONE_ROUNDS: u32 = 2;
+/// Times that a question's patience ends before who has given no proofs is no longer waited for: about a second.
+const PROOFS_ROUNDS: u32 = 3;
 /// Times that a question's patience ends before it has no answer: some 25 seconds.
 const ROUNDS: u32 = 9;

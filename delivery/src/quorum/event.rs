@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sealcast_broker::contradiction::Contradiction;
 use sealcast_broker::operation::{Header, Interest, Policy, Publication};
-use sealcast_broker::protocol::{Refusal, SignedKey, Status, Why};
-use sealcast_broker::receipt::{Receipt, Testimony};
+use sealcast_broker::protocol::{Refusal, Report, SignedKey, Status, Why};
+use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{self, Advertisement, Entry};
 use sealcast_wire::{Monotonic, Utc};
 
@@ -76,6 +77,8 @@ pub enum Output {
     Receipt(Token, Option<Box<Receipt>>),
     /// The answer to [`super::Quorum::status`], of those who answered in time.
     Status(Token, BTreeMap<u16, Status>),
+    /// The answer to [`super::Quorum::proofs`], of those who answered in time.
+    Proofs(Token, Proofs),
     /// Make this durable; it replaces the one before. What [`super::Quorum::restore`] reads.
     Store(Vec<u8>),
     /// Something worth telling the operator.
@@ -98,6 +101,9 @@ pub struct Standing {
     /// The threshold key as brokers signed it, by broker; whether they are enough, the cluster file's rules say (E11).
     pub keys: BTreeMap<u16, SignedKey>,
 }
+
+/// The proofs that brokers keep, by who gave them: of which misdeed, and its bytes.
+pub type Proofs = BTreeMap<u16, Vec<(Report, Vec<u8>)>>;
 
 /// A subscription of the client's that stands in the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,15 +238,8 @@ pub enum Notice {
         /// What.
         how: Misdeed,
     },
-    /// A broker signed two outcomes of one block, or another one than f + 1: both statements (E4).
-    Evidence {
-        /// Who.
-        broker: u16,
-        /// What it signed.
-        testimony: Box<Testimony>,
-        /// And what contradicts it.
-        against: Box<Testimony>,
-    },
+    /// A broker signed two outcomes of one block, or another one than f + 1: all of it that convicts (E4).
+    Evidence(Box<Contradiction>),
 }
 
 /// What a broker did that no honest one does.

@@ -53,7 +53,7 @@ use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, Utc, limits};
 
 pub use way::{Cargo, Way};
 
-pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Read, Standing, Stood};
+pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Proofs, Read, Standing, Stood};
 
 use crate::{SendError, Token};
 use asking::{Asking, Purpose};

@@ -62,6 +62,20 @@ impl Quorum {
         Ok(Token(self.tokens))
     }
 
+    /// Asks all brokers for the proofs that they keep of what others did (E4). Whoever gives one is not believed: the proof
+    /// is checked by whoever takes it.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn proofs(&mut self, now: Now) -> Result<Token, SendError> {
+        if !self.asking.has_room() {
+            return Err(SendError::Full);
+        }
+        self.tokens += 1;
+        self.ask(now, Purpose::Proofs(Token(self.tokens)), Question::Evidence, self.channels.len());
+        Ok(Token(self.tokens))
+    }
+
     /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::Standing`] brings
     /// what they sign.
     pub fn look_for_key(&mut self, now: Now) {

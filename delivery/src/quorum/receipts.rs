@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sealcast_broker::contradiction::Contradiction;
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::Question;
 use sealcast_broker::receipt::{Fact, Receipt, Testimony};
@@ -122,22 +123,20 @@ impl Quorum {
             self.receipts.signed.range((height, 0)..=(height, u16::MAX)).map(|(_, it)| &**it).collect();
         let mut evidence = Vec::new();
         if let Some(own) = own {
-            evidence.push((broker, Box::new(testimony.clone()), own.clone()));
+            evidence.push(Contradiction::of(&testimony, &[&**own]));
         }
         let mut by_statement: BTreeMap<_, Vec<&Testimony>> = BTreeMap::new();
         for it in of_block.iter().copied().filter(|it| it.broker != broker).chain([&testimony]) {
             by_statement.entry(it.statement(&self.cluster)).or_default().push(it);
         }
-        let believed = by_statement.values().find(|them| them.len() > self.faulty).map(|them| them[0].clone());
-        if let Some(believed) = believed {
+        if let Some(believed) = by_statement.values().find(|them| them.len() > self.faulty) {
             let others = by_statement.values().filter(|them| them.len() <= self.faulty).flatten();
-            for liar in others.filter(|it| it.statement(&self.cluster) != believed.statement(&self.cluster)) {
-                evidence.push((liar.broker, Box::new((*liar).clone()), Box::new(believed.clone())));
-            }
+            evidence.extend(others.map(|liar| Contradiction::of(liar, &believed[..=self.faulty])));
         }
-        for (broker, testimony, against) in evidence {
-            self.misbehaved(broker, Misdeed::Testimony);
-            self.outputs.push_back(Output::Notice(Notice::Evidence { broker, testimony, against }));
+        // What was taken holds together, so that nothing is left out here.
+        for it in evidence.into_iter().flatten() {
+            self.misbehaved(it.word.broker, Misdeed::Testimony);
+            self.outputs.push_back(Output::Notice(Notice::Evidence(Box::new(it))));
         }
         if self.receipts.signed.len() >= limits::EVIDENCE_MAX {
             self.receipts.signed.pop_first();

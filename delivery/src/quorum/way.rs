@@ -273,7 +273,8 @@ impl Way {
                 | Said::Advertised { .. }
                 | Said::Read(..)
                 | Said::Receipt(..)
-                | Said::Status(..) => {}
+                | Said::Status(..)
+                | Said::Proofs(..) => {}
             }
         }
     }

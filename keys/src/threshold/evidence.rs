@@ -3,6 +3,7 @@
 //! ```text
 //! evidence = 1 ‖ u16 broker ‖ message ‖ proved share ‖ signature     a broker signed a proof that fails
 //!          | 2 ‖ message ‖ u16 count ‖ (proved share ‖ signature) …  right shares of a ciphertext that is false
+//!          | 3 ‖ …                                                 another outcome of a block: `sealcast_broker::contradiction`
 //! message  = bytes16 header ‖ u32 length ‖ ciphertext
 //! ```
 //! All of it are signed statements: a broker that refuses to sign is silent, and convicts nobody.

@@ -35,6 +35,7 @@ mod codec;
 mod deliver;
 mod forward;
 mod handle;
+mod proof;
 mod settings;
 mod shared;
 #[cfg(any(test, feature = "simulation"))]
@@ -46,6 +47,9 @@ mod stack;
 mod tests;
 mod watch;
 
+pub use proof::judge;
+#[cfg(any(test, feature = "simulation"))]
+pub use proof::two_votes;
 pub use settings::{Broker, Settings, SigningSeed, Start, StartError};
 
 /// One broker's engine, running.

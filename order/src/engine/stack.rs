@@ -92,24 +92,44 @@ pub(super) struct Cluster {
     floor: Option<Finalization<Scheme, Digest>>,
 }
 
+/// The brokers' keys, as callers and as the engine orders them.
+pub(super) struct Members {
+    pub(super) keys: Vec<PublicKey>,
+    pub(super) sorted: Set<PublicKey>,
+    /// Index in the caller's list by index in the sorted one.
+    pub(super) indices: Vec<usize>,
+}
+
+impl Members {
+    pub(super) fn of<'a>(brokers: impl Iterator<Item = &'a [u8; 32]>) -> Result<Members, StartError> {
+        let mut keys = Vec::new();
+        for (i, broker) in brokers.enumerate() {
+            let key = PublicKey::decode_cfg(bytes::Bytes::copy_from_slice(broker), &());
+            keys.push(key.map_err(|_| StartError::Key(i))?);
+        }
+        let sorted: Set<PublicKey> = keys.iter().cloned().try_collect().map_err(|_| StartError::Brokers(keys.len()))?;
+        let index = |s| keys.iter().position(|k| k == s).expect("the set was made of these keys");
+        let indices = sorted.iter().map(index).collect();
+        Ok(Members { keys, sorted, indices })
+    }
+}
+
+/// What votes are signed under.
+pub(super) fn namespace_of(namespace: &[u8]) -> Vec<u8> {
+    [b"sealcast/v1/order/", namespace].concat()
+}
+
 impl Cluster {
     pub(super) fn check(settings: &Settings) -> Result<Cluster, StartError> {
         let n = settings.brokers.len();
-        let mut keys = Vec::with_capacity(n);
-        for (i, broker) in settings.brokers.iter().enumerate() {
-            let key = PublicKey::decode_cfg(bytes::Bytes::copy_from_slice(&broker.key), &());
-            keys.push(key.map_err(|_| StartError::Key(i))?);
-        }
-        let sorted: Set<PublicKey> = keys.iter().cloned().try_collect().map_err(|_| StartError::Brokers(n))?;
+        let Members { keys, sorted, indices } = Members::of(settings.brokers.iter().map(|it| &it.key))?;
         if !(limits::BROKERS_MIN..=limits::BROKERS_MAX).contains(&n) {
             return Err(StartError::Brokers(n));
         }
         let own = settings.key.0.public_key();
         let me = keys.iter().position(|k| *k == own).ok_or(StartError::NotAMember)?;
-        let indices =
-            sorted.iter().map(|s| keys.iter().position(|k| k == s).expect("the set was made of these keys")).collect();
-        let namespace = [b"sealcast/v1/order/", &settings.namespace[..]].concat();
-        let scheme = Scheme::signer(&namespace, sorted, settings.key.0.clone()).ok_or(StartError::NotAMember)?;
+        let scheme = Scheme::signer(&namespace_of(&settings.namespace), sorted, settings.key.0.clone())
+            .ok_or(StartError::NotAMember)?;
         settings.check()?;
         let floor = match &settings.start {
             Start::Genesis => None,

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::judge;
 use super::settings::Start;
 use super::simulated::{play, play_on};
-use super::simulation::{SIZE, World, ledgers, pairs};
+use super::simulation::{SIZE, World, ledgers, pairs, settings};
 use crate::block::{BlockSize, Frame};
 use crate::order::{Floor, Misdeed, Refused};
 use crate::testing::{BAD, Ledger, assert_agree};
@@ -113,7 +114,17 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
             world.until(|| !evidence().is_empty(), &format!("{story}: evidence")).await;
             for e in evidence() {
                 assert_eq!(e.broker, 3, "{story}: {e:?}");
-                assert!(!e.proof.is_empty());
+                // It convinces whoever knows the keys, and only as it was signed, of this cluster.
+                let keys: Vec<[u8; 32]> = settings()[0].brokers.iter().map(|it| it.key).collect();
+                let shown = |proof: &[u8]| judge(&keys, b"simulation", proof);
+                assert_eq!(shown(&e.proof), Some(e.clone()), "{story}");
+                assert_eq!(judge(&keys, b"another", &e.proof), None, "{story}");
+                for i in 0..e.proof.len() {
+                    let mut changed = e.proof.clone();
+                    changed[i] ^= 1;
+                    assert_eq!(shown(&changed), None, "{story}: byte {i}");
+                }
+                assert_eq!(shown(&e.proof[1..]), None, "{story}");
             }
             assert!(evidence().iter().any(|e| e.misdeed == Misdeed::TwoNotarizeVotes), "{story}");
             assert_agree(&world.ledgers[..3], &story);

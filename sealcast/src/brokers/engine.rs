@@ -10,15 +10,15 @@ use sealcast_broker::operation::{Body, Interest, Operation, Publication};
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{self, Entry};
-use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Quorum, Read};
+use sealcast_delivery::quorum::{self, Answer, Config, Notice, Outcome, Proofs, Quorum, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::{Envelope, Fetch, Now, Utc, limits};
 
-use super::findings::Findings;
 use super::advertised::{Advertised, Advertisement};
 use super::credential::{self, Credential};
+use super::findings::Findings;
 use super::inbox::{Content, Inbox, Item};
 use super::lines::{Lines, Sealed};
 use super::member::Record;
@@ -86,6 +86,7 @@ pub(super) enum Done {
     Read(std::result::Result<Answer, Why>),
     Receipt(Option<Box<Receipt>>),
     Status(BTreeMap<u16, Status>),
+    Proofs(Proofs),
 }
 
 impl Engine {
@@ -106,7 +107,7 @@ impl Engine {
         };
         let sealing = if keys == Scheme::Plain { Sealing::Plain } else { Sealing::Waiting };
         Ok(Engine {
-            findings: Findings::new(cluster.cluster(), accuse),
+            findings: Findings::new(accuse),
             cluster,
             quorum,
             advertised: Advertised::default(),
@@ -213,6 +214,10 @@ impl Engine {
 
     pub(super) fn status(&mut self) -> std::result::Result<Token, SendError> {
         self.quorum.status(self.clock.now())
+    }
+
+    pub(super) fn proofs(&mut self) -> std::result::Result<Token, SendError> {
+        self.quorum.proofs(self.clock.now())
     }
 
     /// Begins to open a sealed publication that was read. Shares come without proofs, for which the keys ask if they doubt.
@@ -581,6 +586,7 @@ impl Engine {
             quorum::Output::Read(token, answer) => self.finish(token, Done::Read(answer)),
             quorum::Output::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
             quorum::Output::Status(token, said) => self.finish(token, Done::Status(said)),
+            quorum::Output::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
             quorum::Output::Store(record) => self.unstored = Some(record),
             quorum::Output::Notice(notice) => self.notice(notice),
         }

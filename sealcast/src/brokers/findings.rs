@@ -1,8 +1,6 @@
 //! Who misbehaved at the brokers, as one client found out: what its user is told, and what is brought before the brokers (E4).
 
-use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Accusation, Operation};
-use sealcast_broker::receipt::Receipt;
 use sealcast_delivery::quorum::{Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
@@ -16,7 +14,7 @@ use super::accusing::Accusing;
 pub struct Evidence {
     /// Who and what, for people.
     pub what: String,
-    /// The proof: of `keys::threshold::evidence`, or two testimonies; empty where there is only our word.
+    /// The proof: of `keys::threshold::evidence` or `sealcast_broker::contradiction`; empty where there is only our word.
     pub record: Vec<u8>,
     /// Against a publisher: where the publication stands, which [`super::Brokers::accuse`] names.
     pub sn: Option<u64>,
@@ -24,7 +22,6 @@ pub struct Evidence {
 
 /// See the module.
 pub(crate) struct Findings {
-    cluster: Cluster,
     evidence: Vec<Evidence>,
     /// Whether evidence against publishers is brought before the brokers.
     accuse: bool,
@@ -32,8 +29,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn new(cluster: Cluster, accuse: bool) -> Findings {
-        Findings { cluster, evidence: Vec::new(), accuse, accusing: Accusing::default() }
+    pub(crate) fn new(accuse: bool) -> Findings {
+        Findings { evidence: Vec::new(), accuse, accusing: Accusing::default() }
     }
 
     /// What the keys found about shares and ciphertexts.
@@ -61,9 +58,10 @@ impl Findings {
             Notice::Misbehaved { broker, how } => {
                 self.note(format!("broker {broker} said what no honest one says ({how:?})"), Vec::new(), None);
             }
-            Notice::Evidence { broker, testimony, against } => {
-                let record = [testimony, against].map(|it| Receipt::new(self.cluster, it).to_bytes());
-                self.note(format!("broker {broker} signed two outcomes of one block"), record.concat(), None);
+            Notice::Evidence(it) => {
+                let what =
+                    format!("broker {} signed another outcome of block {} than others", it.word.broker, it.height);
+                self.note(what, it.to_bytes(), None);
             }
             Notice::Unregistered | Notice::NotRegistered(_) | Notice::RolledBack { .. } => {}
         }

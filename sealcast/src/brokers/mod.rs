@@ -32,7 +32,7 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
-use sealcast_delivery::quorum::{Answer, Outcome, Read, Standing, Stood};
+use sealcast_delivery::quorum::{Answer, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Utc, limits};
 
@@ -513,6 +513,19 @@ impl Brokers {
             .clone()
             .ok_or_else(|| Error::new(Code::Usage, "without a registration there is nothing to say so with"))?;
         self.submit(&Operation::Register(Registration { intent, ..registration })).map(drop)
+    }
+
+    /// The proofs that brokers keep of what others did (E4), by who gave them: to whom [`Brokers::policy`] is told. Nobody
+    /// is convicted by who gives a proof; `sealcast brokers evidence verify` checks it.
+    ///
+    /// # Errors
+    /// Those of the session.
+    pub fn proofs(&self) -> Result<Proofs> {
+        let token = self.take(|engine| engine.proofs())?;
+        match self.done(token)? {
+            Done::Proofs(proofs) => Ok(proofs),
+            _ => Err(Error::new(Code::Usage, "this was no question for proofs")),
+        }
     }
 
     /// Evidence of misbehaviour that came up here, since the last call.

@@ -68,7 +68,7 @@ impl Through {
             .map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
         let through = Through {
             channels: channels(&cluster, &key),
-            findings: Findings::new(cluster.cluster(), true),
+            findings: Findings::new(true),
             cluster: Arc::new(cluster),
             registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
             record,

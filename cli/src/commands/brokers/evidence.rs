@@ -1,5 +1,5 @@
 //! `sealcast brokers evidence`: what is known against brokers and publishers. Proofs that came up at clients of this user are kept in
-//! the state folder; what brokers have is theirs, and they name it.
+//! the state folder; what brokers have they name, and give to whom they know. A proof convicts whoever gives it: `verify`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,18 @@ use sealcast::brokers::Evidence;
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, Overwrite, write_public};
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
+use sealcast_broker::contradiction::{self, FORM};
 use sealcast_broker::genesis::Cluster as Id;
+use sealcast_broker::protocol::Misdeed;
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_keys::threshold::evidence::{Culprit, judge};
 use sealcast_keys::threshold::{Config, pin};
 use serde_json::{Value, json};
 
-use super::{Which, status};
+use super::{Which, processes, status};
 use crate::cluster::{As, Cluster, hex, unhex};
-use crate::commands::Env;
+use crate::commands::{Env, read_text};
 use crate::hint::Failure;
 use crate::text::{instant, now};
 
@@ -37,7 +39,8 @@ pub(super) fn evidence(
         return submit(env, &cluster, &all);
     }
     let id = cluster.file.cluster();
-    let brokers = Cluster { patience: WAIT, ..cluster }.open(env, &As::Anybody)?;
+    let cluster = Cluster { patience: WAIT, ..cluster };
+    let brokers = cluster.open(env, &As::Anybody)?;
     let stands = brokers.survey(WAIT)?;
     let faulty = brokers.cluster().faulty();
     brokers.close();
@@ -46,8 +49,10 @@ pub(super) fn evidence(
         let misdeed = status::misdeed(report.misdeed);
         env.output
             .object(&json!({ "broker": report.broker, "misdeed": misdeed, "at": report.at, "kept_by": "brokers" }))?;
-        env.output
-            .line(format!("broker {}  {misdeed} at {}  (the brokers keep the proof)", report.broker, report.at))?;
+        env.output.line(format!(
+            "broker {}  {misdeed} at {}  (the brokers keep the proof: -o FOLDER)",
+            report.broker, report.at
+        ))?;
     }
     let suspended = status::suspended(&stands, faulty);
     status::show_suspended(env, &suspended)?;
@@ -60,11 +65,98 @@ pub(super) fn evidence(
     }
     if let Some(folder) = out {
         export(&kept, folder)?;
+        if !reports.is_empty() {
+            fetch(env, &cluster, folder)?;
+        }
     }
     if reports.is_empty() && suspended.is_empty() && kept.is_empty() {
         env.output.say("nothing is known against any broker or publisher");
     }
     Ok(())
+}
+
+/// Writes what brokers keep to a folder, each proof once. It is as good as it verifies, whoever gave it.
+fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<(), Failure> {
+    let brokers = cluster.open_known(env)?;
+    let given = brokers.proofs();
+    brokers.close();
+    let keys = cluster.file.broker_keys();
+    for (by, proofs) in given? {
+        for (report, proof) in proofs {
+            let misdeed = status::misdeed(report.misdeed).replace(' ', "-");
+            let name = format!("{}-{}-{misdeed}-{}.json", report.broker, report.at, hex(&sha256(&proof)[..4]));
+            // As it lies in the brokers' folders.
+            let text = json!({
+                "cluster": hex(&cluster.file.cluster().0), "broker": report.broker,
+                "key": keys.get(usize::from(report.broker)).map(|key| hex(key)), "view": report.at,
+                "misdeed": misdeed, "proof": hex(&proof), "given_by": by,
+            });
+            let path = to.join(name);
+            write_public(&path, format!("{text:#}\n").as_bytes(), Overwrite::Replace)?;
+        }
+    }
+    Ok(())
+}
+
+/// Says whom a proof convicts.
+pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Failure> {
+    let shown = if path == Path::new("-") { "stdin".to_owned() } else { Home::shown(path) };
+    let text = read_text(path)?;
+    let value: Value = serde_json::from_str(&text).map_err(|e| {
+        Failure::new(Code::Syntax, format!("{shown}:{}:{}: this is no JSON", e.line(), e.column()))
+            .hint("it begins with {, as «sealcast brokers evidence -o FOLDER» wrote it")
+    })?;
+    let cluster = Cluster::of(env, which.cluster.as_deref())?;
+    let nobody = |why: &str| Failure::new(Code::Signature, format!("{shown}: {why}"));
+    if value.get("cluster").and_then(Value::as_str).is_some_and(|it| it != hex(&cluster.file.cluster().0)) {
+        return Err(
+            nobody("the proof is of another cluster").hint("--cluster FILE: the file of the cluster that it is of")
+        );
+    }
+    let record = value.get("record").and_then(Value::as_str).and_then(unhex);
+    let found = match &record {
+        // What the order's engine found is checked by the program that has it.
+        None => processes::convicts(&text, &cluster.path)?.map(|told| {
+            let of = |key: &str| told.get(key).cloned().unwrap_or_default();
+            let misdeed = of("misdeed").as_str().unwrap_or_default().replace('-', " ");
+            let who = format!("broker {}  {misdeed} at {}", of("broker"), of("view"));
+            (json!({ "broker": of("broker"), "misdeed": misdeed, "at": of("view") }), who)
+        }),
+        Some(record) if record.first() == Some(&FORM) => {
+            contradiction::judge(&cluster.file.genesis, record).map(|it| {
+                let misdeed = status::misdeed(Misdeed::FalseState);
+                (json!({ "broker": it, "misdeed": misdeed }), format!("broker {it}  {misdeed}"))
+            })
+        }
+        Some(_) => {
+            let key = match &cluster.file.key {
+                Some(key) => key.clone(),
+                // The brokers made it after the file was written.
+                None => {
+                    let brokers = cluster.open(env, &As::Anybody)?;
+                    let key = brokers.key(cluster.patience);
+                    brokers.close();
+                    key?
+                }
+            };
+            convicts(&cluster.file, &key, &text).map(|culprit| match culprit {
+                Culprit::Broker(it) => {
+                    let misdeed = status::misdeed(Misdeed::FalseShare);
+                    (json!({ "broker": it, "misdeed": misdeed }), format!("broker {it}  {misdeed}"))
+                }
+                Culprit::Publisher { client, number } => {
+                    let (client, misdeed) = (hex(&client), "sealed what opens to nothing");
+                    let who = format!("client {client}  {misdeed}, as its number {number}");
+                    (json!({ "client": client, "misdeed": misdeed, "number": number }), who)
+                }
+            })
+        }
+    };
+    let Some((object, who)) = found else {
+        return Err(nobody("it convicts nobody").hint("ask whoever gave it to you for the file as it was written"));
+    };
+    env.output.object(&object)?;
+    env.output.line(format!("convicted  {who}"))
 }
 
 /// Brings proofs against publishers before the brokers.
@@ -165,6 +257,9 @@ pub(crate) fn convicts(file: &ClusterFile, key: &VouchedKey, text: &str) -> Opti
     }
     let value: Value = serde_json::from_str(text).ok()?;
     let record = unhex(value.get("record")?.as_str()?)?;
+    if record.first() == Some(&FORM) {
+        return contradiction::judge(&file.genesis, &record).map(Culprit::Broker);
+    }
     match file.suite {
         Suite::Ristretto255 => judged::<Ristretto255>(file, key, &record),
         Suite::P256 => judged::<P256>(file, key, &record),

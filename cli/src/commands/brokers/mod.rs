@@ -75,10 +75,13 @@ enum Verb {
         wait: Duration,
     },
     /// Show what is known against brokers, and save the proofs
+    #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
     Evidence {
+        #[command(subcommand)]
+        verb: Option<EvidenceVerb>,
         #[command(flatten)]
         which: Which,
-        /// Copy the proofs to this folder
+        /// Copy the proofs to this folder, with those that brokers keep
         #[arg(long, short, value_name = "FOLDER")]
         out: Option<PathBuf>,
         /// Bring those against publishers before the brokers, who suspend them; a proof from elsewhere is a file
@@ -121,6 +124,17 @@ enum Verb {
     Sign {
         /// The act, as `policy set`, `revoke` or `restore` wrote it
         act: PathBuf,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum EvidenceVerb {
+    /// Check a proof by the cluster's keys, and say whom it convicts; exit 6 if nobody
+    Verify {
+        /// The proof, as readers or brokers saved it; - is stdin
+        file: PathBuf,
         #[command(flatten)]
         which: Which,
     },
@@ -259,7 +273,12 @@ impl Brokers {
             Verb::Run(run) => processes::run(&run.folder, &run.arguments(env)),
             Verb::Reload { folder } => reload::reload(env, &folder),
             Verb::Status { which, wait } => status::status(env, &which, wait),
-            Verb::Evidence { which, out, submit } => evidence::evidence(env, &which, out.as_deref(), submit),
+            Verb::Evidence { verb: Some(EvidenceVerb::Verify { file, which }), .. } => {
+                evidence::verify(env, &file, &which)
+            }
+            Verb::Evidence { verb: None, which, out, submit } => {
+                evidence::evidence(env, &which, out.as_deref(), submit)
+            }
             Verb::Reg { which } => act::register(env, &which),
             Verb::Advertise { scope, text, which } => act::advertise(env, &scope, &text, &which),
             Verb::Revoke { client, serial, administer } => {

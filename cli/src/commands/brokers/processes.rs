@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home};
+use serde_json::Value;
 
 use crate::hint::Failure;
 
@@ -42,6 +43,28 @@ pub(super) fn deal(folder: &Path, n: usize) -> Result<(), Failure> {
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().last().unwrap_or("it said nothing").to_owned();
     Err(Failure::new(Code::System, format!("{NAME} deal: {last}")))
+}
+
+/// Lets the broker's program check a proof that brokers keep: what it says of whom it convicts, `None` if it convicts nobody.
+pub(super) fn convicts(proof: &str, cluster: &Path) -> Result<Option<Value>, Failure> {
+    let mut command = Command::new(program(NAME));
+    command.args(["evidence", "verify", "-", "--cluster"]).arg(cluster);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| missing(NAME, &e))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It takes no more than a proof has; whatever is longer is none.
+        let _ = stdin.write_all(proof.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|e| Failure::system(NAME, &e))?;
+    match output.status.code() {
+        Some(0) => Ok(serde_json::from_slice(&output.stdout).ok()),
+        Some(CONVICTS_NOBODY) => Ok(None),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            Err(Failure::new(Code::System, format!("{NAME} evidence verify: {last}")))
+        }
+    }
 }
 
 impl Processes {
@@ -174,6 +197,8 @@ fn missing(name: &str, error: &io::Error) -> Failure {
 }
 
 const NAME: &str = "sealcast-broker";
+/// How it ends if a proof convicts nobody.
+const CONVICTS_NOBODY: i32 = 6;
 /// Of the same package, and never started but by [`Processes::corrupt`].
 const LIAR: &str = "lying-broker";
 /// How long brokers may take to end.

@@ -132,7 +132,7 @@ fn in_force(env: &Env<'_>, which: &Which) -> Result<(u64, Rules), Failure> {
         true => e.hint("say the policy's FILE, or which brokers have it: --cluster FILE, or --url quorum:FILE"),
         false => e,
     })?;
-    let brokers = cluster.open_for_policy(env)?;
+    let brokers = cluster.open_known(env)?;
     let found = brokers.policy(cluster.patience);
     super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
     brokers.close();

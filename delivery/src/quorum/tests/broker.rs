@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
 use sealcast_broker::protocol::{
-    Answer, Contents, Question, Refusal, Reply, Request, Standing, Status, Update, Welcome, Why, speaker,
+    Answer, Contents, Misdeed, Question, Refusal, Reply, Report, Request, Standing, Status, Update, Welcome, Why,
+    speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
@@ -354,6 +355,10 @@ impl Broker {
                 epoch: state.epoch(),
                 ..Status::default()
             })),
+            Question::Evidence => {
+                let report = Report { broker: 0, at: 7, misdeed: Misdeed::Equivocated };
+                Answer::Evidence(vec![(report, vec![self.number as u8])])
+            }
             Question::Key | Question::History | Question::Checkpoint { .. } | Question::Part { .. } => {
                 Answer::No(Why::Nothing)
             }

@@ -148,3 +148,24 @@ fn rule_e9_the_policy_in_force_is_what_f_plus_1_brokers_say_and_no_liar_says_ano
         assert_eq!(found(&world, reader, token), Some(Ok(Answer::Policy { number: 1, policy })), "seed {seed}");
     }
 }
+
+#[test]
+fn rule_e4_the_proofs_of_all_who_answer_are_had_and_who_is_silent_is_not_waited_for_long() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1, Behaviour::Withholder);
+        let [reader, ..] = company(&mut world);
+        let now = world.now();
+        let token = world.members[reader].quorum.proofs(now).expect("there is room");
+        let proofs = |it: &World| {
+            it.members[reader].told.others.iter().find_map(|it| match it {
+                Output::Proofs(of, proofs) if *of == token => Some(proofs.clone()),
+                _ => None,
+            })
+        };
+        assert!(world.until(3_000_000, |it| proofs(it).is_some()), "seed {seed}: no answer");
+        let honest = world.brokers.iter().filter(|it| it.behaviour == Behaviour::Honest).map(|it| it.number);
+        let given = proofs(&world).expect("just seen");
+        assert!(given.keys().copied().eq(honest), "seed {seed}: {given:?}");
+        assert!(given.iter().all(|(broker, of)| of[0].1 == [*broker as u8]), "seed {seed}: {given:?}");
+    }
+}
