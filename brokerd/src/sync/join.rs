@@ -92,7 +92,7 @@ pub struct Joined {
     pub root: [u8; 32],
 }
 
-/// What [`prepare`] does at a start, for a broker in a simulation that has nothing; `None` if there is no sound snapshot, or
+/// What `prepare` does at a start, for a broker in a simulation that has nothing; `None` if there is no sound snapshot, or
 /// no need of one. `passed_over` is told whose is not begun with, and why.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! A client with a channel to each broker, who believes what f + 1 of them say.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealcast_broker::operation::{Client, Frame, Operation};
 use sealcast_broker::protocol::{Answer, Contents, Question, Refusal, Reply, Update};
@@ -18,6 +18,8 @@ pub(crate) struct Reader {
     pub(crate) channels: Vec<Channel>,
     /// The number of the next operation.
     pub(crate) next: u64,
+    /// What was ordered last, through which broker, and when it was sent.
+    last: Option<(usize, Frame, Instant)>,
     /// Updates of blocks, by height and broker.
     heard: BTreeMap<u64, BTreeMap<usize, Update>>,
 }
@@ -33,7 +35,7 @@ impl Reader {
         let (channels, welcomes): (Vec<_>, Vec<_>) = brokers.iter().enumerate().map(open).unzip();
         let next = welcomes.iter().map(|welcome| welcome.next).max().expect("there are brokers");
         let client = Client(key(seed).public_bytes());
-        Reader { seed, client, cluster: home.cluster, channels, next, heard: BTreeMap::new() }
+        Reader { seed, client, cluster: home.cluster, channels, next, last: None, heard: BTreeMap::new() }
     }
 
     /// Orders operations through a broker and waits until f + 1 brokers say that all are done.
@@ -48,9 +50,11 @@ impl Reader {
         self.next += count as u64;
         let frame = Frame::sign(&self.cluster, &key(self.seed), first, operations);
         self.channels[through].submit(&frame).expect("it is sent");
+        self.last = Some((through, frame, Instant::now()));
         let enough = if self.channels.len() == 1 { 1 } else { 2 };
         let ours = |contents: &Contents| contents.results.iter().any(|results| results.first == first);
         let (_, contents) = self.updates(enough, ours);
+        self.last = None;
         let results = contents.results.iter().find(|results| results.first == first).expect("it was just found");
         results.outcomes.iter().map(|outcome| outcome.code).collect()
     }
@@ -96,6 +100,14 @@ impl Reader {
 
     /// Hears something from some broker.
     fn listen(&mut self) {
+        // A broker that had not executed our registration yet refused it.
+        if let Some((through, frame, sent)) = &mut self.last
+            && sent.elapsed() > AGAIN
+        {
+            *sent = Instant::now();
+            // A broker that is gone takes nothing.
+            let _ = self.channels[*through].submit(frame);
+        }
         for broker in 0..self.channels.len() {
             // A broker that is gone says nothing.
             if let Ok(Some(Reply::Update(update))) = self.channels[broker].hear_within(LOOK) {
@@ -122,4 +134,6 @@ impl Reader {
 }
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long what became of a frame is waited for before it is sent again.
+const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
