@@ -17,6 +17,7 @@ mod findings;
 mod inbox;
 mod lines;
 mod member;
+mod refusals;
 mod sealing;
 
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::{
     Accusation, Body, Client, Execute, Header, Interest, Operation, Policy, Publication, Registration,
 };
-use sealcast_broker::protocol::{Refusal, Status};
+use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
 use sealcast_delivery::quorum::{Answer, Outcome, Proofs, Read, Standing, Stood};
@@ -45,12 +46,14 @@ pub(crate) use findings::Findings;
 pub use inbox::{Content, Item, Subscription};
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration};
+pub(crate) use refusals::refused;
 pub(crate) use sealing::threshold;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::url::Scheme;
 use engine::{Done, Engine};
+use refusals::{done, lost};
 
 /// A client of a cluster. Dropping it ends its channels; subscriptions that stand in the order stay there.
 pub struct Brokers {
@@ -723,73 +726,6 @@ impl Shared {
             }
         }
         self.changed.notify_all();
-    }
-}
-
-/// The error of an operation that brokers executed to nothing for this reason.
-pub(crate) fn refused(code: Became) -> Error {
-    let why = done(&Came { code, detail: Vec::new() }).err();
-    why.unwrap_or_else(|| Error::new(Code::NotReady, "the brokers executed nothing of it"))
-}
-
-/// The error of an operation that brokers executed to nothing.
-fn done(outcome: &Came) -> Result<()> {
-    let number = || outcome.detail.first_chunk::<8>().map_or(0, |n| u64::from_be_bytes(*n));
-    let unregistered = "sealcast brokers reg, with an identity of an issuer that the cluster file names";
-    Err(match outcome.code {
-        Became::Done => return Ok(()),
-        Became::Unregistered => {
-            Error::new(Code::Denied, "the brokers do not know us, or nobody vouches for us any more")
-                .with_hint(unregistered)
-        }
-        Became::Revoked => Error::new(Code::Excluded, "administrators have ended this client"),
-        Became::CredentialRevoked => Error::new(Code::Excluded, "administrators have revoked our certificate"),
-        Became::Proof => {
-            Error::new(Code::Authority, "the brokers do not accept our certificate: expired, or not of its issuer")
-                .with_hint("sealcast id show; the cluster file names the issuers")
-        }
-        Became::Denied => Error::new(Code::DeniedPublish, "the cluster's policy does not let us publish there")
-            .with_hint("sealcast policy why --topic TOPIC --publish"),
-        Became::StalePolicy | Became::StaleEpoch => Error::new(Code::NotReady, "policy or key changed meanwhile"),
-        Became::TooMany => Error::new(Code::Full, "too many subscriptions, or attributes")
-            .with_hint("sealcast sub --list shows yours, and «sealcast sub --end PATTERN» ends one"),
-        Became::NoSubscription => Error::new(Code::BadValue, "there is no such subscription"),
-        Became::NoNumber => {
-            Error::new(Code::BadValue, "what is to be incremented is no number, or the sum is too large")
-        }
-        Became::Mismatch => Error::new(Code::BadValue, "the value is not what was expected"),
-        Became::Signatures => Error::new(Code::Denied, "not signed by enough administrators")
-            .with_hint("sealcast brokers sign FILE adds a signature"),
-        Became::AdminNumber => {
-            Error::new(Code::BadValue, format!("acts of administrators are numbered, and {} is next", number()))
-        }
-        Became::Futile => Error::new(Code::BadValue, "this changes nothing, or turns something back"),
-        Became::Suspended => {
-            let since = number();
-            Error::new(Code::Excluded, format!("since block {since} evidence keeps this client from publishing"))
-                .with_hint(
-                    "it sealed what opens to nothing; administrators restore it: sealcast brokers restore CLIENT",
-                )
-        }
-        Became::Unfounded => Error::new(Code::BadValue, "what is accused does not stand there"),
-        Became::Duplicate | Became::Gap => {
-            Error::new(Code::Duplicate, "another process uses the same client key of these brokers")
-        }
-    })
-}
-
-/// The error of an operation that has no place.
-fn lost(outcome: &Outcome) -> Error {
-    match outcome {
-        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered),
-        Outcome::Refused(Refusal::Proof) => refused(Became::Proof),
-        Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
-        Outcome::Forgotten => {
-            Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")
-        }
-        Outcome::Superseded { .. } | Outcome::Executed { .. } => {
-            Error::new(Code::NotReady, "policy, key or number changed meanwhile").with_hint("try again")
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use sealcast_broker::cluster_file::{Addresses, Suite};
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Claim, Client, Execute, OperationId, Proof, Registration};
 use sealcast_broker::protocol::{Contents, Reply, SignedKey, Standing, Update, Welcome};
-use sealcast_broker::state::{Notice as Places, Run};
+use sealcast_broker::state::{self, Notice as Places, Run};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::group::{Parameters, Ristretto255};
 use sealcast_crypto::secret::Secret;
@@ -16,6 +16,7 @@ use sealcast_keys::threshold::sealed::{Attachment, What};
 use sealcast_keys::threshold::{self, Threshold, pin};
 use sealcast_wire::{Incarnation, Utc};
 
+use super::super::inbox::{Content, Item};
 use super::super::{ClientKey, FRAME_OPERATIONS};
 use super::*;
 
@@ -253,7 +254,7 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
     let outcome = state::Outcome { code: state::Code::Unregistered, detail: Vec::new() };
     let became = Outcome::Executed { height: 2, number: 1, outcome };
     let now = stage.engine.clock.now();
-    stage.engine.perform(now, quorum::Output::Outcome(Token(900), became));
+    stage.engine.perform(now, sealcast_delivery::quorum::Output::Outcome(Token(900), became));
     assert_eq!(inbox.closed().map(|it| it.code()), Some(Code::Excluded));
 }
 
