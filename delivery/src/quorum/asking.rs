@@ -191,20 +191,23 @@ impl Quorum {
     /// Questions that took too long: others are asked too, and in the end all again.
     pub(super) fn ask_late(&mut self, now: Now) {
         while let Some(id) = self.asking.late(now.monotonic) {
-            let Some(ask) = self.asking.get_mut(id) else { continue };
+            let Some(ask) = self.asking.get(id) else { continue };
             let silent: Vec<u16> = ask.asked.iter().filter(|it| !ask.answers.contains_key(it)).copied().collect();
-            if let (Purpose::Resume(subscription), 2..) = (ask.purpose.clone(), ask.rounds)
-                && self.resumed(subscription, id, true)
-            {
-                self.asking.close(id);
-                self.advance(now);
-                continue;
-            }
-            if let Some((Purpose::Proofs(token), PROOFS_ROUNDS..)) =
-                self.asking.get(id).map(|it| (it.purpose.clone(), it.rounds))
-            {
-                self.report_proofs(token, id);
-                continue;
+            match (ask.purpose.clone(), ask.rounds) {
+                (Purpose::Resume(subscription), 2..) if self.resumed(subscription, id, true) => {
+                    self.asking.close(id);
+                    self.advance(now);
+                    continue;
+                }
+                (Purpose::Status(token), SURVEY_ROUNDS..) => {
+                    self.report_status(token, id);
+                    continue;
+                }
+                (Purpose::Proofs(token), SURVEY_ROUNDS..) => {
+                    self.report_proofs(token, id);
+                    continue;
+                }
+                _ => {}
             }
             let Some(ask) = self.asking.get_mut(id) else { continue };
             if ask.rounds > 1 {
@@ -414,7 +417,8 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const SILENCES: u64 = 64;
 /// Times that a question's patience ends before what f + 1 brokers do not give is given up.
 const GONE_ROUNDS: u32 = 2;
-/// Times that a question's patience ends before who has given no proofs is no longer waited for: about a second.
-const PROOFS_ROUNDS: u32 = 3;
+/// Times that a question's patience ends before a broker that speaks for itself alone is no longer waited for: about a
+/// second.
+const SURVEY_ROUNDS: u32 = 3;
 /// Times that a question's patience ends before it has no answer: some 25 seconds.
 const ROUNDS: u32 = 9;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealcast_broker::operation::Frame;
-use sealcast_broker::protocol::{Answer, Standing as Stood, Update, Welcome, Why};
+use sealcast_broker::protocol::{Answer, Standing as Stood, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{Code, Notice as Places, Outcome as Came, Part, Proof, Results, Run};
 use sealcast_crypto::ed25519::Key;
@@ -19,6 +19,8 @@ struct Words {
     /// Questions that were not answered yet: whom, by which name.
     asked: Vec<(u16, u64, Question)>,
     misdeeds: Vec<(u16, Misdeed)>,
+    /// Who said where it stands.
+    stands: Vec<u16>,
 }
 
 fn key(seed: u8) -> OriginKey {
@@ -46,7 +48,13 @@ fn welcome(broker: u16, height: u64, next: u64) -> Vec<u8> {
 
 impl Words {
     fn new() -> Words {
-        Words { quorum: Quorum::new(config()), at: Monotonic(1_000_000), asked: Vec::new(), misdeeds: Vec::new() }
+        Words {
+            quorum: Quorum::new(config()),
+            at: Monotonic(1_000_000),
+            asked: Vec::new(),
+            misdeeds: Vec::new(),
+            stands: Vec::new(),
+        }
     }
 
     fn now(&self) -> Now {
@@ -62,6 +70,7 @@ impl Words {
                     }
                 }
                 Output::Notice(Notice::Misbehaved { broker, how }) => self.misdeeds.push((broker, how)),
+                Output::Status(_, said) => self.stands.extend(said.into_keys()),
                 _ => {}
             }
         }
@@ -197,4 +206,17 @@ fn what_nobody_reads_any_more_before_it_stands_ends_when_it_does() {
         batch.clear();
     }
     assert_eq!(ended, [7]);
+}
+
+#[test]
+fn a_broker_that_hangs_keeps_nobody_from_hearing_where_the_others_stand() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    words.quorum.status(words.now()).expect("there is room");
+    words.drain();
+    words.run(Duration::from_millis(1900), |broker, question| match question {
+        Question::Status if broker != 1 => Some(Answer::Status(Box::new(Status { broker, ..Status::default() }))),
+        _ => None,
+    });
+    assert_eq!(words.stands, [0, 2, 3]);
 }
