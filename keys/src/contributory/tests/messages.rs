@@ -25,8 +25,7 @@ fn those_who_start_within_a_tenth_of_a_second_find_each_other_by_a_few_responses
             let of = format!("n {n}, seed {seed}: {epochs} epochs, {counters:?}");
             assert!(counters["RESPONSE"].0 <= 3 * epochs as u64, "{of}");
             assert!(epochs <= 3, "one group, not parts that must merge: {of}");
-            // Whoever is not in the first epoch says it again for the next.
-            assert!(counters["JOIN"].0 <= (n + 2 * n.isqrt() * epochs) as u64, "N + o(N), {of}");
+            assert!(counters["JOIN"].0 <= (n + 2 * n.isqrt()) as u64, "N + o(N), {of}");
             assert!(net.since_last_start() < 100.0, "{} ms, {of}", net.since_last_start());
         }
     }
