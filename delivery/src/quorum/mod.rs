@@ -302,7 +302,7 @@ impl Quorum {
         self.known.standing.as_ref()
     }
 
-    /// The time of the newest block that f + 1 brokers back (E10). Idle, it is looked for now and then.
+    /// The time of the newest block that f + 1 brokers back (E10); of an idle cluster, as of a quarter of `SEAL_BLOCK_AGE_MAX` ago.
     pub fn at(&self) -> Option<Utc> {
         self.known.at()
     }
