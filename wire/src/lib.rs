@@ -27,4 +27,4 @@ pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane, Transition};
 pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};
 pub use protect::{Access, Exhausted, Protect};
-pub use time::{Monotonic, Now, Utc};
+pub use time::{Monotonic, Now, Took, Utc};

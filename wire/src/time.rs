@@ -45,3 +45,24 @@ impl Sub for Monotonic {
         self.since(earlier)
     }
 }
+
+/// How long something takes, smoothed as round trips are (RFC 6298 §2: seven parts of what was, one of what is).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took(Duration);
+
+impl Took {
+    /// It took so long once more.
+    pub fn saw(&mut self, took: Duration) {
+        self.0 = if self.0.is_zero() { took } else { (self.0 * 7 + took) / 8 };
+    }
+
+    /// How long it takes lately; zero if it never happened.
+    pub fn lately(self) -> Duration {
+        self.0
+    }
+
+    /// How long to wait for it: well over what it takes lately, from `least` to `most`.
+    pub fn patience(self, least: Duration, most: Duration) -> Duration {
+        (self.0 * 4).clamp(least, most)
+    }
+}

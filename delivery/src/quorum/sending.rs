@@ -20,7 +20,7 @@ use sealcast_broker::operation::{Interest, Operation, OperationId, sign_encoded}
 use sealcast_broker::protocol::{Refusal, Request};
 use sealcast_broker::state::{Code, Outcome, Results};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::{Monotonic, limits};
+use sealcast_wire::{Monotonic, Took, limits};
 
 use crate::Token;
 
@@ -40,8 +40,10 @@ pub(super) struct Sending {
     due: BTreeSet<(Monotonic, u64)>,
     /// When the oldest one that waits came.
     gathering: Option<Monotonic>,
-    /// How long frames take, smoothed.
-    took: Duration,
+    /// How long frames take.
+    took: Took,
+    /// When a frame last came to something.
+    came: Option<Monotonic>,
 }
 
 /// An operation of ours.
@@ -187,7 +189,7 @@ impl Sending {
                 (count, bytes) = (count + 1, bytes + op.bytes.len());
             }
             is_full |= count == operations;
-            let gathered = self.gathering.is_none_or(|since| now.since(since) >= GATHER);
+            let gathered = self.gathering.is_none_or(|since| now >= since + self.gather());
             is_full |= self.framed + count == end && end < self.operations.len();
             if !is_full && !self.flights.is_empty() && !gathered {
                 break;
@@ -271,7 +273,20 @@ impl Sending {
 
     /// How long a frame may take before others are asked: well over what frames took lately.
     fn patience(&self, tries: u32) -> Duration {
-        (self.took * 4).clamp(PATIENCE_MIN, PATIENCE_MAX) * (1 << tries.min(4))
+        self.took.patience(PATIENCE_MIN, PATIENCE_MAX) * (1 << tries.min(4))
+    }
+
+    /// How long operations gather while frames are under way.
+    fn gather(&self) -> Duration {
+        (self.took.lately() / 32).clamp(GATHER_MIN, GATHER_MAX)
+    }
+
+    /// Until when a frame that is due waits with those that come to something before it: much is under way, and its turn
+    /// comes. Whoever lets one pass now and then gains no more than [`PATIENCE_MAX`] by it.
+    fn turn(&self, flight: &Flight) -> Option<Monotonic> {
+        let is_with_somebody = flight.tries == 0 && !flight.early && !flight.at.is_empty();
+        let came = self.came.filter(|_| is_with_somebody)?;
+        Some((came + self.patience(0)).min(flight.sent_at + PATIENCE_MAX))
     }
 
     /// Takes in what became of a frame, as f + 1 brokers say. Names the numbers that somebody used, nobody knows for what.
@@ -282,9 +297,11 @@ impl Sending {
             let early = results.outcomes.last().is_some_and(|it| it.code == Code::Gap);
             if early && flight.digests.last() == Some(&results.frame) {
                 flight.early = true;
-            } else if !early && flight.tries == 0 {
-                let took = now.since(flight.sent_at);
-                self.took = if self.took.is_zero() { took } else { (self.took * 7 + took) / 8 };
+            } else if !early {
+                self.came = Some(now);
+                if flight.tries == 0 {
+                    self.took.saw(now.since(flight.sent_at));
+                }
             }
         }
         for (number, outcome) in (results.first..).zip(&results.outcomes) {
@@ -438,7 +455,13 @@ impl Sending {
         up: &[u16],
         faulty: usize,
     ) -> Option<Late> {
-        let &(_, first) = self.due.first().filter(|(due, _)| *due <= now)?;
+        let first = loop {
+            let &(_, first) = self.due.first().filter(|(due, _)| *due <= now)?;
+            match self.turn(&self.flights[&first]).filter(|turn| *turn > now) {
+                Some(turn) => self.put_off(first, turn),
+                None => break first,
+            }
+        };
         let flight = &self.flights[&first];
         if flight.early || flight.tries >= TRIES_ALIKE {
             // Pools take no frame twice, so it is another one from now on: it came before its turn, perhaps unseen by us.
@@ -479,7 +502,7 @@ impl Sending {
             && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
             && self.flights.len() < limits::CLIENT_FRAMES_MAX
             && self.first.is_some();
-        let gathering = self.gathering.filter(|_| has_room).map(|since| since + GATHER);
+        let gathering = self.gathering.filter(|_| has_room).map(|since| since + self.gather());
         self.due.first().map(|(due, _)| *due).into_iter().chain(gathering).min()
     }
 }
@@ -497,8 +520,10 @@ pub(super) struct Late {
 
 /// How often the same frame is sent, to ever more brokers, before it is signed as another one.
 const TRIES_ALIKE: u32 = 2;
-/// How long operations gather while frames are under way: a fraction of what a block takes.
-const GATHER: Duration = Duration::from_millis(1);
+/// How long operations gather while frames are under way, a fraction of what frames take: at least,
+const GATHER_MIN: Duration = Duration::from_millis(1);
+/// and at most.
+const GATHER_MAX: Duration = Duration::from_millis(10);
 /// Silence after which a frame goes to more brokers, at least: a block under load took half a second here.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 /// And at most.

@@ -1,6 +1,7 @@
 //! One ciphertext and what brokers say of it, until it is opened or ⊥.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use rand_core::CryptoRng;
 use sealcast_crypto::group::Group;
@@ -25,6 +26,8 @@ pub(super) struct Collecting<G: Group> {
     denied: BTreeSet<u16>,
     /// Who speaks of another ciphertext at this place.
     elsewhere: BTreeSet<u16>,
+    /// When it came.
+    pub(super) since: Monotonic,
     /// When brokers are asked next, and how often they were.
     pub(super) ask_at: Monotonic,
     pub(super) asks: u32,
@@ -55,7 +58,13 @@ pub(super) enum Verdict<G: Group> {
 }
 
 impl<G: Group> Collecting<G> {
-    pub(super) fn new(it: Labelled<G>, header: &[u8], size: usize, ask_at: Monotonic) -> Collecting<G> {
+    pub(super) fn new(
+        it: Labelled<G>,
+        header: &[u8],
+        size: usize,
+        since: Monotonic,
+        patience: Duration,
+    ) -> Collecting<G> {
         Collecting {
             it,
             header: header.to_vec(),
@@ -65,7 +74,8 @@ impl<G: Group> Collecting<G> {
             proofs: BTreeMap::new(),
             denied: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
-            ask_at,
+            since,
+            ask_at: since + patience,
             asks: 0,
         }
     }

@@ -50,7 +50,7 @@ use sealcast_crypto::tdh2::{Ciphertext, Combiner};
 use sealcast_wire::envelope::NOTHING;
 use sealcast_wire::{
     Agreement, CertHash, Change, Dropped, Drops, Envelope, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane,
-    Malformed, Member, MemberId, Monotonic, Now, Slot, Source, View, limits,
+    Malformed, Member, MemberId, Monotonic, Now, Slot, Source, Took, View, limits,
 };
 
 pub use config::{Config, ConfigError, Standing, pin};
@@ -78,6 +78,10 @@ pub struct Threshold<G: Group = Ristretto255> {
     early: Early<G>,
     /// The highest place delivered so far.
     newest: Option<u64>,
+    /// The highest place that came to something so far, and when.
+    settled: Option<(u64, Monotonic)>,
+    /// How long shares take from their ciphertext's coming on.
+    took: Took,
     timers: BTreeSet<(Monotonic, u64)>,
     fetches: BTreeMap<FetchId, u64>,
     names: u64,
@@ -109,6 +113,8 @@ impl<G: Group> Threshold<G> {
             bytes: 0,
             early: Early::new(),
             newest: None,
+            settled: None,
+            took: Took::default(),
             timers: BTreeSet::new(),
             fetches: BTreeMap::new(),
             names: 0,
@@ -170,7 +176,7 @@ impl<G: Group> Threshold<G> {
         let label = Header::from_bytes(header)?.label();
         let ciphertext = Ciphertext::decode(body).map_err(|_| Malformed)?;
         let it = self.config.key.bind(ciphertext, &label);
-        let mut collecting = Collecting::new(it, header, size, now.monotonic + PATIENCE);
+        let mut collecting = Collecting::new(it, header, size, now.monotonic, self.patience());
         for (broker, said) in self.early.take(index) {
             if let Err(why) = collecting.take(&self.config, broker, said) {
                 self.drops.count(why);
@@ -188,19 +194,19 @@ impl<G: Group> Threshold<G> {
         if usize::from(broker) >= self.config.brokers.len() {
             return Err(Dropped::Auth);
         }
-        let said = Attachment::from_bytes(bytes)?;
         match self.collecting.get_mut(&index) {
-            Some(collecting) => collecting.take(&self.config, broker, said),
+            Some(collecting) => collecting.take(&self.config, broker, Attachment::from_bytes(bytes)?),
+            // Of no more use, as most shares are that come after t others: not even decoded.
             None if self.newest.is_some_and(|newest| index <= newest) => Err(Dropped::Stale),
             None => {
-                self.early.keep(broker, index, said);
+                self.early.keep(broker, index, Attachment::from_bytes(bytes)?);
                 Ok(())
             }
         }
     }
 
     /// Opens a message if what is there suffices.
-    fn look(&mut self, index: u64) {
+    fn look(&mut self, now: Now, index: u64) {
         let Some(collecting) = self.collecting.get_mut(&index) else { return };
         let mut found = Vec::new();
         let verdict = collecting.judge(&self.config, &mut self.combiner, &self.liars, &mut found, &mut self.rng);
@@ -216,15 +222,15 @@ impl<G: Group> Threshold<G> {
             Verdict::Doubt => self.ask(index),
             Verdict::Opened(plaintext, lied) => {
                 self.liars.extend(lied);
-                self.settle(index, sealed::apart(&plaintext).ok());
+                self.settle(now, index, sealed::apart(&plaintext).ok());
             }
-            Verdict::Denied => self.settle(index, None),
+            Verdict::Denied => self.settle(now, index, None),
             Verdict::Bottom(shares) => {
                 let record = evidence::faulty(&collecting.header, &collecting.it, &shares);
                 if let Ok(Header { client, number, .. }) = Header::from_bytes(&collecting.header) {
                     self.outputs.push_back(notice(Culprit::Publisher { client, number }, record, index));
                 }
-                self.settle(index, None);
+                self.settle(now, index, None);
             }
             Verdict::NotOrdered => {
                 self.drops.count(Dropped::Auth);
@@ -234,8 +240,12 @@ impl<G: Group> Threshold<G> {
         }
     }
 
-    fn settle(&mut self, index: u64, bodies: Option<Vec<Vec<u8>>>) {
+    fn settle(&mut self, now: Now, index: u64, bodies: Option<Vec<Vec<u8>>>) {
+        if let Some(it) = self.collecting.get(&index).filter(|it| it.asks == 0) {
+            self.took.saw(now.monotonic.since(it.since));
+        }
         self.forget(index);
+        self.settled = self.settled.max(Some((index, now.monotonic)));
         self.outputs.push_back(Output::Opened { index, origin: None, bodies });
     }
 
@@ -246,13 +256,27 @@ impl<G: Group> Threshold<G> {
         }
     }
 
+    /// Until when a place waits though its patience is over: brokers release in order, so while places before it still come
+    /// to something its turn has not come. To ask then would only give busy brokers more to do. Whoever releases one now and
+    /// then gains no more than [`TURN_MAX`] by it.
+    fn turn(&self, index: u64) -> Option<Monotonic> {
+        let it = self.collecting.get(&index).filter(|it| it.asks == 0)?;
+        let (_, at) = self.settled.filter(|(highest, _)| *highest < index)?;
+        Some((at + self.patience()).min(it.since + TURN_MAX))
+    }
+
+    /// How long shares may take before the brokers are asked, at first: well over what they took lately.
+    fn patience(&self) -> Duration {
+        self.took.patience(PATIENCE_MIN, PATIENCE_MAX)
+    }
+
     /// Asks the brokers for shares with proofs, and sets the time for the next asking, later each time.
     fn ask(&mut self, index: u64) {
         if let Some(collecting) = self.collecting.get_mut(&index) {
             self.timers.remove(&(collecting.ask_at, index));
             let doublings = collecting.asks.min(limits::SHARES_ASKED_DOUBLINGS_MAX);
             collecting.asks += 1;
-            collecting.ask_at = collecting.ask_at + PATIENCE * (1 << doublings);
+            collecting.ask_at = collecting.ask_at + PATIENCE_MIN * (1 << doublings);
             self.timers.insert((collecting.ask_at, index));
         }
         self.fetch(index);
@@ -306,7 +330,7 @@ impl<G: Group> Keys for Threshold<G> {
                 self.drops.count(why);
             }
         }
-        self.look(index);
+        self.look(now, index);
     }
 
     /// Of a publication that named old versions: what stands, so that it can be sealed again (E6). Versions never go
@@ -347,20 +371,22 @@ impl<G: Group> Keys for Threshold<G> {
 
     fn handle_timeout(&mut self, now: Now) {
         while let Some((at, index)) = self.timers.first().copied().filter(|(at, _)| *at <= now.monotonic) {
-            let threshold = self.config.threshold();
-            let Some(collecting) = self.collecting.get_mut(&index) else {
-                self.timers.remove(&(at, index));
-                continue;
-            };
-            // The times are counted from now, not from when they should have been looked at.
             self.timers.remove(&(at, index));
-            collecting.ask_at = now.monotonic;
+            let turn = self.turn(index).filter(|turn| *turn > now.monotonic);
+            let threshold = self.config.threshold();
+            let Some(collecting) = self.collecting.get_mut(&index) else { continue };
+            // The times are counted from now, not from when they should have been looked at.
+            collecting.ask_at = turn.unwrap_or(now.monotonic);
+            if turn.is_some() {
+                self.timers.insert((collecting.ask_at, index));
+                continue;
+            }
             if collecting.has_enough(threshold) {
                 collecting.doubt();
             }
             self.fetches.retain(|_, asked| *asked != index);
             self.ask(index);
-            self.look(index);
+            self.look(now, index);
         }
     }
 
@@ -373,5 +399,9 @@ fn notice(against: Culprit, record: Vec<u8>, at: u64) -> Output {
     Output::Notice(Notice::Evidence { against, record, at })
 }
 
-/// How long shares may take before the brokers are asked, at first.
-const PATIENCE: Duration = Duration::from_millis(150);
+/// How long shares may take before the brokers are asked, at first: at least,
+const PATIENCE_MIN: Duration = Duration::from_millis(150);
+/// and at most.
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a place that is behind others waits before the brokers are asked, at most.
+const TURN_MAX: Duration = Duration::from_secs(4);

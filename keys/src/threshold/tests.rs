@@ -282,6 +282,63 @@ fn withheld_shares_are_asked_for_later_and_later() {
 }
 
 #[test]
+fn who_is_behind_others_that_still_come_is_not_asked_for() {
+    let world = World::new(3, 4);
+    let its: Vec<Sealed> = (0..4).map(|n| world.publish(n, b"payload")).collect();
+    let all = |it: &Sealed| [world.share(0, it), world.share(1, it), world.share(2, it)];
+    let asked = |reader: &mut Threshold<G>, millis: u64| {
+        reader.handle_timeout(now(millis));
+        did(reader).asked
+    };
+    let release = |reader: &mut Threshold<G>, millis: u64, index: usize| {
+        let attachments = &all(&its[index])[..];
+        reader.open(now(millis), Delivered { index: index as u64, header: &[], body: None, attachments });
+        did(reader)
+    };
+    let mut reader = world.client();
+    for (index, it) in (0..).zip(&its) {
+        give(&mut reader, index, it, &[]);
+    }
+    assert_eq!(release(&mut reader, 30, 0), opened(0, b"payload"));
+    // The others' turn may come until 150 ms after that; the second one's comes.
+    assert!(asked(&mut reader, 150).is_empty());
+    assert_eq!(reader.timeout(), Some(now(180).monotonic));
+    assert_eq!(release(&mut reader, 179, 1), opened(1, b"payload"));
+    assert!(asked(&mut reader, 180).is_empty());
+    // Shares have begun to take longer, so more than 150 ms.
+    let until = reader.timeout().expect("it waits").micros() / 1000;
+    assert!(until > 179 + 150, "{until}");
+    // Once a later one has come, brokers have passed the earlier.
+    assert_eq!(release(&mut reader, 300, 3), opened(3, b"payload"));
+    assert_eq!(asked(&mut reader, until + 1), [2]);
+    // Asked once, it is asked for again whatever comes.
+    assert_eq!(reader.timeout(), Some(now(until + 151).monotonic));
+}
+
+#[test]
+fn who_releases_one_now_and_then_holds_up_none_for_longer_than_that() {
+    let world = World::new(3, 4);
+    let its: Vec<Sealed> = (0..9).map(|n| world.publish(n, b"payload")).collect();
+    let mut reader = world.client();
+    for (index, it) in (0..).zip(&its) {
+        give(&mut reader, index, it, &[]);
+    }
+    // What it waits for comes just in time, again and again; the last place is behind all that.
+    for (index, it) in (0..8).zip(&its) {
+        let at = now(140 + 480 * index);
+        reader.handle_timeout(at);
+        assert!(did(&mut reader).asked.is_empty(), "{index}");
+        let attachments = &[world.share(0, it), world.share(1, it), world.share(2, it)][..];
+        reader.open(at, Delivered { index, header: &[], body: None, attachments });
+        assert_eq!(did(&mut reader), opened(index, b"payload"));
+    }
+    reader.handle_timeout(now(3999));
+    assert!(did(&mut reader).asked.is_empty());
+    reader.handle_timeout(now(4000));
+    assert_eq!(did(&mut reader).asked, [8]);
+}
+
+#[test]
 fn rule_e1_that_we_may_not_read_takes_the_word_of_f_plus_one() {
     let world = World::new(3, 4);
     let it = world.publish(5, b"payload");

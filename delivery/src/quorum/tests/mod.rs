@@ -3,6 +3,7 @@
 mod broker;
 mod reading;
 mod retention;
+mod sending;
 mod words;
 mod world;
 
