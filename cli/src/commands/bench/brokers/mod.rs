@@ -69,6 +69,9 @@ pub(super) struct Brokered {
     /// Frames of one block, at most
     #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_FRAMES_MAX))]
     block_size: Option<u32>,
+    /// Bytes of one block's frames, at most
+    #[arg(long, value_name = "BYTES", value_parser = whole(limits::BLOCK_BYTES_MAX))]
+    block_bytes: Option<u32>,
     /// Signatures that a broker checks at once, at most
     #[arg(long, value_name = "N", value_parser = whole(limits::CHECK_BATCH_FRAMES))]
     batch_size: Option<u32>,
@@ -102,6 +105,9 @@ struct Measured {
     broker_micros: f64,
     /// The same of all clients together.
     client_micros: f64,
+    /// Publications in a block and in a frame, the means; 0 of reads.
+    per_block: f64,
+    per_frame: f64,
 }
 
 /// Processor time so far.
@@ -137,12 +143,18 @@ impl Brokered {
         object.insert(if self.reads { "reads_per_second" } else { "publications_per_second" }.into(), rate.into());
         let figures = [("p50_us", p50), ("p99_us", p99), ("broker_cpu_us", broker), ("client_cpu_us", client)];
         object.extend(figures.map(|(name, value)| (name.to_owned(), value.into())));
+        let (per_block, per_frame) = (of(|m| m.per_block), of(|m| m.per_frame));
+        if !self.reads {
+            object.insert("publications_per_block".into(), per_block.into());
+            object.insert("publications_per_frame".into(), per_frame.into());
+        }
         env.output.object(&Value::Object(object))?;
         let heads = match self.reads {
             false => ["", "pub/s", "p50 ms", "p99 ms", "cpu µs/pub, one broker", "publisher and subscriber"],
             true => ["", "reads/s", "p50 ms", "p99 ms", "cpu µs/read, one broker", "readers"],
         };
-        let figures = vec![
+        let mut heads = row(heads);
+        let mut figures = vec![
             format!("{} brokers, {kind}", self.n),
             thousands(rate as u64),
             format!("{:.2}", p50 / 1e3),
@@ -150,7 +162,11 @@ impl Brokered {
             format!("{broker:.1}"),
             format!("{client:.1}"),
         ];
-        env.output.line(table(&[row(heads), figures]))
+        if !self.reads {
+            heads.extend(row(["pub/block", "pub/frame"]));
+            figures.extend([format!("{per_block:.0}"), format!("{per_frame:.0}")]);
+        }
+        env.output.line(table(&[heads, figures]))
     }
 
     /// What is about to be measured.
@@ -180,7 +196,7 @@ impl Brokered {
             "keys": self.keys.name(), "size": self.size, "frame": self.frame, "together": self.together,
             "window": self.window, "clients": self.clients(), "paced": self.paced, "paper": self.paper,
             "stored": self.reads.then_some(self.stored), "share_on": self.share_on.name(),
-            "block_size": self.block_size, "batch_size": self.batch_size, "seconds": self.time.as_secs_f64(),
+            "block_size": self.block_size, "block_bytes": self.block_bytes, "batch_size": self.batch_size, "seconds": self.time.as_secs_f64(),
             "runs": self.runs,
         });
         match object {
@@ -196,7 +212,8 @@ impl Brokered {
     /// The brokers' `broker.toml`.
     fn settings(&self) -> String {
         let mut text = format!("share-on = \"{}\"\n", self.share_on.name());
-        let sizes = [("block-size", self.block_size), ("batch-size", self.batch_size)];
+        let sizes =
+            [("block-size", self.block_size), ("block-bytes", self.block_bytes), ("batch-size", self.batch_size)];
         for (name, value) in sizes.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             text += &format!("{name} = {value}\n");
         }
@@ -252,6 +269,8 @@ impl Spent {
             p99_micros: 0.0,
             broker_micros: each(now.brokers.saturating_sub(self.brokers)) / brokers.len() as f64,
             client_micros: each(now.clients.saturating_sub(self.clients)),
+            per_block: 0.0,
+            per_frame: 0.0,
         }
     }
 }

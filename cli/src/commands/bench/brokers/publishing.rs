@@ -20,8 +20,19 @@ struct Progress {
     /// Of each publisher, the number after the last one.
     next: Vec<AtomicU64>,
     all: AtomicU64,
+    /// Blocks and frames that they came in.
+    blocks: AtomicU64,
+    frames: AtomicU64,
     ended: AtomicBool,
     epoch: Instant,
+}
+
+/// How much has come.
+#[derive(Clone, Copy)]
+struct Come {
+    publications: u64,
+    blocks: u64,
+    frames: u64,
 }
 
 /// One publisher, and what of its own is under way.
@@ -58,12 +69,12 @@ impl Brokered {
         let together = u64::from(self.together);
         let window = if self.paced { together } else { (self.window / publishers.len() as u64).max(together) };
         // The first ones show that all is there, and warm it.
-        let mut begun: Option<(Spent, u64)> = None;
+        let mut begun: Option<(Spent, Come)> = None;
         let start = Instant::now();
         while begun.as_ref().is_none_or(|(spent, _)| spent.at.elapsed() < self.time) {
             let delivered = progress.all.load(Ordering::Acquire);
             if begun.is_none() && start.elapsed() >= WARM_UP.min(self.time) && delivered > 0 {
-                begun = Some((Spent::now(brokers), delivered));
+                begun = Some((Spent::now(brokers), progress.come()));
             }
             let mut any = false;
             for (n, publisher) in publishers.iter_mut().enumerate() {
@@ -88,8 +99,14 @@ impl Brokered {
             }
         }
         let (spent, before) = begun.expect("the loop ends after it has begun");
-        let delivered = progress.all.load(Ordering::Acquire);
-        let measured = spent.since(brokers, delivered - before);
+        let come = progress.come();
+        let done = come.publications - before.publications;
+        let each = |count: u64| done as f64 / count.max(1) as f64;
+        let measured = Measured {
+            per_block: each(come.blocks - before.blocks),
+            per_frame: each(come.frames - before.frames),
+            ..spent.since(brokers, done)
+        };
         let all: u64 = publishers.iter().map(|it| it.number).sum();
         while progress.all.load(Ordering::Acquire) < all {
             progress.changes(progress.all.load(Ordering::Acquire))?;
@@ -128,7 +145,14 @@ impl Publisher {
 impl Progress {
     fn new(publishers: usize) -> Progress {
         let next = (0..publishers).map(|_| AtomicU64::new(0)).collect();
-        Progress { next, all: AtomicU64::new(0), ended: AtomicBool::new(false), epoch: Instant::now() }
+        let (all, blocks, frames) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Progress { next, all, blocks, frames, ended: AtomicBool::new(false), epoch: Instant::now() }
+    }
+
+    fn come(&self) -> Come {
+        let [publications, blocks, frames] =
+            [&self.all, &self.blocks, &self.frames].map(|count| count.load(Ordering::Acquire));
+        Come { publications, blocks, frames }
     }
 
     /// How far a publisher is ahead.
@@ -155,11 +179,16 @@ impl Progress {
 fn read(mut subscription: Subscription, progress: Arc<Progress>) -> JoinHandle<Result<Vec<u64>, Failure>> {
     std::thread::spawn(move || {
         let mut delays = Vec::new();
+        let mut last = (0, 0);
         while !progress.ended.load(Ordering::Acquire) {
             let Some(item) = subscription.next_timeout(Duration::from_millis(50))? else { continue };
-            let Item::Publication { content: Content::Bodies(bodies), .. } = item else {
+            let Item::Publication { entry, content: Content::Bodies(bodies), .. } = item else {
                 return Err(Failure::new(Code::Denied, "a publication was not released to the subscriber"));
             };
+            let place = (entry.height, entry.frame);
+            progress.blocks.fetch_add(u64::from(place.0 != last.0), Ordering::Relaxed);
+            progress.frames.fetch_add(u64::from(place != last), Ordering::Relaxed);
+            last = place;
             for body in bodies {
                 let words = [0, 8, 16].map(|at| word(&body[..HEAD.min(body.len())], at).unwrap_or(u64::MAX));
                 let [number, at, publisher] = words;
