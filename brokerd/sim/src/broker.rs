@@ -202,10 +202,15 @@ impl Broker {
     pub fn crash(&mut self, dice: u64) {
         if let Some(life) = self.life.take() {
             let kept = usize::try_from(dice % (self.rows.unsynced() as u64 + 1)).expect("it is small");
-            drop(life);
+            self.end(life);
             self.rows.crash(kept);
-            self.archive.kept().order = None;
         }
+    }
+
+    /// Admission and archive hold the order, which holds them: without this they would outlive the run.
+    fn end(&self, life: Life) {
+        self.archive.kept().order = None;
+        life.admission.admission().stop();
     }
 
     /// It does not run, and what it had is gone, all but its keys.
@@ -336,6 +341,14 @@ pub struct Done {
     pub hash: [u8; 32],
     /// Of state and outbox.
     pub roots: ([u8; 32], [u8; 32]),
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if let Some(life) = self.life.take() {
+            self.end(life);
+        }
+    }
 }
 
 impl Archive {
