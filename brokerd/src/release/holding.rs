@@ -57,6 +57,14 @@ impl Holding {
         }
     }
 
+    /// t: so many shares open a publication.
+    pub(super) fn threshold(&self) -> usize {
+        match self {
+            Holding::Ristretto255(it) => it.threshold(),
+            Holding::P256(it) => it.threshold(),
+        }
+    }
+
     /// Which ciphertexts are well-formed for their labels, and of accused ones, which are proved to open to nothing.
     pub(super) fn check(&self, shared: &Shared, sealed: &[Sealed<'_>]) -> Vec<bool> {
         match self {

@@ -4,6 +4,9 @@
 //! on the newest executed state right before a share leaves (E2): a revocation that came in between holds the share back.
 //! Who may not read gets ⊥ instead.
 //!
+//! *By whom.* t + f brokers, in turn from publication to publication: f of them may be silent. With t = 2f + 1 that is all;
+//! with t = f + 1 the others need not compute what nobody would use. Whoever asks gets a share of each.
+//!
 //! *How often.* A share is the same for all its readers. It is computed once, on threads of their own, when the
 //! publication is executed or when the first reader is there ([`ShareOn`]); a proof when somebody doubts the share,
 //! and no client is given many in a short time (E4). Only ciphertexts whose own proof was checked get shares (S12), and
@@ -145,9 +148,7 @@ impl Release {
     /// while too many shares are to be computed.
     pub(crate) fn executed(&self, kept: &Arc<Kept>, frames: &[Checked]) {
         // Without a share nothing is computed; ⊥ is answered to who asks.
-        if !self.has_share() {
-            return;
-        }
+        let Some(installed) = self.installed().filter(|it| it.holding.has_share()) else { return };
         let Some(shared) = self.shared.upgrade() else { return };
         let publications = &kept.outbox.publications;
         let sealed = |place: usize| is_sealed(&frames[publications[place].frame as usize], publications[place].number);
@@ -166,7 +167,10 @@ impl Release {
             }
         }
         for place in sealed {
-            let readers = std::mem::take(&mut readers[place]);
+            let mut readers = std::mem::take(&mut readers[place]);
+            if !is_turn(shared.index, shared.brokers, installed.holding.threshold(), publications[place].sn) {
+                readers.clear();
+            }
             if !readers.is_empty() || self.on_write.load(Ordering::Relaxed) {
                 self.pool.push(Job { kept: kept.clone(), place, readers });
             }
@@ -227,6 +231,12 @@ impl Drop for Release {
     fn drop(&mut self) {
         self.pool.stop();
     }
+}
+
+/// Whether a broker is among those that send shares of this publication unasked.
+fn is_turn(broker: u16, brokers: usize, threshold: usize, sn: u64) -> bool {
+    let (brokers, faulty) = (brokers as u64, (brokers.saturating_sub(1) / 3) as u64);
+    (u64::from(broker) + brokers - sn % brokers) % brokers < threshold as u64 + faulty
 }
 
 /// The time of day.

@@ -124,6 +124,10 @@ impl<G: Group> Shares<G> {
         self.share.is_some()
     }
 
+    pub(super) fn threshold(&self) -> usize {
+        usize::from(self.key.parameters().threshold)
+    }
+
     fn share(&self) -> Result<&KeyShare<G>, Why> {
         self.share.as_ref().ok_or(Why::Nothing)
     }

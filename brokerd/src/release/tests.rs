@@ -14,7 +14,7 @@ use super::{Holding, Job};
 use crate::fixture::{Broker, World, brokers, client, key as key_of, publication};
 use crate::shares::{Suite, deal};
 
-/// Four brokers that have executed everything, with shares of which three open.
+/// Four brokers that have executed everything, with shares of which three open, or as many as are asked for.
 struct Cluster<G: Group> {
     world: World,
     brokers: Vec<Broker>,
@@ -28,8 +28,12 @@ where
 {
     /// With clients 1 to 3 of [`World::with_clients`]; 1 and 2 have channels.
     fn new() -> Cluster<G> {
+        Cluster::with_threshold(3)
+    }
+
+    fn with_threshold(threshold: u16) -> Cluster<G> {
         let world = World::with_clients();
-        let (key, shares) = deal::<G>(&world.cluster, 3, 4, &mut ChaCha20Rng::seed_from_u64(4)).expect("a key");
+        let (key, shares) = deal::<G>(&world.cluster, threshold, 4, &mut ChaCha20Rng::seed_from_u64(4)).expect("a key");
         let mut brokers: Vec<Broker> = (0..4).map(|index| Broker::start(&world, index, &[1, 2])).collect();
         for (broker, share) in brokers.iter_mut().zip(shares) {
             broker.execute(&world, 1);
@@ -115,6 +119,23 @@ fn whom_the_policy_allows_opens_it_and_nobody_else_on_ristretto255() {
 #[test]
 fn whom_the_policy_allows_opens_it_and_nobody_else_on_p256() {
     whom_the_policy_allows_opens_it_and_nobody_else::<P256>();
+}
+
+#[test]
+fn with_t_of_f_plus_one_three_brokers_send_a_share_in_turn_and_who_is_asked_gives_one() {
+    let mut cluster = Cluster::<Ristretto255>::with_threshold(2);
+    let all: Vec<u64> = (0..8).map(|n| cluster.publish(&[n])).collect();
+    let mut silent = vec![0; all.len()];
+    for broker in 0..4 {
+        let sent = cluster.brokers[broker].inbox.attachments(1, 6);
+        for (place, sn) in all.iter().enumerate().filter(|(_, sn)| !sent.contains_key(sn)) {
+            silent[place] += 1;
+            assert!(matches!(cluster.ask(broker, 1, *sn, false), Ok(What::Share(_))));
+        }
+        assert_eq!(sent.len(), 6, "broker {broker}");
+    }
+    // One more that says nothing leaves two.
+    assert_eq!(silent, [1; 8]);
 }
 
 #[test]
