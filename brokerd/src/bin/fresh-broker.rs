@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -183,11 +182,11 @@ impl Home {
             administrators: vec![Key::new(&key(200).public_bytes()).expect("it is a key")],
             issuers: BTreeMap::from([("lab".to_owned(), Issuer::Key(issuer.public().clone()))]),
         };
-        // All are bound at once, so that none is given twice.
-        let ports: Vec<TcpListener> =
-            (0..2 * BROKERS).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
-        let at: Vec<String> = ports.iter().map(|it| Ok(it.local_addr()?.to_string())).collect::<io::Result<_>>()?;
-        let addresses = at.chunks(2).map(|it| Addresses { gateway: it[0].clone(), order: it[1].clone() }).collect();
+        // Loopback of this process alone, and ports that the system gives to no outgoing connection.
+        let [.., process, part] = std::process::id().to_be_bytes();
+        let at = |port: usize| format!("127.{process}.{part}.1:{port}");
+        let addresses = |broker: usize| Addresses { gateway: at(7400 + broker), order: at(7500 + broker) };
+        let addresses = (0..BROKERS).map(addresses).collect();
         let suite = Suite::Ristretto255;
         let file = ClusterFile { genesis, addresses, threshold: 3, suite, key: None, endorsement: None };
         let home = Home { root, file, issuer, end };

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
@@ -22,6 +23,7 @@ use sealcast_wire::Utc;
 /// The files of a cluster; they go when it does.
 pub(crate) struct Home {
     root: PathBuf,
+    host: IpAddr,
     issuer: SigningKey,
     pub(crate) cluster: Cluster,
     pub(crate) file: ClusterFile,
@@ -42,14 +44,14 @@ impl Home {
             administrators: vec![Key::new(&key(200).public_bytes()).expect("a key")],
             issuers: BTreeMap::from([("exchange".to_owned(), Issuer::Key(issuer.public().clone()))]),
         };
-        // All are bound at once, so that none is given twice.
-        let ports: Vec<TcpListener> = (0..2 * n).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let text = |port: &TcpListener| port.local_addr().expect("it is bound").to_string();
-        let addresses = ports.chunks(2).map(|two| Addresses { gateway: text(&two[0]), order: text(&two[1]) }).collect();
+        let host = host();
+        let at = |port: u16| SocketAddr::new(host, port).to_string();
+        let addresses = |broker: u16| Addresses { gateway: at(7400 + broker), order: at(7500 + broker) };
+        let addresses = (0..u16::from(n)).map(addresses).collect();
         let threshold = if n == 1 { 1 } else { 2 * (u16::from(n) - 1) / 3 + 1 };
         let (cluster, suite) = (genesis.cluster(), Suite::Ristretto255);
         let file = ClusterFile { genesis, addresses, threshold, suite, key: None, endorsement: None };
-        let home = Home { root, issuer, cluster, file };
+        let home = Home { root, host, issuer, cluster, file };
         for (broker, seed) in seeds.into_iter().enumerate() {
             let folder = home.folder(broker);
             fs::create_dir_all(&folder).expect("a folder");
@@ -81,6 +83,11 @@ impl Home {
         self.file.addresses[broker].gateway.parse().expect("an address")
     }
 
+    /// Where one of the brokers may show its figures.
+    pub(crate) fn metrics_address(&self) -> SocketAddr {
+        SocketAddr::new(self.host, 7600)
+    }
+
     pub(crate) fn order_address(&self, broker: usize) -> SocketAddr {
         self.file.addresses[broker].order.parse().expect("an address")
     }
@@ -100,6 +107,14 @@ impl Drop for Home {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
+}
+
+/// Loopback of the next cluster alone: a broker that comes back finds its ports free, though a port of 127.0.0.1 may by then
+/// be one that the system gave to an outgoing connection. (Linux has all of 127.0.0.0/8.)
+fn host() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., process, part] = std::process::id().to_be_bytes();
+    IpAddr::from(Ipv4Addr::new(127, process, part, NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 pub(crate) fn key(seed: u8) -> Arc<OriginKey> {

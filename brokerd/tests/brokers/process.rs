@@ -35,7 +35,7 @@ fn end(child: Child) -> (Option<i32>, String) {
 #[test]
 fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     let home = Home::new("program", 1);
-    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let port = home.metrics_address();
     let mut command = program();
     command.arg("run").arg(home.folder(0)).args(["--solo", "--json", "--metrics", &port.to_string()]);
     let child = command.spawn().expect("it starts");

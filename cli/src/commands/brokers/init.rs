@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use sealcast::brokers::save;
@@ -231,12 +232,19 @@ fn addresses(made: &Made) -> Result<Vec<Addresses>, Failure> {
     Ok(ports.into_iter().enumerate().map(one).collect())
 }
 
-/// Ports that are free now.
+/// Ports that are free now, and that no system gives to outgoing connections: a broker that was down finds its own free
+/// again.
 pub(super) fn free_ports(n: usize) -> Result<Vec<(u16, u16)>, Failure> {
-    let listeners: Result<Vec<TcpListener>, _> = (0..2 * n).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-    let ports =
-        listeners.and_then(|all| all.iter().map(|it| Ok(it.local_addr()?.port())).collect::<Result<Vec<_>, _>>());
-    let ports = ports.map_err(|e| Failure::system("looking for free ports", &e))?;
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(|e| Failure::new(Code::System, e))?;
+    // Whoever looks at the same time begins elsewhere.
+    let begin = usize::from(u16::from_be_bytes(random)) % FREE_PORTS.len();
+    let around = FREE_PORTS.cycle().skip(begin).take(FREE_PORTS.len());
+    let free = around.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let ports: Vec<u16> = free.take(2 * n).collect();
+    if ports.len() < 2 * n {
+        return Err(Failure::new(Code::System, "too few ports of 127.0.0.1 are free"));
+    }
     Ok(ports.chunks(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
@@ -274,3 +282,6 @@ pub(super) fn default_folder(env: &Env<'_>, name: &str) -> Result<PathBuf, Failu
 const PORTS: u16 = 7400;
 /// Those between brokers are so much higher.
 const ORDER_PORTS: u16 = 100;
+/// Where others are looked for: above the usual ones, below those of outgoing connections (Linux: from 32,768 on; IANA:
+/// 49,152).
+const FREE_PORTS: Range<u16> = 10_000..32_768;
