@@ -173,7 +173,8 @@ fn serve(run: Run) -> Result<(), Failure> {
     let end = ending::asked(run.until_stdin_closes)?;
     let mut control = None;
     loop {
-        let mut broker = Broker::start_until(configure(&run)?, &end, |front| front)?;
+        let begun = Broker::start_until(configure(&run)?, &end, |front| front)?;
+        let Some(mut broker) = begun else { return Ok(()) };
         if control.is_none() {
             control = Some(
                 Control::start(&run.folder)

@@ -40,7 +40,7 @@ use crate::outlet::{Blocks, Outlet};
 use crate::release::Holding;
 use crate::shares::file::{FileError, Folder};
 use crate::shares::{self, Suite};
-use crate::sync::{self, Peers};
+use crate::sync::{self, Others as _, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
 pub struct Broker {
@@ -102,11 +102,12 @@ impl Broker {
     /// # Errors
     /// [`Failure`].
     pub fn start(config: Config) -> Result<Broker, Failure> {
-        Broker::start_until(config, &Arc::default(), |front| front)
+        let begun = Broker::start_until(config, &Arc::default(), |front| front)?;
+        Ok(begun.expect("nobody can ask it to end"))
     }
 
     /// Starts a broker whose clients meet what `behind` puts before its own front: for brokers that misbehave. While it
-    /// begins with a snapshot it looks whether `end` is set, and then begins without; [`Broker::wait`] ends at once.
+    /// waits for the others it looks whether `end` is set; `None` if it is.
     ///
     /// # Errors
     /// [`Failure`].
@@ -114,7 +115,7 @@ impl Broker {
         config: Config,
         end: &Arc<AtomicBool>,
         behind: impl FnOnce(Arc<dyn Service>) -> Arc<dyn Service>,
-    ) -> Result<Broker, Failure> {
+    ) -> Result<Option<Broker>, Failure> {
         let key = Arc::new(OriginKey::from_seed(&config.seed));
         let (cluster, n) = (config.cluster.cluster(), config.cluster.brokers());
         let drops = Arc::new(Drops::default());
@@ -131,6 +132,9 @@ impl Broker {
             running: AtomicBool::new(true),
         });
         let begin = begin(&config, &key, end)?;
+        if end.load(Ordering::Acquire) {
+            return Ok(None);
+        }
         let executor = Executor::start(executor::Setup {
             genesis: config.cluster.genesis.clone(),
             index: config.index,
@@ -196,7 +200,7 @@ impl Broker {
             broker.config.cluster.genesis.name,
             broker.executor.height(),
         ));
-        Ok(broker)
+        Ok(Some(broker))
     }
 
     /// Where clients come in.
@@ -565,7 +569,31 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
         sync::Place { joining: config.at("joining"), state: config.at("state"), snapshots: config.at("snapshots") };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
-    sync::prepare(&place, &peers, &is_floor, &mut rng()?).map_err(|e| storage(&config.folder, &e))
+    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng()?).map_err(|e| storage(&config.folder, &e))?;
+    let order = config.at("order");
+    if let Some(floor) = &floor
+        && !std::fs::exists(&order).map_err(|e| storage(&order, &e))?
+    {
+        wait_for_views(sync::Forgotten::new(floor.height), &peers);
+    }
+    Ok(floor)
+}
+
+/// Without its journal it does not vote where it may have voted already.
+fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>) {
+    let mut told = None;
+    while !peers.has_ended() && !forgotten.is_over(peers) {
+        if told.replace(forgotten.until()) != Some(forgotten.until()) {
+            let what = match forgotten.until() {
+                Some(height) => format!("they have executed block {height}"),
+                None => "all but f of them answer".to_owned(),
+            };
+            log::info(&format!(
+                "it has no journal of its votes: it waits for the others until {what}, not to vote twice"
+            ));
+        }
+        thread::sleep(ASKED_EVERY);
+    }
 }
 
 fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
@@ -724,3 +752,5 @@ const STALLED: Duration = Duration::from_secs(15);
 const CLOCK_BACK: Duration = Duration::from_secs(5);
 /// How often [`Broker::wait`] looks.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often the others are asked how far they are, by a broker that waits for them.
+const ASKED_EVERY: Duration = Duration::from_millis(500);

@@ -43,6 +43,8 @@ pub struct Broker {
     clock: Arc<AtomicU64>,
     /// Frames that it refused for whose they were.
     censored: Arc<AtomicU64>,
+    /// What its engine found, not looked at yet: who contradicted himself, and in which view.
+    contradictions: Arc<Mutex<Vec<(usize, u64)>>>,
     life: Option<Life>,
 }
 
@@ -104,6 +106,7 @@ impl Broker {
             archive: Arc::default(),
             clock: Arc::default(),
             censored: Arc::default(),
+            contradictions: Arc::default(),
             life: None,
         }
     }
@@ -122,6 +125,7 @@ impl Broker {
             archive: Arc::default(),
             clock: Arc::default(),
             censored: Arc::default(),
+            contradictions: Arc::default(),
             life: None,
         }
     }
@@ -152,13 +156,14 @@ impl Broker {
         let secret = sealcast_crypto::secret::Secret::from_bytes(self.share);
         let share = KeyShare::new(&key, index + 1, &secret).expect("the dealer's share");
         executor.executor().set_key((key, share));
+        let contradictions = self.contradictions.clone();
         let admission = admission::Stepped::new(admission::Setup {
             cluster: self.genesis.cluster(),
             batch: 16,
             threads: 1,
             execution: Arc::new(executor.executor().clone()),
             outlet: door.clone(),
-            misbehaved: Box::new(|_| {}),
+            misbehaved: Box::new(move |it| lock(&contradictions).push((it.broker, it.view))),
             drops: Arc::new(Drops::default()),
         });
         let (archive, refused) = (self.archive.clone(), self.censored.clone());
@@ -257,6 +262,11 @@ impl Broker {
         Ok(done)
     }
 
+    /// Who contradicted himself, and in which view, as its engine found since this was asked last.
+    pub fn contradictions(&self) -> Vec<(usize, u64)> {
+        std::mem::take(&mut *lock(&self.contradictions))
+    }
+
     /// What leaves.
     pub fn take(&mut self) -> Vec<(Client, Reply)> {
         self.life.as_ref().map(|life| std::mem::take(&mut life.door.channels().out)).unwrap_or_default()
@@ -353,7 +363,7 @@ impl Drop for Broker {
 
 impl Archive {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn hash(&self, height: u64) -> Option<Hash> {
@@ -380,7 +390,7 @@ impl Blocks for Archive {
 
 impl Door {
     fn channels(&self) -> MutexGuard<'_, Channels> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn push(&self, client: &Client, reply: Reply) {
@@ -438,6 +448,10 @@ impl Application for Gate {
     fn misbehaved(&self, evidence: &Evidence) {
         self.admission.misbehaved(evidence);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was executed is synced after at most this.

@@ -134,6 +134,15 @@ pub enum Event {
         /// Of what.
         what: String,
     },
+    /// An honest broker's engine found that a broker contradicted itself in its votes.
+    Contradicted {
+        /// Who found it.
+        by: usize,
+        /// Who did it.
+        broker: usize,
+        /// In which view.
+        view: u64,
+    },
     /// A correct client holds a receipt of its plan.
     Receipt {
         /// Which plan.

@@ -266,20 +266,38 @@ async fn join(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
     let away = 50_000 + stage.below(1_500_000);
     stage.advance(orders, away).await?;
     let mut tries = 0;
-    while !stage.join(orders, victim)? {
-        tries += 1;
-        if tries > JOINS {
-            let what = format!("broker {victim} found no snapshot in {JOINS} tries");
-            return Err(Violation { property: "liveness 1", what });
+    let mut forgotten = loop {
+        if let Some(forgotten) = stage.join(orders, victim)? {
+            break forgotten;
         }
-        stage.advance(orders, 500_000).await?;
-    }
+        tries += 1;
+        again_after(stage, orders, 500_000, tries, "no snapshot to begin with").await?;
+    };
     // Rows take their time, and blocks go on.
     let taking = stage.below(500_000);
     stage.advance(orders, taking).await?;
+    tries = 0;
+    while !stage.is_over(&mut forgotten, victim) {
+        tries += 1;
+        again_after(stage, orders, 200_000, tries, "others are not past what it may have voted for").await?;
+    }
     stage.start(orders, victim).await;
     publish(stage, PUBLICATIONS + 2..PUBLICATIONS + 4)?;
     stage.advance(orders, 3_000_000).await
+}
+
+/// Lets time pass before a broker that joins tries once more, but not for ever.
+async fn again_after(
+    stage: &mut Stage,
+    orders: &mut Orders,
+    micros: u64,
+    tries: u32,
+    why: &str,
+) -> Result<(), Violation> {
+    if tries > JOINS {
+        return Err(Violation { property: "liveness 1", what: format!("{why}, in {JOINS} tries") });
+    }
+    stage.advance(orders, micros).await
 }
 
 /// Waits until a client is ended.
@@ -330,5 +348,5 @@ const PUBLICATIONS: usize = 5;
 const IN_WORDS: [Lie; 2] = [Lie::LiarInResults, Lie::StaleState];
 /// As few as a broker's settings allow.
 const KEPT_BLOCKS: u64 = 2 * limits::CHECKPOINT_BLOCKS;
-/// How often a broker that lost its folder asks the others.
+/// How often a broker that lost its folder asks the others for the same.
 const JOINS: u32 = 60;

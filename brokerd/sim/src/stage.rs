@@ -10,7 +10,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_broker::operation::Client as Id;
 use sealcast_broker::protocol::{Answer, Question, Reply, Request};
 use sealcast_broker::state::Code;
-use sealcast_brokerd::sync::{self, Keep};
+use sealcast_brokerd::sync::{self, Forgotten, Keep};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::hash::Transcript;
 use sealcast_keys::threshold::sealed::{Attachment, What};
@@ -285,11 +285,11 @@ impl Stage {
     }
 
     /// A broker that lost everything asks the others, some one of whom may be out of its reach, and has what it needs for a
-    /// start when that is `true`.
+    /// start when there is something, and the views are over for which it may have voted.
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<bool, Violation> {
+    pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<Option<Forgotten>, Violation> {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
         let joiner = Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent);
         let is_floor = |floor: &Floor| orders.is_floor(number, floor);
@@ -298,12 +298,19 @@ impl Stage {
         self.counts.lies += joiner.lies();
         self.counts.passed_over += passed_over;
         let joined = joined.map_err(|what| Violation { property: "brokers go on", what: what.to_string() })?;
-        let Some(joined) = joined else { return Ok(false) };
+        let Some(joined) = joined else { return Ok(None) };
         self.counts.joined += 1;
         self.tell(Event::Joined { broker: number, height: joined.height, root: joined.root })?;
+        let forgotten = Forgotten::new(joined.floor.height);
         orders.start_from(number, Start::Floor(joined.floor.clone()));
         self.brokers[number].begin(joined);
-        Ok(true)
+        Ok(Some(forgotten))
+    }
+
+    /// Whether the others say that they are over, some one of whom may be out of reach.
+    pub fn is_over(&mut self, forgotten: &mut Forgotten, number: usize) -> bool {
+        let silent = self.below(2 * self.brokers.len() as u64) as usize;
+        forgotten.is_over(&Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent))
     }
 
     /// The first publication that some honest broker that runs still keeps.
@@ -478,6 +485,9 @@ impl Stage {
                 self.counts.blocks += 1;
                 let (height, hash, roots) = (done.height, done.hash, done.roots);
                 self.tell(Event::Executed { broker: number, height, hash, roots })?;
+            }
+            for (broker, view) in self.brokers[number].contradictions() {
+                self.tell(Event::Contradicted { by: number, broker, view })?;
             }
             for (client, reply) in self.brokers[number].take() {
                 let said = match self.liars.get_mut(&number) {

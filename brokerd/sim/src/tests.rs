@@ -72,6 +72,16 @@ fn rule_e4_a_broker_joins_beside_one_that_lies_as_it_likes() {
     holds(Fault::JoiningBesideLiar, SEEDS, 2, Threshold::Default);
 }
 
+/// Here one leads the views behind the floor at which it joins, as it did before: had it voted there again, all would
+/// have kept that against it, and heard it no more.
+#[test]
+fn rule_e4_a_broker_that_joins_where_it_led_contradicts_nothing_that_it_said() {
+    for seed in [5089, 5118] {
+        let report = run(Fault::JoiningBesideLiar, seed, 1, Threshold::Default);
+        assert!(report.violation.is_none() && report.counts.joined == 1, "seed {seed}: {:?}", report.violation);
+    }
+}
+
 #[test]
 fn rule_e4_an_equivocator_changes_nothing() {
     holds(Fault::Lie(Lie::Equivocator), SEEDS, 1, Threshold::Default);
@@ -384,6 +394,19 @@ fn a_receipt_that_does_not_hold_is_reported() {
                 let mut receipt = receipt.clone();
                 receipt.height += 1;
                 Some(vec![Event::Receipt { plan: *plan, receipt }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn a_proof_against_an_honest_broker_is_reported() {
+    reports(
+        "accusations",
+        once(|event| match event {
+            Event::Outcome { code: Code::Done, .. } => {
+                Some(vec![event.clone(), Event::Contradicted { by: 0, broker: 1, view: 1 }])
             }
             _ => None,
         }),

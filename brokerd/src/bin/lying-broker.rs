@@ -66,7 +66,8 @@ fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure
     let config = Config::read(folder)?;
     let (key, cluster, suite) = (OriginKey::from_seed(&config.seed), config.cluster.cluster(), config.cluster.suite);
     log::warn("this broker lies to its clients");
-    let mut broker = Broker::start_until(config, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
+    let begun = Broker::start_until(config, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
+    let Some(mut broker) = begun else { return Ok(()) };
     let failure = broker.wait(&end, None);
     broker.stop();
     failure.map_or(Ok(()), Err)

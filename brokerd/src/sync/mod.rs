@@ -14,9 +14,11 @@
 //! | `history` | what other brokers are told |
 //! | `peers` | asking them |
 //! | `join` | beginning with a snapshot, in folders or, for simulations, in memory |
+//! | `votes` | when a broker that lost its journal may vote again |
 //!
 //! *The order's folder lost.* The engine's journal says what a broker voted for. One that comes back without it could vote
-//! twice in a view that is not over; it counts among the f faulty ones until it has caught up.
+//! twice in a view that is not over; it counts among the f faulty ones until it has caught up, and it does not begin at a
+//! floor before the others are past all that it may have voted for.
 
 mod file;
 mod history;
@@ -25,11 +27,13 @@ mod peers;
 mod retention;
 #[cfg(test)]
 mod tests;
+mod votes;
 
 pub use file::Snapshots;
 pub use join::{Joined, join};
 pub use peers::{Others, Source};
 pub use retention::{Keep, NotKept};
+pub use votes::Forgotten;
 
 pub(crate) use join::{Place, prepare};
 pub(crate) use peers::{Peers, is_left_behind};

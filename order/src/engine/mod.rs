@@ -50,7 +50,7 @@ mod watch;
 pub use proof::judge;
 #[cfg(any(test, feature = "simulation"))]
 pub use proof::two_votes;
-pub use settings::{Broker, Settings, SigningSeed, Start, StartError};
+pub use settings::{Broker, Settings, SigningSeed, Start, StartError, VIEWS_REMEMBERED};
 
 /// One broker's engine, running.
 pub struct Engine {

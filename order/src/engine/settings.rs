@@ -23,6 +23,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The engine's folder: votes, blocks, certificates. A broker that has lost it and comes back under the same key
     /// counts among the f that may do anything until the views in which it voted are over: it could vote twice in one.
+    /// Whoever begins at a floor starts it only when nobody remembers votes there ([`VIEWS_REMEMBERED`]).
     pub folder: PathBuf,
     /// Where to begin if the folder is empty.
     pub start: Start,
@@ -137,3 +138,6 @@ pub enum StartError {
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),
 }
+
+/// Views behind the last final one for which brokers remember votes: whoever contradicts himself there is found out.
+pub const VIEWS_REMEMBERED: u64 = 64;

@@ -38,7 +38,7 @@ use super::codec;
 use super::deliver::Deliver;
 use super::forward::Forward;
 use super::handle::Handle;
-use super::settings::{Settings, Start, StartError};
+use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
 use super::watch::{Schedule, Watch};
 use crate::application::Application;
@@ -390,7 +390,7 @@ const ONE_EPOCH: NonZeroU64 = NonZeroU64::new(1 << 62).unwrap();
 /// Blocks that a leader may propose ahead of the last one certified.
 const VIEWS_AHEAD: ViewDelta = ViewDelta::new(2);
 /// Views behind the last final one whose votes, and whose unfinalised blocks, are kept.
-const VIEWS_KEPT: ViewDelta = ViewDelta::new(64);
+const VIEWS_KEPT: ViewDelta = ViewDelta::new(VIEWS_REMEMBERED);
 /// Blocks per file of an archive: what pruning removes at once.
 const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
 /// Blocks of one broker kept in memory until they are certified: one that lies fills 128 MB of each other one with them.

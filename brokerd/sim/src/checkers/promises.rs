@@ -97,6 +97,9 @@ impl Checker for Accusations {
             Event::Accused { client, broker, what } if book.is_honest(*broker) => {
                 Err(format!("client {client} says of the honest broker {broker}: {what}"))
             }
+            Event::Contradicted { by, broker, view } if book.is_honest(*by) && book.is_honest(*broker) => Err(format!(
+                "broker {by} has a proof that the honest broker {broker} contradicted itself in view {view}"
+            )),
             _ => Ok(()),
         }
     }
