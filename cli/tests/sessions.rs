@@ -11,8 +11,9 @@ use sealcast::{Session, Subscription};
 
 /// A ward with an authority that the brokers know, its members, and four brokers running.
 struct Ward {
-    home: Home,
+    /// Before the folder in which they write: fields are dropped in this order.
     brokers: Vec<Running>,
+    home: Home,
 }
 
 impl Ward {
@@ -29,7 +30,7 @@ impl Ward {
         home.good(&init);
         let run = |n: usize| home.start(&["brokers", "run", &format!("ward/broker-{n}")]);
         let brokers = (0..4).map(run).collect();
-        Ward { home, brokers }
+        Ward { brokers, home }
     }
 
     fn url(&self, keys: &str) -> String {
