@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::experiments::lan::{Lan, identities};
 use crate::experiments::{Lab, Verdict};
-use crate::figures::{median, number};
+use crate::figures::{Holds, median, number};
 use crate::plots::{Chart, Curve, Table};
 
 const SIZES: [usize; 10] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64];
@@ -66,17 +66,17 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     Ok(vec![
         Verdict {
             claim: "LCMsec Fig. 9: the number of JOINs grows as the group does (N + o(N))".into(),
-            holds: Some(at_64 <= 1.1),
+            holds: Holds::of(at_64 <= 1.1),
             seen: format!("{} JOINs a member at 64, started within {} ms", number(at_64), SPREAD.as_millis()),
         },
         Verdict {
             claim: "LCMsec Fig. 9: few responses at any size (<= 3; LCMsec 1-4 an agreement)".into(),
-            holds: Some(most_responses <= 3.0),
+            holds: Holds::of(most_responses <= 3.0),
             seen: format!("at most {} per agreement", number(most_responses)),
         },
         Verdict {
             claim: "a response has at most 64 bytes a member (LCMsec 0.5 KB)".into(),
-            holds: Some(most_bytes <= 64.0),
+            holds: Holds::of(most_bytes <= 64.0),
             seen: format!("at most {} bytes a member", number(most_bytes)),
         },
     ])

@@ -5,7 +5,7 @@
 
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
-use crate::figures::{median, number};
+use crate::figures::{Holds, median, number};
 use crate::peers::contest::Pair;
 use crate::peers::side::{Field, Path, Side, liblcm};
 use crate::plots::{Chart, Curve, Table};
@@ -57,7 +57,7 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
         let ratio = at(above, size).zip(at(below, size)).map(|(a, b)| (a, b, a / b));
         Verdict {
             claim: claim.into(),
-            holds: ratio.map(|r| r.2 <= most),
+            holds: ratio.map_or(Holds::NotRun, |r| Holds::of(r.2 <= most)),
             seen: ratio.map_or("the peer was not built: type `make peers`".into(), |(a, b, r)| {
                 format!("{} {} us / {} {} us = {}", above.name(), number(a), below.name(), number(b), number(r))
             }),

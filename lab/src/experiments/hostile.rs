@@ -4,6 +4,7 @@ use std::thread::available_parallelism;
 
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
+use crate::figures::Holds;
 use crate::hostile::Campaign;
 use crate::plots::Table;
 
@@ -27,26 +28,26 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     let done = format!("{} mutations, {} of them sealed under a valid key", campaign.done, campaign.resealed);
     let (before, after) = (campaign.memory.0 >> 20, campaign.memory.1 >> 20);
     let mut verdicts = vec![
-        Verdict { claim: "no panic".into(), holds: Some(panics == 0), seen: format!("{panics} in {done}") },
+        Verdict { claim: "no panic".into(), holds: Holds::of(panics == 0), seen: format!("{panics} in {done}") },
         Verdict {
             claim: "no state change by what no key sealed, and the honest are heard after it".into(),
-            holds: Some(others == 0),
+            holds: Holds::of(others == 0),
             seen: format!("{others} in {done}"),
         },
         Verdict {
             claim: "no growth".into(),
-            holds: Some(!campaign.grew()),
+            holds: Holds::of(!campaign.grew()),
             seen: format!("{before} MiB after the first round, {after} MiB after the last"),
         },
         Verdict {
             claim: "parsers covered".into(),
-            holds: Some(branches > 0),
+            holds: Holds::of(branches > 0),
             seen: format!("{} kinds of datagram, {branches} pairs of kind and outcome", campaign.coverage.len()),
         },
     ];
     verdicts.extend(campaign.findings.iter().take(5).map(|f| Verdict {
         claim: format!("chunk {} mutation {} ({})", f.chunk, f.index, f.how),
-        holds: Some(false),
+        holds: Holds::No,
         seen: f.what.clone(),
     }));
     Ok(verdicts)

@@ -15,6 +15,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::Failure;
+use crate::figures::Holds;
 use crate::{figures, scenarios};
 
 /// What can be run and measured here
@@ -74,8 +75,7 @@ enum Name {
 pub(crate) struct Verdict {
     /// The claim, with its source.
     pub(crate) claim: String,
-    /// `None` where what it needs was not run.
-    pub(crate) holds: Option<bool>,
+    pub(crate) holds: Holds,
     /// The numbers that say so.
     pub(crate) seen: String,
 }
@@ -168,9 +168,10 @@ impl Run {
         bar.finish_and_clear();
         for v in &verdicts {
             let word = match v.holds {
-                Some(true) => "holds",
-                Some(false) => "does not hold",
-                None => "not run",
+                Holds::Yes => "holds",
+                Holds::No => "does not hold",
+                Holds::Reported => "measured",
+                Holds::NotRun | Holds::FullRunOnly => "not run",
             };
             if self.json {
                 println!("{}", serde_json::to_string(v)?);

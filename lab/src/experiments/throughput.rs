@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
-use crate::figures::{median, number};
+use crate::figures::{Holds, median, number};
 use crate::peers::contest::Flow;
 use crate::peers::side::{Field, Path, Side, liblcm};
 use crate::plots::{Chart, Curve, Table};
@@ -113,7 +113,7 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
         let ratio = rate(above.0, above.1, receivers, size).zip(rate(below.0, below.1, receivers, size));
         verdicts.push(Verdict {
             claim: format!("{claim} >= {least}"),
-            holds: ratio.map(|(a, b)| a / b >= least),
+            holds: ratio.map_or(Holds::NotRun, |(a, b)| Holds::of(a / b >= least)),
             seen: ratio.map_or("the peer was not built: type `make peers`".into(), |(a, b)| {
                 format!("{} / {} msg/s = {}", number(a), number(b), number(a / b))
             }),
@@ -123,7 +123,7 @@ pub(super) fn run(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     let sealed = rate(Side::Sealed, gso, 1, 1_000).map(|r| r * 1_000.0);
     verdicts.push(Verdict {
         claim: "LCMsec Sec. VI: with security no loss up to Ethernet's line rate, 123 MB/s".into(),
-        holds: sealed.map(|b| b >= line),
+        holds: sealed.map_or(Holds::NotRun, |b| Holds::of(b >= line)),
         seen: sealed.map_or("not measured".into(), |b| format!("{} MB/s at 1 KB", number(b / 1e6))),
     });
     Ok(verdicts)

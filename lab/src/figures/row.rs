@@ -96,9 +96,8 @@ impl Row {
 impl Goal {
     fn judge(self, value: f64) -> Holds {
         match self {
-            Goal::AtMost(most) if value <= most => Holds::Yes,
-            Goal::AtLeast(least) if value >= least => Holds::Yes,
-            Goal::AtMost(_) | Goal::AtLeast(_) => Holds::No,
+            Goal::AtMost(most) => Holds::of(value <= most),
+            Goal::AtLeast(least) => Holds::of(value >= least),
             Goal::Report => Holds::Reported,
         }
     }
@@ -135,6 +134,13 @@ pub fn table(rows: &[Row]) -> String {
         }
     }
     text
+}
+
+impl Holds {
+    /// Yes or no.
+    pub fn of(holds: bool) -> Holds {
+        if holds { Holds::Yes } else { Holds::No }
+    }
 }
 
 impl std::fmt::Display for Holds {

@@ -1,5 +1,5 @@
-//! What threshold encryption costs: TDH2 on ristretto255, in units of one variable-base multiplication timed in the
-//! same run, so that the rows mean the same on any machine. One thread.
+//! What threshold encryption costs: TDH2 on ristretto255, in units of one variable-base multiplication timed
+//! beside it, so that the rows mean the same on any machine. One thread.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sealcast_crypto::tdh2::{
 };
 
 use crate::Failure;
-use crate::figures::{Bench, Goal, Row};
+use crate::figures::{Bench, Goal, Row, median};
 
 pub(super) const ROWS: &[&str] = &[
     "tdh2-encrypt",
@@ -41,30 +41,75 @@ type G = Ristretto255;
 
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
-    let batches = bench.pick(15, 60);
-    let unit = multiplication(batches, &mut rng);
-    let times = times(batches, &mut rng);
+    let pairs = bench.pick(51, 201);
+    let costs = costs(pairs, &mut rng);
     let row = |i: usize| {
+        let Cost { units, micros } = costs[i];
         Row::new("brokers", ROWS[i], format!("TDH2: {}", WHAT[i]), "units", Goal::AtMost(PROTOTYPE[i] * 1.15))
-            .part("us", times[i])
-            .part("unit in us", unit)
-            .measured(times[i] / unit, format!("the fastest of {batches} batches of 1 ms, ristretto255, one thread"))
+            .part("us", micros)
+            .measured(
+                units,
+                format!("the median of {pairs} pairs of 1 ms, a unit and this in turn, ristretto255, one thread"),
+            )
     };
     Ok((0..ROWS.len()).map(row).collect())
 }
 
-/// µs of x P, without encoding.
-fn multiplication(batches: usize, rng: &mut impl CryptoRng) -> f64 {
-    let scalar = |rng: &mut _| {
-        let bytes = SecretScalar::<G>::random(rng).to_bytes();
-        G::decode_scalar(bytes.expose()).expect("a scalar's own bytes")
-    };
-    let (x, p) = (scalar(rng), G::mul_base(&scalar(rng)));
-    micros(batches, || G::mul(black_box(&p), black_box(&x)))
+/// One variable-base multiplication, without encoding: x P.
+struct Unit {
+    x: <G as Group>::Scalar,
+    p: <G as Group>::Point,
 }
 
-/// µs of each row.
-fn times(batches: usize, rng: &mut ChaCha20Rng) -> [f64; 7] {
+impl Unit {
+    fn new(rng: &mut impl CryptoRng) -> Unit {
+        let scalar = |rng: &mut _| {
+            let bytes = SecretScalar::<G>::random(rng).to_bytes();
+            G::decode_scalar(bytes.expose()).expect("a scalar's own bytes")
+        };
+        Unit { x: scalar(rng), p: G::mul_base(&scalar(rng)) }
+    }
+
+    fn run(&self) -> <G as Group>::Point {
+        G::mul(black_box(&self.p), black_box(&self.x))
+    }
+}
+
+/// µs of a unit on each core while all are at it: what it costs a machine that is busy. Cores may be threads of one.
+pub(super) fn unit_under_load(cores: usize) -> f64 {
+    let unit = Unit::new(&mut ChaCha20Rng::seed_from_u64(1));
+    let one = || {
+        let (begun, mut calls) = (Instant::now(), 0_u32);
+        while begun.elapsed() < LOADED {
+            black_box(unit.run());
+            calls += 1;
+        }
+        begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
+    };
+    let each: Vec<f64> = std::thread::scope(|threads| {
+        let all: Vec<_> = (0..cores).map(|_| threads.spawn(one)).collect();
+        all.into_iter().map(|it| it.join().expect("it only counts")).collect()
+    });
+    each.iter().sum::<f64>() / cores as f64
+}
+
+/// What a call takes.
+#[derive(Clone, Copy)]
+struct Cost {
+    units: f64,
+    micros: f64,
+}
+
+impl Cost {
+    /// Of one of the parts that a call does.
+    fn of_each(self, parts: usize) -> Cost {
+        Cost { units: self.units / parts as f64, micros: self.micros / parts as f64 }
+    }
+}
+
+/// Of each row.
+fn costs(pairs: usize, rng: &mut ChaCha20Rng) -> [Cost; 7] {
+    let unit = Unit::new(rng);
     // Of neighbours the coefficients happen to be integers; `delta` 1 keeps them from being multiplied out.
     let it = System::new(Parameters { delta: 1, ..Parameters::new(b"bench", T, N) }, rng);
     let small = System::new(Parameters::new(b"bench", T, N), rng);
@@ -77,14 +122,14 @@ fn times(batches: usize, rng: &mut ChaCha20Rng) -> [f64; 7] {
         .flat_map(|k| it.holders[..usize::from(T)].iter().map(move |holder| (k, holder)))
         .map(|(k, holder)| (k, holder.prove(&it.sealed[k], rng).expect("checked").encode()))
         .collect();
-    let encrypt = micros(batches, || key.encrypt(black_box(&it.label), &[7; 32], rng));
-    let check = micros(batches, || key.check(read(&bytes[0])).is_ok());
-    let check_64 = micros(batches, || {
+    let encrypt = cost(pairs, &unit, || key.encrypt(black_box(&it.label), &[7; 32], rng));
+    let check = cost(pairs, &unit, || key.check(read(&bytes[0])).is_ok());
+    let check_64 = cost(pairs, &unit, || {
         let all = bytes.iter().map(|it| read(it)).collect();
         key.check_batch(all, rng).iter().all(Result::is_ok)
     });
-    let share = micros(batches, || it.holders[0].share(black_box(first)).expect("checked").encode());
-    let verify = micros(batches, || {
+    let share = cost(pairs, &unit, || it.holders[0].share(black_box(first)).expect("checked").encode());
+    let verify = cost(pairs, &unit, || {
         let of = |(k, bytes): &(usize, Vec<u8>)| {
             (&*it.sealed[*k], ProvedShare::<G>::decode(black_box(bytes)).expect("well-formed"))
         };
@@ -92,9 +137,9 @@ fn times(batches: usize, rng: &mut ChaCha20Rng) -> [f64; 7] {
     });
     let combine = |it: &System| {
         let (mut reader, found) = (Combiner::new(it.key.clone()), it.shares());
-        micros(batches, || reader.interpolate(black_box(&found)))
+        cost(pairs, &unit, || reader.interpolate(black_box(&found)))
     };
-    [encrypt, check, check_64 / bytes.len() as f64, share, verify / proved.len() as f64, combine(&it), combine(&small)]
+    [encrypt, check, check_64.of_each(bytes.len()), share, verify.of_each(proved.len()), combine(&it), combine(&small)]
 }
 
 struct System {
@@ -123,27 +168,38 @@ impl System {
     }
 }
 
-/// µs of one call: the fastest batch, since on a shared machine everything else only adds.
-fn micros<T>(batches: usize, mut operation: impl FnMut() -> T) -> f64 {
-    let begun = Instant::now();
-    let mut calls = 0_u32;
+/// Of one call. A unit and the call run next to each other, so that whatever else slows the machine slows both; the
+/// median of the pairs' ratios, since it may begin or end between the two.
+fn cost<T>(pairs: usize, unit: &Unit, mut operation: impl FnMut() -> T) -> Cost {
+    let calls = calls_in_a_batch(&mut operation);
+    let units = calls_in_a_batch(&mut || unit.run());
+    let both: Vec<(f64, f64)> =
+        (0..pairs).map(|_| (micros(units, &mut || unit.run()), micros(calls, &mut operation))).collect();
+    let ratios: Vec<f64> = both.iter().map(|(unit, call)| call / unit).collect();
+    let micros: Vec<f64> = both.iter().map(|(_, call)| *call).collect();
+    Cost { units: median(&ratios), micros: median(&micros) }
+}
+
+fn calls_in_a_batch<T>(operation: &mut impl FnMut() -> T) -> u32 {
+    let (begun, mut calls) = (Instant::now(), 0);
     while begun.elapsed() < BATCH {
         black_box(operation());
         calls += 1;
     }
-    let mut fastest = f64::INFINITY;
-    for _ in 0..batches {
-        let begun = Instant::now();
-        for _ in 0..calls {
-            black_box(operation());
-        }
-        fastest = fastest.min(begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
+    calls
+}
+
+fn micros<T>(calls: u32, operation: &mut impl FnMut() -> T) -> f64 {
+    let begun = Instant::now();
+    for _ in 0..calls {
+        black_box(operation());
     }
-    fastest
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
 }
 
 const T: u16 = 2;
 const N: u16 = 4;
 const CIPHERTEXTS: usize = 64;
-/// Shorter than a time slice, so that some batch has the processor to itself.
+/// Shorter than a time slice, so that most pairs lie in one.
 const BATCH: Duration = Duration::from_millis(1);
+const LOADED: Duration = Duration::from_millis(500);

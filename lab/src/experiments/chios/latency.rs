@@ -3,7 +3,7 @@
 use super::{Point, Publishing, System, at_least, not_run};
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
-use crate::figures::number;
+use crate::figures::{Holds, number};
 use crate::peers::servers::Server;
 use crate::plots::{Bars, Table};
 
@@ -49,7 +49,7 @@ pub(in crate::experiments) fn fig6(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
         verdicts.push(match of(&format!("pub, {}", server.name())) {
             Some(ms) => Verdict {
                 claim: what,
-                holds: None,
+                holds: Holds::Reported,
                 seen: format!("{} ms, module 1 {} ms ({})", number(ms), number(pub_one), server.described()),
             },
             None => not_run(&what, lab.without(server)),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
 use crate::figures::brokers::{brokered, disk, number};
-use crate::figures::number as shown;
+use crate::figures::{Holds, number as shown};
 use crate::peers::servers::{Load, Server};
 
 pub(super) use latency::fig6;
@@ -145,7 +145,7 @@ fn at_least(claim: &str, least: f64, above: (&str, f64), below: (&str, f64), uni
     let ratio = above.1 / below.1;
     Verdict {
         claim: claim.to_owned(),
-        holds: Some(ratio >= least),
+        holds: Holds::of(ratio >= least),
         seen: format!("{} {} / {} {} {unit} = {}", above.0, shown(above.1), below.0, shown(below.1), shown(ratio)),
     }
 }
@@ -153,11 +153,11 @@ fn at_least(claim: &str, least: f64, above: (&str, f64), below: (&str, f64), uni
 /// The same of one that shall be at most this.
 fn at_most(claim: &str, most: f64, above: (&str, f64), below: (&str, f64), unit: &str) -> Verdict {
     let verdict = at_least(claim, 0.0, above, below, unit);
-    Verdict { holds: Some(above.1 / below.1 <= most), ..verdict }
+    Verdict { holds: Holds::of(above.1 / below.1 <= most), ..verdict }
 }
 
 fn not_run(claim: &str, why: impl Into<String>) -> Verdict {
-    Verdict { claim: claim.to_owned(), holds: None, seen: why.into() }
+    Verdict { claim: claim.to_owned(), holds: Holds::NotRun, seen: why.into() }
 }
 
 /// As in the paper: all operations have 1 KB.
@@ -178,7 +178,7 @@ mod tests {
             at_most("", 1.1, ("a", 111.0), ("b", 100.0), "µs"),
             not_run("", "not re-run"),
         ];
-        assert_eq!(seen.each_ref().map(|it| it.holds), [Some(true), Some(false), Some(true), Some(false), None]);
+        assert_eq!(seen.each_ref().map(|it| it.holds), [Holds::Yes, Holds::No, Holds::Yes, Holds::No, Holds::NotRun]);
         assert_eq!(seen[0].seen, "a 90 / b 100 1/s = 0.900");
     }
 }

@@ -4,7 +4,7 @@
 use super::{FRAME, Point, Publishing, System, at_least, at_most, not_run};
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
-use crate::figures::number;
+use crate::figures::{Holds, number};
 use crate::peers::servers::Server;
 use crate::plots::{Bars, Chart, Curve, Table};
 
@@ -115,17 +115,17 @@ pub(in crate::experiments) fn fig7(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     Ok(vec![
         Verdict {
             claim: "Chios Fig. 7a: pub(P) peaks at 45 kops/s (its brokers had 8 cores each)".into(),
-            holds: Some(peak(one) >= 45e3),
+            holds: Holds::of(peak(one) >= 45e3),
             seen: format!("{} 1/s", number(peak(one))),
         },
         Verdict {
             claim: "Chios Fig. 7a: throughput rises with clients".into(),
-            holds: Some(one.points[one.points.len() - 1].1 > one.points[0].1),
+            holds: Holds::of(one.points[one.points.len() - 1].1 > one.points[0].1),
             seen: one.points.iter().map(|(x, y)| format!("{x}: {}", number(*y))).collect::<Vec<_>>().join(", "),
         },
         Verdict {
             claim: "Chios Fig. 7: pub(C) is lower than pub(P) in all experiments".into(),
-            holds: Some(lower == pairs().count()),
+            holds: Holds::of(lower == pairs().count()),
             seen: format!(
                 "in {lower} of {}; peaks {} and {} 1/s",
                 pairs().count(),
@@ -142,7 +142,7 @@ pub(in crate::experiments) fn fig7(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
         ),
         Verdict {
             claim: "Chios Fig. 7b: and in the end ceases to (the last step within 10 %)".into(),
-            holds: Some((last.1 / before.1 - 1.0).abs() <= 0.1),
+            holds: Holds::of((last.1 / before.1 - 1.0).abs() <= 0.1),
             seen: format!("{} at {}, {} at {}", number(before.1), before.0, number(last.1), last.0),
         },
         not_run("Chios Fig. 7c, 7d: up to 31 servers, LAN and WAN", "not re-run: f = 1 on one machine"),
