@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sealcast_broker::genesis::{Cluster, Genesis, Issuer};
 use sealcast_broker::operation::{
     Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration,
@@ -190,10 +191,10 @@ impl Outlet for Inbox {
 pub(crate) struct Archive(pub(crate) Mutex<Vec<Arc<Block>>>, pub(crate) AtomicU64);
 
 impl Blocks for Archive {
-    fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>> {
+    fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
         let blocks = self.0.lock().expect("no panic");
         let block = blocks.iter().find(|it| it.height == height)?;
-        Some(block.frames.get(frame as usize)?.bytes().as_ref().into())
+        Some(block.frames.get(frame as usize)?.bytes().clone())
     }
 
     fn floor(&self, height: u64) -> Option<Floor> {

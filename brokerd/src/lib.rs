@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod cache;
 mod ceremony;
 pub mod channel;
 pub mod code;

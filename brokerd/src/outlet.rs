@@ -1,7 +1,6 @@
 //! Between the executor and the rest of the process: where results leave, and where old blocks are found.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Reply, Report, Status};
 use sealcast_order::Floor;
@@ -37,7 +36,7 @@ pub trait Outlet: Send + Sync + 'static {
 /// Where the frames of blocks that were executed long ago are found.
 pub trait Blocks: Send + Sync + 'static {
     /// The encoded frame at this place of a block; `None` if it is no longer kept.
-    fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>>;
+    fn frame(&self, height: u64, frame: u32) -> Option<Bytes>;
 
     /// The proof that a quorum made this block final, if it has one of its own.
     fn floor(&self, _height: u64) -> Option<Floor> {

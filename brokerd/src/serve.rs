@@ -23,9 +23,11 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Floor, Order};
+use sealcast_order::{Block, Floor, Order};
+use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
+use crate::cache::Cache;
 use crate::ceremony::{EPOCH, Making, Note};
 use crate::code::Code;
 use crate::config::{CLUSTER, Config, ConfigError, Settings, ShareOn, read_cluster};
@@ -126,6 +128,7 @@ impl Broker {
             drops,
             shelf,
             order: Mutex::new(None),
+            read: Mutex::new(Cache::new(limits::BLOCKS_READ_BYTES_KEPT)),
             admission: Mutex::new(None),
             notes: Mutex::new(None),
             failure: OnceLock::new(),
@@ -454,6 +457,8 @@ struct Hall {
     drops: Arc<Drops>,
     shelf: Arc<Shelf>,
     order: Mutex<Option<Arc<dyn Order>>>,
+    /// Old blocks as the order's archive had them: it reads whole ones, and readers want one publication after the other.
+    read: Mutex<Cache<u64, Arc<Block>>>,
     admission: Mutex<Option<Arc<Admission>>>,
     /// While the key is made.
     notes: Mutex<Option<Sender<Note>>>,
@@ -519,10 +524,18 @@ impl Outlet for Hall {
 }
 
 impl Blocks for Hall {
-    fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>> {
-        let order = lock(&self.order).clone()?;
-        let block = block_on(order.block(height))?;
-        block.frames.get(usize::try_from(frame).ok()?).map(|frame| Arc::from(&frame.bytes()[..]))
+    fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
+        let known = lock(&self.read).get(&height).cloned();
+        let block = match known {
+            Some(block) => block,
+            None => {
+                let order = lock(&self.order).clone()?;
+                let block = block_on(order.block(height))?;
+                let bytes = block.bytes();
+                lock(&self.read).insert(height, block, bytes).clone()
+            }
+        };
+        block.frames.get(usize::try_from(frame).ok()?).map(|frame| frame.bytes().clone())
     }
 
     fn floor(&self, height: u64) -> Option<Floor> {
@@ -531,6 +544,7 @@ impl Blocks for Hall {
     }
 
     fn prune(&self, height: u64) {
+        *lock(&self.read) = Cache::new(limits::BLOCKS_READ_BYTES_KEPT);
         let order = lock(&self.order).clone();
         order.iter().for_each(|order| order.prune(height));
     }

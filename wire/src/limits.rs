@@ -276,6 +276,8 @@ pub const ADDRESS_BYTES_MAX: usize = 262;
 pub const OUTBOXES_THINGS_KEPT: usize = 1 << 17;
 /// Bytes of the frames of blocks so kept; those of older ones are fetched from the order's archive.
 pub const OUTBOXES_FRAMES_BYTES_KEPT: usize = 64 << 20;
+/// Bytes of older blocks that are kept once they were fetched from there: who reads history reads on in them.
+pub const BLOCKS_READ_BYTES_KEPT: usize = 32 << 20;
 /// Blocks executed before the store is synced and they are acknowledged: well below those that may be out.
 pub const STORE_SYNC_BLOCKS: usize = 8;
 /// How long an executed block waits at most for that.

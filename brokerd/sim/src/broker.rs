@@ -372,8 +372,8 @@ impl Archive {
 }
 
 impl Blocks for Archive {
-    fn frame(&self, height: u64, frame: u32) -> Option<Arc<[u8]>> {
-        Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().as_ref().into())
+    fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
+        Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().clone())
     }
 
     fn floor(&self, height: u64) -> Option<Floor> {

@@ -224,7 +224,7 @@ impl Outlet for Ear {
 }
 
 impl Blocks for Ear {
-    fn frame(&self, _: u64, _: u32) -> Option<Arc<[u8]>> {
+    fn frame(&self, _: u64, _: u32) -> Option<bytes::Bytes> {
         None
     }
 }

@@ -12,7 +12,6 @@
 //! and no client is given many in a short time (E4). Only ciphertexts whose own proof was checked get shares (S12), and
 //! what admission checked is not checked again.
 
-mod cache;
 mod holding;
 mod pool;
 mod rate;

@@ -14,7 +14,7 @@ use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement}
 use sealcast_wire::limits;
 
 use super::Kind;
-use super::cache::Cache;
+use crate::cache::Cache;
 use crate::executor::Shared;
 
 /// The key, one share of it if this broker has one, and what was computed with them. The key alone suffices to check

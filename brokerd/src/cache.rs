@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 /// The map.
-pub(super) struct Cache<K, V> {
+pub(crate) struct Cache<K, V> {
     held: BTreeMap<K, (V, usize)>,
     /// In the order of their coming.
     order: VecDeque<K>,
@@ -13,16 +13,16 @@ pub(super) struct Cache<K, V> {
 
 impl<K: Ord + Copy, V> Cache<K, V> {
     /// Holds values of at most so many bytes together, and one at least.
-    pub(super) fn new(bytes_max: usize) -> Cache<K, V> {
+    pub(crate) fn new(bytes_max: usize) -> Cache<K, V> {
         Cache { held: BTreeMap::new(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.held.get(key).map(|(value, _)| value)
     }
 
     /// Adds a value of so many bytes, unless there is one under this key; returns the one that is there.
-    pub(super) fn insert(&mut self, key: K, value: V, bytes: usize) -> &V {
+    pub(crate) fn insert(&mut self, key: K, value: V, bytes: usize) -> &V {
         if !self.held.contains_key(&key) {
             self.bytes += bytes;
             self.order.push_back(key);
