@@ -12,8 +12,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
-use commonware_cryptography::{Hasher as _, Sha256};
 use sealcast_wire::limits;
 
 /// A SHA-256 hash.
@@ -39,7 +39,7 @@ impl Frame {
 
     /// SHA-256 of the bytes, computed at most once for a frame and its later clones.
     pub fn hash(&self) -> Hash {
-        *self.hash.get_or_init(|| Sha256::hash(&[&self.bytes]).0)
+        *self.hash.get_or_init(|| sha256(&[&self.bytes]))
     }
 }
 
@@ -101,7 +101,7 @@ pub struct Block {
 impl Block {
     /// The block under all others, which binds the order to one cluster's name.
     pub fn genesis(namespace: &[u8]) -> Block {
-        Block { parent: Sha256::hash(&[b"sealcast/v1/genesis", namespace]).0, height: 0, time: 0, frames: Vec::new() }
+        Block { parent: sha256(&[b"sealcast/v1/genesis", namespace]), height: 0, time: 0, frames: Vec::new() }
     }
 
     /// The hash that brokers vote on.
@@ -131,7 +131,14 @@ impl Block {
 
 /// The hash of the block with this header.
 pub(crate) fn hash_of(header: &[u8]) -> Hash {
-    Sha256::hash(&[b"sealcast/v1/block", header]).0
+    sha256(&[b"sealcast/v1/block", header])
+}
+
+/// SHA-256 of the parts laid end to end; upstream's takes twice as long where the processor has no instructions for it.
+fn sha256(parts: &[&[u8]]) -> Hash {
+    let mut context = Context::new(&SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
 /// The height in a header, if it has one.
@@ -162,6 +169,8 @@ pub(crate) const LENGTH_BYTES: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use commonware_cryptography::{Hasher as _, Sha256};
+
     use super::*;
 
     fn block() -> Block {
