@@ -542,7 +542,14 @@ fn doctor_names_what_it_checked() {
 fn the_lab_is_started_beside_this_program() {
     let home = Home::new("lab");
     let copy = home.path().join("sealcast");
-    std::fs::copy(env!("CARGO_BIN_EXE_sealcast"), &copy).expect("the folder can be written");
+    // Other processes write what is run here: a file that is open for writing cannot be, and each test that starts a program
+    // at that moment has it open, too.
+    let shell = |what: &str, file: &std::path::Path| {
+        let mut shell = std::process::Command::new("sh");
+        let ended = shell.args(["-c", what, env!("CARGO_BIN_EXE_sealcast")]).arg(file).status();
+        assert!(ended.is_ok_and(|it| it.success()), "the folder can be written");
+    };
+    shell("cp \"$0\" \"$1\"", &copy);
     let run = || {
         let mut command = std::process::Command::new(&copy);
         command.args(["lab", "run", "x", "--quick"]).env("PATH", "/nowhere").output().expect("the program starts")
@@ -551,8 +558,7 @@ fn the_lab_is_started_beside_this_program() {
     assert_eq!(missing.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("error[E0301]"));
     let lab = home.path().join("sealcast-lab");
-    std::fs::write(&lab, "#!/bin/sh\necho \"$@\"\nexit 9\n").expect("the folder can be written");
-    std::fs::set_permissions(&lab, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("the file is there");
+    shell("printf '#!/bin/sh\\necho \"$@\"\\nexit 9\\n' > \"$1\" && chmod 755 \"$1\"", &lab);
     let found = run();
     assert_eq!((found.status.code(), found.stdout.as_slice()), (Some(9), &b"run x --quick\n"[..]));
 }
