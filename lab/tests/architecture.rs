@@ -181,6 +181,7 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
             "sealcast-order",
             &[
                 "sealcast-wire",
+                "aws-lc-rs",
                 "bytes",
                 "commonware-actor",
                 "commonware-broadcast",
