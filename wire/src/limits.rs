@@ -313,6 +313,8 @@ pub const RESULTS_FORGOTTEN_BLOCKS: usize = 64;
 pub const SHARES_TO_COMPUTE_MAX: usize = 4096;
 /// Bytes of ciphertexts that a broker remembers as checked until their shares are computed.
 pub const CIPHERTEXTS_CHECKED_BYTES: usize = 64 << 20;
+/// Bytes for knowing of ciphertexts that they were checked: some 200,000.
+pub const CIPHERTEXTS_SEEN_BYTES: usize = 32 << 20;
 /// Bytes of shares, and as many of proofs, that a broker remembers: some 100,000 and 50,000.
 pub const SHARES_HELD_BYTES: usize = 16 << 20;
 /// Proofs of shares that one client is given in a second (E4): each is three multiplications, once for all clients.

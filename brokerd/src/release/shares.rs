@@ -8,7 +8,7 @@ use sealcast_broker::operation::{Body, Client, Operation, OperationId, Sealed};
 use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Entry;
 use sealcast_crypto::group::Group;
-use sealcast_crypto::tdh2::{Checked, Ciphertext, KeyShare, Label, Labelled, PublicKey};
+use sealcast_crypto::tdh2::{Checked, Ciphertext, KeyShare, Label, Labelled, PublicKey, Seen};
 use sealcast_keys::threshold::evidence;
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
 use sealcast_wire::limits;
@@ -24,6 +24,8 @@ pub struct Shares<G: Group> {
     share: Option<KeyShare<G>>,
     /// Ciphertexts whose proof holds, by publication.
     checked: Mutex<Cache<Name, Arc<Checked<G>>>>,
+    /// That so many more were checked, by ctid: who reads history need not check its proofs again.
+    seen: Mutex<Cache<[u8; 32], Seen>>,
     /// Attachments with shares and with proofs, by sn.
     shares: Mutex<Cache<u64, Vec<u8>>>,
     proofs: Mutex<Cache<u64, Vec<u8>>>,
@@ -38,6 +40,7 @@ impl<G: Group> Shares<G> {
             key: Arc::new(key),
             share,
             checked: Mutex::new(Cache::new(limits::CIPHERTEXTS_CHECKED_BYTES)),
+            seen: Mutex::new(Cache::new(limits::CIPHERTEXTS_SEEN_BYTES)),
             shares: Mutex::new(Cache::new(limits::SHARES_HELD_BYTES)),
             proofs: Mutex::new(Cache::new(limits::SHARES_HELD_BYTES)),
         }
@@ -75,10 +78,11 @@ impl<G: Group> Shares<G> {
             return valid;
         }
         let results = self.key.check_batch(batch, &mut rng());
-        let mut checked = held(&self.checked);
+        let (mut checked, mut seen) = (held(&self.checked), held(&self.seen));
         for (place, result) in places.into_iter().zip(results) {
             if let Ok(it) = result {
                 valid[place] = true;
+                seen.insert(*it.id(), it.seen(), SEEN_BYTES);
                 checked.insert(name(&sealed[place]), Arc::new(it), sealed[place].ciphertext.len() + CHECKED_BYTES);
             }
         }
@@ -139,7 +143,13 @@ impl<G: Group> Shares<G> {
             return Ok(it.clone());
         }
         let (labelled, bytes) = self.labelled(shared, entry)?;
-        let it = Arc::new(self.key.check(labelled).map_err(|_| Why::Nothing)?);
+        let seen = held(&self.seen).get(labelled.id()).copied();
+        let it = match seen {
+            Some(seen) => self.key.check_again(labelled, seen),
+            None => self.key.check(labelled),
+        };
+        let it = Arc::new(it.map_err(|_| Why::Nothing)?);
+        held(&self.seen).insert(*it.id(), it.seen(), SEEN_BYTES);
         Ok(held(&self.checked).insert(name, it, bytes + CHECKED_BYTES).clone())
     }
 
@@ -178,5 +188,7 @@ fn rng() -> ChaCha20Rng {
 
 /// Bytes in memory of a checked ciphertext beside the ciphertext, about: decoded elements, hashes, the cache's own.
 const CHECKED_BYTES: usize = 1024;
+/// Bytes in memory of what says that a ciphertext was checked, about.
+const SEEN_BYTES: usize = 160;
 /// Bytes in memory of a cached attachment beside its own, about.
 const CACHED_BYTES: usize = 64;

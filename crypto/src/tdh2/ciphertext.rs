@@ -147,6 +147,17 @@ impl<G: Group> Deref for Checked<G> {
     }
 }
 
+impl<G: Group> Checked<G> {
+    /// What is kept of it by whoever has no room for it.
+    pub fn seen(&self) -> Seen {
+        Seen(self.id)
+    }
+}
+
+/// That a ciphertext was checked under one key, in 32 bytes. Only a [`Checked`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen([u8; 32]);
+
 impl<G: Group> PublicKey<G> {
     /// TEnc: seals a message to whom the label names. About two variable-base multiplications.
     pub fn encrypt(&self, label: &Label, message: &[u8], rng: &mut impl CryptoRng) -> Ciphertext<G> {
@@ -246,6 +257,14 @@ impl<G: Group> PublicKey<G> {
         } else {
             Err(Invalid)
         }
+    }
+
+    /// [`PublicKey::check`] of what was checked before, by its hash instead of its proof.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is not what was seen.
+    pub fn check_again(&self, it: Labelled<G>, seen: Seen) -> Result<Checked<G>, Invalid> {
+        if it.id == seen.0 { Ok(Checked(it)) } else { Err(Invalid) }
     }
 
     /// [`PublicKey::check`] of many at once, some two times faster from eight on. `rng` weighs the equations; draw it

@@ -66,7 +66,7 @@ mod tests;
 #[cfg(test)]
 mod vectors;
 
-pub use ciphertext::{Checked, Ciphertext, DecodeError, Invalid, Labelled};
+pub use ciphertext::{Checked, Ciphertext, DecodeError, Invalid, Labelled, Seen};
 pub use combine::{Combiner, Outcome};
 pub use key::{KeyError, KeyShare, PublicKey, deal, vouching};
 pub use label::{Header, Label, LabelError, vector_hash};

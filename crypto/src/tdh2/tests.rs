@@ -276,6 +276,10 @@ fn only_checked<G: Group>() {
     assert_eq!(holders[0].prove(&sealed, &mut rng), Err(Invalid));
     let mut reader = Combiner::new(Arc::new(other));
     assert_eq!(reader.combine(&sealed, &it.shares(&sealed)), Err(SharesError::Foreign(1)));
+    // What was seen before needs no proof, and nothing else passes for it.
+    let (another, again) = (it.publish(b"m"), it.key.check_again((*sealed).clone(), sealed.seen()));
+    assert_eq!(again.unwrap().id(), sealed.id());
+    assert_eq!(it.key.check_again((*another).clone(), sealed.seen()).err(), Some(Invalid));
 }
 
 fn indices<G: Group>() {
