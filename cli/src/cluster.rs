@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, load_pinned, registration};
+use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, load_named, registration};
 use sealcast::code::Code;
-use sealcast::config::KeptIdentity;
+use sealcast::config::{Home, KeptIdentity};
 use sealcast::url::{Scheme, Url, Way};
-use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::{Interest, Registration};
 use sealcast_crypto::identity::{Attribute, Identity};
@@ -27,6 +27,8 @@ pub(crate) struct Cluster {
     pub(crate) path: PathBuf,
     pub(crate) keys: Scheme,
     pub(crate) patience: Duration,
+    /// Whether the URL says which cluster it is, or who signs its file.
+    pub(crate) named: bool,
 }
 
 /// Who a command acts as.
@@ -45,7 +47,7 @@ impl Cluster {
         if let Some(path) = file {
             let patience = Duration::from_secs(10);
             let file = Arc::new(load(path)?);
-            return Ok(Cluster { file, path: path.to_path_buf(), keys: Scheme::Threshold, patience });
+            return Ok(Cluster { file, path: path.to_path_buf(), keys: Scheme::Threshold, patience, named: false });
         }
         let hint = "--cluster FILE, or --url quorum:FILE; «sealcast brokers up -n 4» makes a cluster and a context";
         match Target::of(env) {
@@ -61,9 +63,10 @@ impl Cluster {
     /// Of a URL, if it goes through brokers.
     pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
         let Way::Quorum(path) = &url.way else { return Ok(None) };
-        let file = load_pinned(path, url.options.pin.as_deref())?;
+        let file = load_named(path, &url.options)?;
         let (keys, patience) = (url.keys, url.options.wait);
-        Ok(Some(Cluster { file: Arc::new(file), path: path.clone(), keys, patience }))
+        let named = url.options.pin.is_some() || url.options.authority.is_some();
+        Ok(Some(Cluster { file: Arc::new(file), path: path.clone(), keys, patience, named }))
     }
 
     /// The same, if brokers see publications: with keys=contributory they see what members sealed, and a session does.
@@ -79,6 +82,7 @@ impl Cluster {
         };
         let (key, registration) = match &identity {
             Some(identity) => {
+                self.warn_of_strangers(env, identity);
                 let purpose = if matches!(who, As::Subscriber) { Purpose::Subscribe } else { Purpose::Call };
                 let key = ClientKey::of(&env.home, &self.file.cluster(), &identity.certificate().hash, purpose)?;
                 let registration = registration(&self.file, identity, &key.client(), false);
@@ -94,6 +98,20 @@ impl Cluster {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
         self.start(key, registration)
+    }
+
+    /// E11: which brokers are the right ones, the file alone says, and whoever sealed for the wrong ones was read.
+    fn warn_of_strangers(&self, env: &Env<'_>, identity: &Identity) {
+        let who = match self.file.signed_by(identity.authority()) {
+            _ if self.named => return,
+            Ok(()) => return,
+            Err(Mismatch::Authority { found, .. }) => format!("is signed by {found}, not by your own authority"),
+            Err(_) => "is signed by no authority".to_owned(),
+        };
+        let (path, id) = (Home::shown(&self.path), hex(&self.file.cluster().0));
+        let pin = &id[..PIN_DIGITS];
+        env.output
+            .warn(format!("{path} {who}: ask whoever runs the brokers for its id, and use quorum:{path}?pin={pin}"));
     }
 
     fn start(&self, key: ClientKey, registration: Option<Registration>) -> Result<Brokers, Failure> {
@@ -177,6 +195,9 @@ pub(crate) fn interest(text: &str) -> Result<Interest, Failure> {
         Failure::new(Code::BadValue, what).hint(e.hint.unwrap_or_else(usual))
     })
 }
+
+/// Digits of a cluster's id that a URL is given: 128 bits.
+pub(crate) const PIN_DIGITS: usize = 32;
 
 /// Lower case, two digits a byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use common::{Home, Running, brokers_programs};
@@ -137,6 +138,19 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert_eq!(home.good(&["read", "price", "--key", "state", "--linearizable"]), "shut\n");
     let value = home.good(&["read", "price", "--key", "nothing", "--json"]);
     assert!(value.contains("\"set\":false"), "{value}");
+
+    // Lines that have come meanwhile are sealed together: all of one publication are at one place, in their order.
+    let lines: String = (0..100).map(|n| format!("tick {n}\n")).collect();
+    std::fs::write(home.path().join("ticks"), &lines).unwrap();
+    let mut publish = home.command(&["pub", "ticks", "-l", "--together", "64", "--json"]);
+    let came = publish.stdin(File::open(home.path().join("ticks")).unwrap()).output().expect("it runs");
+    let said: Vec<Value> =
+        String::from_utf8_lossy(&came.stdout).lines().map(|it| serde_json::from_str(it).expect("an object")).collect();
+    let messages: u64 = said.iter().filter_map(|it| it["messages"].as_u64()).sum();
+    assert!(messages == 100 && said.len() < 50, "{said:?}");
+    assert_eq!(home.good(&["read", "ticks", "--raw"]), lines.replace('\n', ""));
+    let apart = home.run(&["pub", "ticks", "one", "--together", "2"]);
+    assert!(apart.exit == 2 && apart.stderr.contains("--together"), "{}", apart.stderr);
 
     // What lies elsewhere is not taken for what was published.
     let mut sub = home.start(&["sub", "file/#", "-C", "1", "-W", "60s", "-v"]);

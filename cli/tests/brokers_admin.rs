@@ -7,6 +7,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{Home, Running};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng as _;
+use sealcast::brokers::{load, save};
+use sealcast::config::Overwrite;
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_crypto::identity::Authority;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{Algorithm, OriginKey};
+use sealcast_wire::Utc;
 use serde_json::Value;
 
 /// As in `brokers.rs`: the brokers' program lies beside the one under test.
@@ -35,6 +44,58 @@ fn a_broker_is_run_with_what_the_command_line_says() {
     assert!(run(&["--keep", "7 blocks"]).stderr.contains("at least «128 blocks»"));
     let came = run(&["--batch-size", "129"]);
     assert!(came.exit == 2 && came.stderr.contains("1..=128"), "{}", came.stderr);
+}
+
+#[test]
+fn rule_e2_the_threshold_is_2f_plus_1_unless_the_papers_is_asked_for() {
+    let home = Home::new("brokers-threshold");
+    let expected = [("-n 4", 3), ("-n 7", 5), ("-n 4 --paper", 2), ("-n 7 --paper", 3)];
+    for (number, (options, threshold)) in expected.into_iter().enumerate() {
+        let made = home.typed(&format!("brokers init {options} --port 1 cluster-{number}"));
+        assert_eq!(made.exit, 0, "{options}: {}", made.stderr);
+        let file = load(&home.path().join(format!("cluster-{number}/cluster.toml"))).expect("init wrote it");
+        assert_eq!(file.threshold, threshold, "{options}");
+    }
+}
+
+#[test]
+fn rule_e11_a_cluster_file_is_its_authoritys_and_who_did_not_say_whose_is_warned() {
+    let home = Home::new("brokers-authority");
+    home.good(&["ca", "init", "exchange"]);
+    home.good(&["ca", "issue", "ann"]);
+    home.good(&["--id", "ann", "brokers", "init", "-n", "4", "--port", "1", "market"]);
+    let path = home.path().join("market/cluster.toml");
+    let signed = |file: &ClusterFile| file.endorsement.as_ref().map(|it| it.authority.fingerprint());
+    let own = signed(&load(&path).unwrap()).expect("exchange signs it");
+    let open = |options: &str| {
+        let url = format!("quorum:market/cluster.toml?wait=100ms{options}");
+        home.run(&["--id", "ann", "--url", &url, "brokers", "reg"])
+    };
+    for options in [String::new(), format!("&authority={own}")] {
+        let came = open(&options);
+        assert!(came.exit == 8 && !came.stderr.contains("warning"), "nobody runs: {}", came.stderr);
+    }
+
+    // Somebody makes brokers of his own under the same name, with the same issuer: any authority of his can sign it.
+    let mut forged = load(&path).unwrap();
+    forged.genesis.brokers =
+        (1..5).map(|seed| OriginKey::from_seed(&Secret::from_bytes([seed; 32])).public_bytes()).collect();
+    let mut rng = ChaCha20Rng::seed_from_u64(4);
+    let other = Authority::create("exchange", Algorithm::Ed25519, Utc(1_795_132_800), &mut rng).unwrap();
+    forged.endorse(other.anchor().clone(), |it| other.secret().signing_key().sign(it));
+    save(&path, &forged, Overwrite::Replace).unwrap();
+    let refused = open(&format!("&authority={own}"));
+    assert!(refused.exit == 3 && refused.stderr.contains("not to be trusted"), "{}", refused.stderr);
+    let warned = open("");
+    assert!(
+        warned.stderr.contains(&format!("is signed by {}, not by your own", other.fingerprint())),
+        "{}",
+        warned.stderr
+    );
+    forged.endorsement = None;
+    save(&path, &forged, Overwrite::Replace).unwrap();
+    assert_eq!(open(&format!("&authority={own}")).exit, 3);
+    assert!(open("").stderr.contains("is signed by no authority"));
 }
 
 /// Three administrators of whom two must sign, members ann and bob of an exchange, and four brokers with a dealt key.

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sealcast_crypto::identity::Fingerprint;
 use sealcast_delivery::multicast::{SEGMENT_MAX, SEGMENT_MIN};
 use sealcast_wire::{Agreement, Guarantee, Lane};
 
@@ -117,6 +118,8 @@ pub struct Options {
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
     pub pin: Option<String>,
+    /// `authority=`: who must have signed the brokers' cluster file.
+    pub authority: Option<Fingerprint>,
 }
 
 impl Default for Options {
@@ -137,6 +140,7 @@ impl Default for Options {
             detect: None,
             wait: Duration::from_secs(10),
             pin: None,
+            authority: None,
         }
     }
 }
@@ -245,6 +249,12 @@ impl Url {
                 }
                 options.pin =
                     Some(good.then(|| value.to_owned()).ok_or_else(|| wrong("16 to 64 digits of a cluster's id"))?);
+            }
+            "authority" => {
+                if !matches!(self.way, Way::Quorum(_)) {
+                    return Err(bad(&text, "authority= belongs to quorum: URLs"));
+                }
+                options.authority = Some(value.parse().map_err(|_| wrong("an authority's fingerprint, scca1…"))?);
             }
             "keys" => {
                 self.keys = match value {
@@ -398,7 +408,7 @@ fn switch(text: &str) -> Option<bool> {
 const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 /// LCM's default port (lcm_udpm.c).
 const LCM_PORT: u16 = 7667;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys (and order for mem:, pin for quorum:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys (and order for mem:, pin and authority for quorum:)";
 
 #[cfg(test)]
 mod tests {
@@ -425,6 +435,11 @@ mod tests {
         assert_eq!(Url::parse("quorum:c.toml?keys=plain").unwrap().keys, Scheme::Plain);
         let pinned = Url::parse("quorum:c.toml?pin=0123456789abcdef").unwrap();
         assert_eq!(pinned.options.pin.as_deref(), Some("0123456789abcdef"));
+        let authority = Fingerprint([9; 32]);
+        let signed = Url::parse(&format!("quorum:c.toml?authority={authority}")).unwrap();
+        assert_eq!(signed.options.authority, Some(authority));
+        assert!(Url::parse("quorum:c.toml?authority=hospital").is_err());
+        assert!(Url::parse(&format!("udpm://?authority={authority}")).is_err());
         assert!(Url::parse("quorum:c.toml?pin=01").is_err() && Url::parse("mem:x?pin=0123456789abcdef").is_err());
         let group = Url::parse("quorum:c.toml?keys=contributory&group=ward3").unwrap();
         assert_eq!((group.keys, group.options.group.as_deref()), (Scheme::Contributory, Some("ward3")));

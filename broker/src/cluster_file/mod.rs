@@ -228,18 +228,17 @@ impl ClusterFile {
         self.endorsement = Some(Endorsement { authority: Box::new(authority), signature });
     }
 
-    /// Whether this authority signed it.
+    /// Whether the authority with this fingerprint signed it.
     ///
     /// # Errors
     /// [`Mismatch`] if nobody did, or another one.
-    pub fn signed_by(&self, authority: &TrustAnchor) -> Result<(), Mismatch> {
-        let print = |anchor: &TrustAnchor| Fingerprint(anchor.certificate().hash().0);
+    pub fn signed_by(&self, expected: Fingerprint) -> Result<(), Mismatch> {
         let it = self.endorsement.as_ref().ok_or(Mismatch::Unsigned)?;
-        let (found, expected) = (print(&it.authority), print(authority));
+        let found = it.authority.fingerprint();
         if found != expected {
             return Err(Mismatch::Authority { found, expected });
         }
-        authority.key().verify(&self.statement(), &it.signature).map_err(|_| Mismatch::Endorsement)
+        it.authority.key().verify(&self.statement(), &it.signature).map_err(|_| Mismatch::Endorsement)
     }
 
     /// What an authority signs: `T("sealcast/v1/cluster file"; genesis, u16 threshold, u8 suite)`.

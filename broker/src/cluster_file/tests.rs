@@ -1,11 +1,12 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_crypto::group::Parameters;
-use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::identity::Authority;
+use sealcast_crypto::signature::{Algorithm, OriginKey};
 use sealcast_crypto::tdh2::deal;
 
 use super::*;
-use crate::fixture::{World, origin_key};
+use crate::fixture::{NOW, World, origin_key};
 
 /// A cluster without a key, and its brokers' keys by number.
 fn cluster() -> (ClusterFile, Vec<OriginKey>) {
@@ -45,7 +46,7 @@ fn a_file_reads_back_as_it_was_written() {
     let text = file.to_text();
     let again = ClusterFile::from_text(&text).expect("it reads");
     assert_eq!((again.to_text(), again.cluster(), &again.key), (text, file.cluster(), &file.key));
-    assert_eq!(again.signed_by(hospital.anchor()), Ok(()));
+    assert_eq!(again.signed_by(hospital.fingerprint()), Ok(()));
     assert_eq!(again.number_of(&again.broker_keys()[2]), Some(2));
 }
 
@@ -81,7 +82,13 @@ fn rule_e11_a_file_of_which_any_pinned_part_was_changed_is_refused() {
     assert_eq!(forged.check(), Err(Mismatch::Endorsement));
     forged.endorsement = None;
     assert_eq!(forged.check(), Ok(()));
-    assert_eq!(forged.signed_by(hospital.anchor()), Err(Mismatch::Unsigned));
+    let expected = hospital.fingerprint();
+    assert_eq!(forged.signed_by(expected), Err(Mismatch::Unsigned));
+    let mut rng = ChaCha20Rng::seed_from_u64(8);
+    let another = Authority::create("another CA", Algorithm::P256, NOW, &mut rng).expect("an authority");
+    forged.endorse(another.anchor().clone(), |it| another.secret().signing_key().sign(it));
+    assert_eq!(forged.check(), Ok(()));
+    assert_eq!(forged.signed_by(expected), Err(Mismatch::Authority { found: another.fingerprint(), expected }));
     assert_ne!(forged.cluster(), file.cluster());
 }
 

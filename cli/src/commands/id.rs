@@ -127,10 +127,10 @@ fn show(env: &Env<'_>, identity: &KeptIdentity) -> Result<(), Failure> {
         Some(m) => {
             let c = &m.certificate;
             object["certificate"] = certificate_json(c, None);
-            object["authority"] = json!(keytext::Fingerprint(m.anchor.certificate().hash().0).to_string());
+            object["authority"] = json!(m.anchor.fingerprint().to_string());
             object["groups"] = json!(m.groups());
             lines.extend(certificate_lines(c));
-            let fingerprint = keytext::Fingerprint(m.anchor.certificate().hash().0).to_string();
+            let fingerprint = m.anchor.fingerprint().to_string();
             lines.push(format!("authority   {}   {fingerprint}", m.anchor.certificate().name()));
             lines.extend(
                 m.groups().iter().filter(|g| !m.veils.contains_key(*g)).map(|g| {

@@ -1,31 +1,28 @@
 //! `sealcast pub`: one message, a file, or lines as they come.
 
+mod brokers;
 mod extra;
+mod lines;
 
-use std::collections::BTreeSet;
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use sealcast::Session;
-use sealcast::brokers::{Brokers, Outgoing, Published};
 use sealcast::code::Code;
 use sealcast::control::{Client, GroupInfo};
 use sealcast::url::{Scheme, Way};
-use sealcast_broker::access::{Access, Name, Vocabulary};
-use sealcast_broker::expression::ParseError;
-use sealcast_broker::operation::{Execute, Header};
 use sealcast_crypto::identity::check_topic;
-use sealcast_wire::Dropped;
+use sealcast_wire::{Dropped, limits};
 use serde_json::json;
 
 use extra::Extra;
+use lines::Lines;
 
 use super::Env;
 use crate::cluster::Cluster;
-use crate::hint::{Failure, nearest};
-use crate::interrupt;
+use crate::hint::Failure;
 use crate::session::{self, same_place};
 use crate::target::Target;
 use crate::text::bytes;
@@ -47,7 +44,8 @@ Examples:
   tail -f log | sealcast pub site/log -l         each line is a message
   date | sealcast pub site/time                  what comes on stdin is one message
   sealcast pub market/eurusd 1.0842 --allow 'exchange:desk = fx' --receipt r.json     through brokers
-  sealcast pub orders/eurusd 'buy 100' --also region=eu --increment count"
+  sealcast pub orders/eurusd 'buy 100' --also region=eu --increment count
+  tail -f ticks | sealcast pub market/ticks -l --together 64    sealed once for what has come meanwhile"
 )]
 pub(crate) struct Pub {
     /// The topic, for example ward3/vitals
@@ -61,6 +59,9 @@ pub(crate) struct Pub {
     /// Each line of stdin is a message
     #[arg(short, long)]
     lines: bool,
+    /// With --lines: up to N lines that have come are sealed together, one publication for all of them (brokers)
+    #[arg(long, value_name = "N", requires = "lines", conflicts_with_all = ["body", "file"], value_parser = clap::value_parser!(u16).range(1..=limits::SEALED_TOGETHER_MAX as i64))]
+    together: Option<u16>,
     /// In the order sent, without gaps while the sender lives
     #[arg(long, conflicts_with_all = ["ordered", "safe"])]
     fifo: bool,
@@ -103,7 +104,8 @@ impl Pub {
         if let Some(cluster) = Cluster::of_publications(&target.url)? {
             return self.through_brokers(env, &cluster, one);
         }
-        if self.allow.is_some() || self.value.is_some() || self.receipt.is_some() || self.extra.is_any() {
+        let of_brokers = [&self.allow, &self.value].into_iter().any(Option::is_some) || self.extra.is_any();
+        if of_brokers || self.receipt.is_some() || self.together.is_some() {
             let what = match target.url.way {
                 Way::Quorum(_) => "with keys=contributory brokers see no message: members alone can read all",
                 Way::Multicast(_) | Way::Memory { .. } => {
@@ -121,12 +123,9 @@ impl Pub {
                 sent += 1;
             }
             None => {
-                for line in io::stdin().lock().split(b'\n') {
-                    let line = line.map_err(|e| Failure::system("stdin", &e))?;
-                    if interrupt::asked() {
-                        break;
-                    }
-                    self.send(env, &target, &mut road, &line)?;
+                let mut lines = Lines::of_stdin();
+                while let Some(line) = lines.next(1)? {
+                    self.send(env, &target, &mut road, &line.concat())?;
                     sent += 1;
                 }
             }
@@ -135,94 +134,6 @@ impl Pub {
             finish(env, session, sent)?;
         }
         Ok(())
-    }
-
-    /// To brokers, each message once it has its place.
-    fn through_brokers(&self, env: &Env<'_>, cluster: &Cluster, one: Option<Vec<u8>>) -> Result<(), Failure> {
-        // In the order sent and in one order they all come there; who holds them, brokers do not ask.
-        if self.safe {
-            let failure = Failure::new(Code::BadPair, "brokers do not say when all readers hold a message");
-            return Err(failure.hint("leave out --safe; --receipt FILE keeps the brokers' word that it has its place"));
-        }
-        let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
-        if let Some(value) = &self.value {
-            check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
-        }
-        let headers = self.extra.headers(Header { topic: self.topic.clone(), value: self.value.clone() })?;
-        let (associated, execute) = (self.extra.associated(), self.extra.execute()?);
-        let mut outgoing = Outgoing { headers, associated, access, execute, body: Vec::new() };
-        let brokers = cluster.open_registered(env)?;
-        outgoing.access.iter().try_for_each(|access| warn_of_unknown(env, cluster, &brokers, access))?;
-        let mut publish = |body: Vec<u8>| -> Result<(), Failure> {
-            outgoing.body = body;
-            let published = brokers.publish(&outgoing)?;
-            let receipt = self
-                .receipt
-                .as_ref()
-                .map(|path| Ok::<_, Failure>((path, brokers.receipt(published.height, published.number)?)));
-            let receipt = receipt.transpose()?;
-            if let Some((path, receipt)) = &receipt {
-                super::receipt::save(path, receipt, &cluster.file)?;
-            }
-            let signed = receipt.as_ref().map(|(_, receipt)| receipt.signatures.len());
-            self.published(env, cluster, &outgoing, &published, signed)
-        };
-        let mut done = match one {
-            Some(body) => publish(body),
-            None => Ok(()),
-        };
-        if self.lines {
-            for line in io::stdin().lock().split(b'\n') {
-                if interrupt::asked() || done.is_err() {
-                    break;
-                }
-                done = line.map_err(|e| Failure::system("stdin", &e)).and_then(&mut publish);
-            }
-        }
-        super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
-        brokers.close();
-        done
-    }
-
-    /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`
-    fn published(
-        &self,
-        env: &Env<'_>,
-        cluster: &Cluster,
-        outgoing: &Outgoing,
-        it: &Published,
-        signed: Option<usize>,
-    ) -> Result<(), Failure> {
-        let number = it.places.first().copied().unwrap_or(0);
-        let allow = outgoing.access.as_ref().map(ToString::to_string);
-        let sealed = cluster.keys == Scheme::Threshold;
-        let sum = match &outgoing.execute {
-            Execute::Increment { .. } => it.answer.first_chunk::<8>().map(|sum| i64::from_be_bytes(*sum)),
-            _ => None,
-        };
-        env.output.object(&json!({
-            "topic": self.topic, "value": self.value, "bytes": outgoing.body.len(), "number": number, "through": "brokers",
-            "height": it.height, "sn": it.sn, "sealed": sealed, "allow": allow, "signed": signed, "receipt": self.receipt,
-            "numbers": it.places, "sum": sum,
-        }))?;
-        let mut line = format!("number {number}");
-        if let Some(sum) = sum {
-            line += &format!("  sum {sum}");
-        }
-        if let Some(signed) = signed {
-            line += &format!("  quorum {signed}/{}", cluster.file.brokers());
-        }
-        line += match (sealed, &allow) {
-            (true, Some(allow)) => format!("  sealed for {allow}"),
-            (true, None) => "  sealed".to_owned(),
-            (false, Some(allow)) => format!("  in clear, for {allow}"),
-            (false, None) => "  in clear".to_owned(),
-        }
-        .as_str();
-        if let Some(path) = &self.receipt {
-            line += &format!("  receipt {}", path.display());
-        }
-        env.output.line(line)
     }
 
     /// The one message.
@@ -242,8 +153,8 @@ impl Pub {
                 stdin.take(BODY_BYTES_MAX).read_to_end(&mut body).map_err(|e| Failure::system("stdin", &e))?;
             }
         }
-        if body.len() > sealcast_wire::limits::MESSAGE_BYTES_MAX {
-            let limit = bytes(sealcast_wire::limits::MESSAGE_BYTES_MAX as u64);
+        if body.len() > limits::MESSAGE_BYTES_MAX {
+            let limit = bytes(limits::MESSAGE_BYTES_MAX as u64);
             return Err(Failure::new(Code::TooLarge, format!("the message has more than {limit}")));
         }
         Ok(body)
@@ -287,48 +198,6 @@ impl Pub {
         };
         Ok(publish.wait()?.number)
     }
-}
-
-/// A condition whose issuers the cluster knows: others allow nobody.
-fn condition(cluster: &Cluster, text: &str) -> Result<Access, Failure> {
-    let access: Access = text.parse().map_err(|e: ParseError| {
-        let failure =
-            Failure::new(Code::BadValue, format!("--allow:{}: expected {}, found {}", e.place, e.expected, e.found));
-        match e.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure.hint("--allow 'exchange:desk = fx and exchange:clearance >= 3'"),
-        }
-    })?;
-    let issuers = &cluster.file.genesis.issuers;
-    if let Some(it) = access.atoms().into_iter().find(|it| !issuers.contains_key(it.name.issuer())) {
-        let failure = format!("--allow: these brokers know no issuer «{}»: nobody could read it", it.name.issuer());
-        let known: Vec<&str> = issuers.keys().map(String::as_str).collect();
-        let near = nearest(it.name.issuer(), known.iter().copied());
-        return Err(Failure::new(Code::BadValue, failure).hint(match near {
-            Some(better) => format!("did you mean «{better}»?"),
-            None => format!("its issuers are {}", known.join(", ")),
-        }));
-    }
-    Ok(access)
-}
-
-/// Warns of attributes that neither the policy in force nor the publisher's own certificate names: a misspelt one allows
-/// nobody, which only readers would see. Whoever has nothing to compare with is told nothing, and nobody waits long.
-fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: &Access) -> Result<(), Failure> {
-    let asked: BTreeSet<&Name> = access.atoms().into_iter().map(|it| &it.name).collect();
-    let own = cluster.attributes(env)?;
-    let mut known: Vec<Name> = own.iter().filter_map(|it| Name::new(&it.issuer, &it.key)).collect();
-    if asked.iter().all(|name| known.contains(name)) {
-        return Ok(());
-    }
-    let Ok((number, policy)) = brokers.policy(POLICY_PATIENCE) else { return Ok(()) };
-    known.extend(policy.rules.iter().flat_map(|rule| rule.access.atoms()).map(|it| it.name.clone()));
-    let known = Vocabulary::new(known);
-    for name in asked.into_iter().filter(|it| !known.contains(it) && (number > 0 || known.knows_issuer(it.issuer()))) {
-        let near = known.nearest(name).map_or(String::new(), |near| format!("; did you mean {near}?"));
-        env.output.warn(format!("--allow: neither the policy in force nor your certificate names {name}{near}"));
-    }
-    Ok(())
 }
 
 /// The session of this identity, if one runs; one that was started a moment ago is waited for.
@@ -381,9 +250,7 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long a publication waits for the policy, to which its condition is compared.
-const POLICY_PATIENCE: Duration = Duration::from_millis(300);
 /// «sub & pub» starts two programs at once: this long the first may take to be there.
 const JUST_STARTED: Duration = Duration::from_millis(150);
 /// One more than a message may have, so that too long ones are noticed.
-const BODY_BYTES_MAX: u64 = sealcast_wire::limits::MESSAGE_BYTES_MAX as u64 + 1;
+const BODY_BYTES_MAX: u64 = limits::MESSAGE_BYTES_MAX as u64 + 1;

@@ -26,6 +26,7 @@ use x509_parser::prelude::FromDer;
 use super::attributes::Attribute;
 use super::certificate::{Certificate, CertificateError};
 use super::crl::{Crl, CrlError};
+use super::keytext::Fingerprint;
 use super::rights::Rights;
 use super::serial::Serial;
 use crate::hpke;
@@ -117,6 +118,11 @@ impl TrustAnchor {
     /// The authority's certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.authority.certificate
+    }
+
+    /// The authority's fingerprint, `scca1…`.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint(self.certificate().hash().0)
     }
 
     /// The authority's key.

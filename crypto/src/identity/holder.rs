@@ -96,7 +96,7 @@ impl Identity {
 
     /// The authority's fingerprint, `scca1…`.
     pub fn authority(&self) -> Fingerprint {
-        Fingerprint(self.anchor.certificate().hash().0)
+        self.anchor.fingerprint()
     }
 
     /// A group's veil. Without a secret it is the public one: see [`Identity::is_veiled`].

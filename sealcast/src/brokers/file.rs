@@ -7,6 +7,7 @@ use sealcast_broker::cluster_file::ClusterFile;
 use crate::code::Code;
 use crate::config::{FileError, Home, Overwrite, read_public, write_public};
 use crate::error::{Error, Result};
+use crate::url::Options;
 
 /// Reads a cluster file; it holds together then, but whose it is, only its authority or its id can tell.
 ///
@@ -26,20 +27,24 @@ pub fn load(path: &Path) -> Result<ClusterFile> {
     })
 }
 
-/// Reads a cluster file whose id begins so, in hex, if that is said.
+/// Reads the cluster file that a URL means: `pin=` says how its id begins, `authority=` who signed it (E11).
 ///
 /// # Errors
-/// As [`load`], and [`Code::Content`] if it is of another cluster.
-pub fn load_pinned(path: &Path, pin: Option<&str>) -> Result<ClusterFile> {
+/// As [`load`], and [`Code::Content`] if it is another cluster's, or signed by somebody else or nobody.
+pub fn load_named(path: &Path, options: &Options) -> Result<ClusterFile> {
     let file = load(path)?;
+    let wrong = |what: String, why: &str| {
+        let hint = format!("get the right file from whoever runs the brokers; {why}");
+        Err(Error::new(Code::Content, format!("{} {what}", Home::shown(path))).with_hint(hint))
+    };
     let id: String = file.cluster().0.iter().map(|byte| format!("{byte:02x}")).collect();
-    match pin.filter(|pin| !id.starts_with(pin)) {
-        None => Ok(file),
-        Some(pin) => {
-            let what = format!("{} is of another cluster: its id is {id}, not {pin}…", Home::shown(path));
-            Err(Error::new(Code::Content, what)
-                .with_hint("get the right file from whoever runs the brokers; pin= in the URL names the cluster"))
-        }
+    if let Some(pin) = options.pin.as_ref().filter(|pin| !id.starts_with(pin.as_str())) {
+        let what = format!("is of another cluster: its id is {id}, not {pin}…");
+        return wrong(what, "pin= in the URL names the cluster");
+    }
+    match options.authority.map(|authority| file.signed_by(authority)) {
+        Some(Err(e)) => wrong(format!("is not to be trusted: {e}"), "authority= in the URL names who signs it"),
+        _ => Ok(file),
     }
 }
 

@@ -40,7 +40,7 @@ use sealcast_wire::{Utc, limits};
 pub use advertised::{Advertisement, Advertisements};
 pub(crate) use engine::no_quorum;
 pub(crate) use engine::rolled_back;
-pub use file::{load, load_pinned, save};
+pub use file::{load, load_named, save};
 pub use findings::Evidence;
 pub(crate) use findings::Findings;
 pub use inbox::{Content, Item, Subscription};
@@ -235,8 +235,16 @@ impl Brokers {
     /// # Errors
     /// Why it has none: not registered, denied by policy, too large, no quorum.
     pub fn publish(&self, outgoing: &Outgoing) -> Result<Published> {
+        self.publish_together(outgoing, &[])
+    }
+
+    /// The same for the outgoing body and `more` of them in one ciphertext: see [`Brokers::begin_together`].
+    ///
+    /// # Errors
+    /// Those of [`Brokers::publish`] and [`Brokers::begin_together`].
+    pub fn publish_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Published> {
         for _ in 0..SEALED_AGAIN_MAX {
-            let token = self.begin(outgoing)?;
+            let token = self.begin_together(outgoing, more)?;
             match self.outcome(token)? {
                 Outcome::Executed { height, number, outcome } => {
                     done(&outcome)?;

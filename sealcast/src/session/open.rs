@@ -237,7 +237,7 @@ impl Opening {
     /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
     fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
         let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
-        let cluster = brokers::load_pinned(path, url.options.pin.as_deref())?;
+        let cluster = brokers::load_named(path, &url.options)?;
         let (held, kept, group, later, made) = if url.keys == Scheme::Contributory {
             let Member { held, statements, group, store, control, me } = self.member(url, home, clock)?;
             let records = store.as_ref().map(Store::records).unwrap_or_default();

@@ -28,7 +28,7 @@ use serde_json::json;
 
 use super::{Made, processes};
 use crate::authority::KeptAuthority;
-use crate::cluster::{hex, unhex};
+use crate::cluster::{PIN_DIGITS, hex, unhex};
 use crate::commands::{Env, init as newcomer};
 use crate::hint::Failure;
 use crate::target;
@@ -47,12 +47,13 @@ pub(super) fn init(env: &Env<'_>, made: &Made, folder: &Path) -> Result<(), Fail
         "cluster": id, "name": file.genesis.name, "path": cluster.path, "brokers": file.brokers(),
         "threshold": file.threshold, "administrators": file.genesis.administrators.len(),
         "quorum": file.genesis.quorum, "issuers": file.genesis.issuers.keys().collect::<Vec<_>>(),
-        "key": file.key.is_some(),
+        "key": file.key.is_some(), "authority": file.endorsement.as_ref().map(|it| it.authority.fingerprint().to_string()),
     }))?;
     told(env, &cluster)?;
     env.output
         .say(format!("          Next:  sealcast brokers run {}/broker-0   (each on its machine)", Home::shown(folder)));
-    env.output.say(format!("                 sealcast --url 'quorum:{shown}' brokers status"));
+    let pin = &id[..PIN_DIGITS];
+    env.output.say(format!("                 sealcast --url 'quorum:{shown}?pin={pin}' brokers status"));
     Ok(())
 }
 
@@ -66,7 +67,11 @@ pub(super) fn told(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let (m, k) = (file.genesis.quorum, file.genesis.administrators.len());
     let issuers: Vec<&str> = file.genesis.issuers.keys().map(String::as_str).collect();
     env.output.line(format!("issuers   {}   administrators {m} of {k}", issuers.join(", ")))?;
-    env.output.line(format!("file      {}", Home::shown(&cluster.path)))
+    let signed = match &file.endorsement {
+        Some(it) => format!("signed by the authority {}", it.authority.certificate().name()),
+        None => "signed by no authority".to_owned(),
+    };
+    env.output.line(format!("file      {}  {signed}", Home::shown(&cluster.path)))
 }
 
 pub(super) fn make(env: &Env<'_>, made: &Made, folder: &Path) -> Result<Cluster, Failure> {

@@ -177,8 +177,8 @@ struct Made {
     /// The group of the threshold key
     #[arg(long, value_name = "SUITE", default_value = "ristretto255")]
     suite: SuiteName,
-    /// Who gives attributes: an authority of yours, NAME=CERTIFICATE.pem, or NAME=KEY in hex; may be repeated
-    /// [default: your authorities, or a new one]
+    /// Who gives attributes: an authority of yours, NAME=CERTIFICATE.pem, or NAME=KEY in hex of a program that signs
+    /// claims itself (sealcast_broker::operation::Claim); may be repeated [default: your authorities, or a new one]
     #[arg(long = "issuer", value_name = "ISSUER")]
     issuers: Vec<String>,
     /// An administrator's public key (scpub1…, Ed25519); may be repeated [default: your identity]

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::processes::Processes;
 use super::{Made, init, status};
-use crate::cluster::hex;
+use crate::cluster::{PIN_DIGITS, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::interrupt;
@@ -150,7 +150,7 @@ fn tell_ended(env: &Env<'_>, processes: &mut Processes) {
 /// A context for the cluster, selected: its name and URL.
 fn context(env: &Env<'_>, cluster: &init::Cluster) -> Result<(String, String), Failure> {
     let name = cluster.file.genesis.name.clone();
-    let pin = &hex(&cluster.file.cluster().0)[..32];
+    let pin = &hex(&cluster.file.cluster().0)[..PIN_DIGITS];
     let url = format!("quorum:{}?keys=threshold&pin={pin}", cluster.path.display());
     let id = target::identity(env)?;
     Contexts::update(&env.home, |all| {

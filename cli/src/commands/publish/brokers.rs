@@ -1,0 +1,167 @@
+//! Publishing through brokers: each message, or several together, once it has its place.
+
+use std::collections::BTreeSet;
+use std::iter;
+use std::time::Duration;
+
+use sealcast::brokers::{Brokers, Outgoing, Published};
+use sealcast::code::Code;
+use sealcast::url::Scheme;
+use sealcast_broker::access::{Access, Name, Vocabulary};
+use sealcast_broker::expression::ParseError;
+use sealcast_broker::operation::{Execute, Header};
+use sealcast_crypto::identity::check_topic;
+use serde_json::json;
+
+use super::Pub;
+use super::lines::Lines;
+use crate::cluster::Cluster;
+use crate::commands::{self, Env, receipt};
+use crate::hint::{Failure, nearest};
+
+impl Pub {
+    /// To brokers, each message once it has its place.
+    pub(super) fn through_brokers(
+        &self,
+        env: &Env<'_>,
+        cluster: &Cluster,
+        one: Option<Vec<u8>>,
+    ) -> Result<(), Failure> {
+        // In the order sent and in one order they all come there; who holds them, brokers do not ask.
+        if self.safe {
+            let failure = Failure::new(Code::BadPair, "brokers do not say when all readers hold a message");
+            return Err(failure.hint("leave out --safe; --receipt FILE keeps the brokers' word that it has its place"));
+        }
+        let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
+        if let Some(value) = &self.value {
+            check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
+        }
+        let headers = self.extra.headers(Header { topic: self.topic.clone(), value: self.value.clone() })?;
+        let (associated, execute) = (self.extra.associated(), self.extra.execute()?);
+        let together = usize::from(self.together.unwrap_or(1));
+        if together > 1 && cluster.keys == Scheme::Plain {
+            let failure = Failure::new(Code::BadPair, "--together: in clear nothing is sealed together");
+            return Err(failure.hint("keys=threshold in the URL seals; or leave out --together"));
+        }
+        let mut outgoing = Outgoing { headers, associated, access, execute, body: Vec::new() };
+        let brokers = cluster.open_registered(env)?;
+        outgoing.access.iter().try_for_each(|access| warn_of_unknown(env, cluster, &brokers, access))?;
+        let mut publish = |mut bodies: Vec<Vec<u8>>| -> Result<(), Failure> {
+            let more = bodies.split_off(1);
+            outgoing.body = bodies.remove(0);
+            let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
+            let published = brokers.publish_together(&outgoing, &more)?;
+            let receipt = self
+                .receipt
+                .as_ref()
+                .map(|path| Ok::<_, Failure>((path, brokers.receipt(published.height, published.number)?)));
+            let receipt = receipt.transpose()?;
+            if let Some((path, receipt)) = &receipt {
+                receipt::save(path, receipt, &cluster.file)?;
+            }
+            let signed = receipt.as_ref().map(|(_, receipt)| receipt.signatures.len());
+            self.published(env, cluster, &outgoing, &more, &published, signed)
+        };
+        let done = match one {
+            Some(body) => publish(vec![body]),
+            None => {
+                let mut lines = Lines::of_stdin();
+                iter::from_fn(|| lines.next(together).transpose()).try_for_each(|bodies| publish(bodies?))
+            }
+        };
+        commands::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        brokers.close();
+        done
+    }
+
+    /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`
+    fn published(
+        &self,
+        env: &Env<'_>,
+        cluster: &Cluster,
+        outgoing: &Outgoing,
+        more: &[&[u8]],
+        it: &Published,
+        signed: Option<usize>,
+    ) -> Result<(), Failure> {
+        let number = it.places.first().copied().unwrap_or(0);
+        let allow = outgoing.access.as_ref().map(ToString::to_string);
+        let sealed = cluster.keys == Scheme::Threshold;
+        let sum = match &outgoing.execute {
+            Execute::Increment { .. } => it.answer.first_chunk::<8>().map(|sum| i64::from_be_bytes(*sum)),
+            _ => None,
+        };
+        let (messages, more) = (1 + more.len(), more.iter().map(|it| it.len()).sum::<usize>());
+        env.output.object(&json!({
+            "topic": self.topic, "value": self.value, "messages": messages, "bytes": outgoing.body.len() + more, "number": number, "through": "brokers",
+            "height": it.height, "sn": it.sn, "sealed": sealed, "allow": allow, "signed": signed, "receipt": self.receipt,
+            "numbers": it.places, "sum": sum,
+        }))?;
+        let mut line = format!("number {number}");
+        if messages > 1 {
+            line += &format!("  {messages} lines together");
+        }
+        if let Some(sum) = sum {
+            line += &format!("  sum {sum}");
+        }
+        if let Some(signed) = signed {
+            line += &format!("  quorum {signed}/{}", cluster.file.brokers());
+        }
+        line += match (sealed, &allow) {
+            (true, Some(allow)) => format!("  sealed for {allow}"),
+            (true, None) => "  sealed".to_owned(),
+            (false, Some(allow)) => format!("  in clear, for {allow}"),
+            (false, None) => "  in clear".to_owned(),
+        }
+        .as_str();
+        if let Some(path) = &self.receipt {
+            line += &format!("  receipt {}", path.display());
+        }
+        env.output.line(line)
+    }
+}
+
+/// A condition whose issuers the cluster knows: others allow nobody.
+fn condition(cluster: &Cluster, text: &str) -> Result<Access, Failure> {
+    let access: Access = text.parse().map_err(|e: ParseError| {
+        let failure =
+            Failure::new(Code::BadValue, format!("--allow:{}: expected {}, found {}", e.place, e.expected, e.found));
+        match e.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure.hint("--allow 'exchange:desk = fx and exchange:clearance >= 3'"),
+        }
+    })?;
+    let issuers = &cluster.file.genesis.issuers;
+    if let Some(it) = access.atoms().into_iter().find(|it| !issuers.contains_key(it.name.issuer())) {
+        let failure = format!("--allow: these brokers know no issuer «{}»: nobody could read it", it.name.issuer());
+        let known: Vec<&str> = issuers.keys().map(String::as_str).collect();
+        let near = nearest(it.name.issuer(), known.iter().copied());
+        return Err(Failure::new(Code::BadValue, failure).hint(match near {
+            Some(better) => format!("did you mean «{better}»?"),
+            None => format!("its issuers are {}", known.join(", ")),
+        }));
+    }
+    Ok(access)
+}
+
+/// Warns of attributes that neither the policy in force nor the publisher's own certificate names: a misspelt one allows
+/// nobody, which only readers would see. Whoever has nothing to compare with is told nothing, and nobody waits long.
+fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: &Access) -> Result<(), Failure> {
+    let asked: BTreeSet<&Name> = access.atoms().into_iter().map(|it| &it.name).collect();
+    let own = cluster.attributes(env)?;
+    let mut known: Vec<Name> = own.iter().filter_map(|it| Name::new(&it.issuer, &it.key)).collect();
+    if asked.iter().all(|name| known.contains(name)) {
+        return Ok(());
+    }
+    let Ok((number, policy)) = brokers.policy(POLICY_PATIENCE) else { return Ok(()) };
+    known.extend(policy.rules.iter().flat_map(|rule| rule.access.atoms()).map(|it| it.name.clone()));
+    let known = Vocabulary::new(known);
+    for name in asked.into_iter().filter(|it| !known.contains(it) && (number > 0 || known.knows_issuer(it.issuer()))) {
+        let near = known.nearest(name).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        env.output.warn(format!("--allow: neither the policy in force nor your certificate names {name}{near}"));
+    }
+    Ok(())
+}
+
+/// How long the policy in force is waited for, to compare attributes with.
+const POLICY_PATIENCE: Duration = Duration::from_millis(300);
