@@ -171,17 +171,14 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 fn serve(run: Run) -> Result<(), Failure> {
     let end = ending::asked(run.until_stdin_closes)?;
-    let mut control = None;
+    let mut config = configure(&run)?;
+    // The folder is this process's now. Who asks while the broker waits for others is answered when it runs.
+    let control = Control::start(&run.folder)
+        .map_err(|e| Failure::Config(format!("{} cannot be asked: {e}", run.folder.display())))?;
     loop {
-        let begun = Broker::start_until(configure(&run)?, &end, |front| front)?;
+        let begun = Broker::start_until(config, &end, |front| front)?;
         let Some(mut broker) = begun else { return Ok(()) };
-        if control.is_none() {
-            control = Some(
-                Control::start(&run.folder)
-                    .map_err(|e| Failure::Config(format!("{} cannot be asked: {e}", run.folder.display())))?,
-            );
-        }
-        let failure = broker.wait(&end, control.as_ref());
+        let failure = broker.wait(&end, Some(&control));
         log::info(if matches!(failure, Some(Failure::Behind(_))) { "beginning anew" } else { "ending" });
         broker.stop();
         match failure {
@@ -189,6 +186,8 @@ fn serve(run: Run) -> Result<(), Failure> {
             Some(Failure::Behind(why)) => log::warn(&why),
             failure => return failure.map_or(Ok(()), Err),
         }
+        // Its lock went with it.
+        config = configure(&run)?;
     }
 }
 

@@ -579,35 +579,61 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     if config.cluster.brokers() == 1 {
         return Ok(None);
     }
-    let place =
-        sync::Place { joining: config.at("joining"), state: config.at("state"), snapshots: config.at("snapshots") };
+    let votes = sync::Votes::of(&config.folder);
+    let disk = |e: io::Error| storage(&config.folder, &e);
+    let known = votes.are_known().map_err(disk)?;
+    let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| config.at(name));
+    let place = sync::Place { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
-    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng()?).map_err(|e| storage(&config.folder, &e))?;
-    let order = config.at("order");
-    if let Some(floor) = &floor
-        && !std::fs::exists(&order).map_err(|e| storage(&order, &e))?
-    {
-        wait_for_views(sync::Forgotten::new(floor.height), &peers);
+    let mut rng = rng()?;
+    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(disk)?;
+    let Some(from) = &floor else { return Ok(None) };
+    if !known {
+        place.votes.doubt().map_err(disk)?;
     }
+    if !place.votes.are_awaited().map_err(disk)? {
+        return Ok(floor);
+    }
+    wait_for_views(sync::Forgotten::new(from.height), &peers, &place.votes)?;
+    if peers.has_ended() {
+        return Ok(floor);
+    }
+    // Meanwhile the others have pruned on.
+    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(disk)?;
+    place.votes.are_over().map_err(disk)?;
     Ok(floor)
 }
 
 /// Without its journal it does not vote where it may have voted already.
-fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>) {
-    let mut told = None;
-    while !peers.has_ended() && !forgotten.is_over(peers) {
-        if told.replace(forgotten.until()) != Some(forgotten.until()) {
-            let what = match forgotten.until() {
-                Some(height) => format!("they have executed block {height}"),
-                None => "all but f of them answer".to_owned(),
-            };
-            log::info(&format!(
-                "it has no journal of its votes: it waits for the others until {what}, not to vote twice"
+fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &sync::Votes) -> Result<(), Failure> {
+    log::info("it has no journal of its votes: it waits until the others have gone on by so much that they know none");
+    let (mut left, mut moved) = (None, Instant::now());
+    while !peers.has_ended()
+        && votes.are_awaited().map_err(|e| storage(&votes.awaited, &e))?
+        && !forgotten.is_over(peers)
+    {
+        let now = forgotten.blocks_left(peers);
+        let before = left.replace(now);
+        if before != Some(now) {
+            moved = Instant::now();
+            if before.is_none_or(|before| before.is_some() != now.is_some()) {
+                log::info(&match now {
+                    Some(blocks) => format!("{blocks} blocks to go before it votes"),
+                    None => "too few of the others answer".to_owned(),
+                });
+            }
+        } else if moved.elapsed() > STILL {
+            moved = Instant::now();
+            let file = votes.awaited.display();
+            log::warn(&format!(
+                "the others stand still; if they cannot go on without this broker, remove {file}, and it votes: what it \
+                 said before may convict it then, and for an hour nobody hears it"
             ));
         }
         thread::sleep(ASKED_EVERY);
     }
+    Ok(())
 }
 
 fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
@@ -768,3 +794,5 @@ const CLOCK_BACK: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 /// How often the others are asked how far they are, by a broker that waits for them.
 const ASKED_EVERY: Duration = Duration::from_millis(500);
+/// Others that have not moved for this long do not go on by themselves.
+const STILL: Duration = Duration::from_secs(30);

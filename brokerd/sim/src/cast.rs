@@ -39,6 +39,12 @@ pub struct Cast {
 /// Somebody at a desk, or at none.
 pub type Desk = Option<&'static str>;
 
+/// What somebody subscribes to: everything, or one topic; `None` is nothing.
+pub type Interest = Option<&'static str>;
+
+/// The interest in everything.
+pub const EVERYTHING: &str = "#";
+
 /// One publication that a correct client, or a villain, has a mind to.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -144,6 +150,11 @@ impl Plan {
     pub fn is_for(&self, desk: Desk) -> bool {
         self.only.is_none_or(|only| desk == Some(only))
     }
+}
+
+/// Whether somebody with this interest is told of what is published in a topic.
+pub fn wants(interest: Interest, topic: &str) -> bool {
+    interest.is_some_and(|it| it == EVERYTHING || it == topic)
 }
 
 /// A key that everybody can guess.

@@ -14,9 +14,9 @@ use sealcast_delivery::quorum::{Config, Delivered, Notice, Outcome, Output, Quor
 use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::threshold::{Config as KeyConfig, Standing, Threshold, pin};
 use sealcast_keys::{self as keys, Keys as _};
-use sealcast_wire::{Fetch, Fetched, Incarnation, Monotonic, Now};
+use sealcast_wire::{Fetch, Fetched, Incarnation, Monotonic, Now, Utc};
 
-use crate::cast::{Cast, Desk, Plan, key};
+use crate::cast::{Cast, Desk, Interest, Plan, key};
 
 /// One correct client.
 pub struct Client {
@@ -33,8 +33,8 @@ pub struct Client {
     sent: BTreeMap<Token, Sent>,
     receipts: BTreeMap<Token, usize>,
     lines: BTreeMap<u64, VecDeque<Waiting>>,
-    /// It wants everything, and has said so.
-    subscribes: Option<bool>,
+    /// What it is still to subscribe to.
+    wanted: Interest,
 }
 
 /// What a token stands for.
@@ -76,15 +76,15 @@ pub enum Said {
 
 impl Client {
     /// It knows genesis and the threshold key, and has an issuer's word.
-    pub fn new(cast: &Cast, seed: u8, desk: Desk, subscribes: bool) -> Client {
+    pub fn new(cast: &Cast, seed: u8, desk: Desk, interest: Interest) -> Client {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
         let registration = Some(cast.registration(seed, desk));
-        Client::with(cast, seed, desk, subscribes, registration)
+        Client::with(cast, seed, desk, interest, registration)
             .unwrap_or_else(|| panic!("{id:?} knows a key that is none"))
     }
 
-    fn with(cast: &Cast, seed: u8, desk: Desk, subscribes: bool, registration: Option<Registration>) -> Option<Client> {
+    fn with(cast: &Cast, seed: u8, desk: Desk, wanted: Interest, registration: Option<Registration>) -> Option<Client> {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
         let config = Config { genesis: cast.genesis.clone(), key: origin, registration, frame_operations: 8 };
@@ -104,7 +104,7 @@ impl Client {
             sent: BTreeMap::new(),
             receipts: BTreeMap::new(),
             lines: BTreeMap::new(),
-            subscribes: subscribes.then_some(false),
+            wanted,
         })
     }
 
@@ -128,6 +128,11 @@ impl Client {
         [self.quorum.timeout(), self.keys.timeout()].into_iter().flatten().min()
     }
 
+    /// The time of the newest block that it believes in.
+    pub fn believes(&self) -> Option<Utc> {
+        self.quorum.at()
+    }
+
     /// What waits for an outcome or to be sent.
     pub fn pending(&self) -> usize {
         self.plans.len() + self.acts.len() + self.sent.len()
@@ -149,8 +154,10 @@ impl Client {
         if self.keys.timeout().is_some_and(|at| at <= now.monotonic) {
             self.keys.handle_timeout(now);
         }
-        if self.subscribes == Some(false) && self.quorum.subscribe(now, "#".parse().expect("an interest")).is_ok() {
-            self.subscribes = Some(true);
+        if let Some(wanted) = self.wanted
+            && self.quorum.subscribe(now, wanted.parse().expect("an interest")).is_ok()
+        {
+            self.wanted = None;
         }
         self.pump(now, &mut said);
         while let Some((plan, it)) = self.plans.front().cloned() {

@@ -6,7 +6,7 @@ use sealcast_broker::operation::Client;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Code;
 
-use crate::cast::{Desk, Plan};
+use crate::cast::{Desk, Interest, Plan};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub enum Event {
         id: Client,
         /// What it may read.
         desk: Desk,
+        /// What it subscribes to.
+        interest: Interest,
     },
     /// Somebody has a mind to publish this; plans are numbered as they come.
     Planned {
@@ -111,10 +113,12 @@ pub enum Event {
         broker: usize,
         /// To whom.
         client: usize,
-        /// Whose publication.
+        /// Whose publication, as the ciphertext says.
         publisher: Client,
         /// Under which number.
         number: u64,
+        /// Whether the broker has executed it, at the place that it names.
+        executed: bool,
         /// The last block that the broker had executed.
         height: u64,
     },

@@ -14,7 +14,7 @@ use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, Share};
 use sealcast_order::Block;
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play};
 
-use crate::cast::{Cast, Desk, MARK, Plan, Threshold, key};
+use crate::cast::{Cast, Desk, EVERYTHING, MARK, Plan, Threshold, key};
 use crate::event::Event;
 use crate::scenario::{Fault, run_with};
 use crate::stage::Stage;
@@ -69,10 +69,10 @@ fn fig_1(seed: u64, message: &str) -> Game {
     let story = |root: Root| async move {
         let mut orders = Orders::new(root, stage.settings()).await;
         stage.link_all(&mut orders, 0).await;
-        let publisher = stage.enter(1, Some("fx"), false).expect("it holds");
-        let reader = stage.enter(3, Some("fx"), true).expect("it holds");
+        let publisher = stage.enter(1, Some("fx"), None).expect("it holds");
+        let reader = stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
         // The adversary has corrupted a client, too, whom the rule does not name.
-        stage.enter(5, Some("rates"), true).expect("it holds");
+        stage.enter(5, Some("rates"), Some(EVERYTHING)).expect("it holds");
         for number in 0..4 {
             stage.start(&mut orders, number).await;
         }

@@ -9,6 +9,7 @@ use sealcast_broker::state::{Code, Reading, Run, SnapshotHead};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
+use sealcast_wire::Utc;
 
 /// How a broker misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +20,7 @@ pub enum Lie {
     ShareWithholder,
     /// Sends shares of other ciphertexts, and signs false proofs.
     ShareForger,
-    /// Says that operations came to nothing, and that the state is another.
+    /// Says that operations came to nothing, and that state and time are others.
     LiarInResults,
     /// ⊥ for what may be read, something for ⊥, and its own shares for everybody.
     LiarInBottom,
@@ -194,6 +195,9 @@ impl Liar {
             Reply::Update(update) => Reply::Update(distort(update)),
             Reply::Welcome(mut it) => {
                 (it.height, it.policy, it.next) = (u64::MAX / 2, 99, 999_999);
+                // To some no block is old, to others all are (E6).
+                let is_ahead = (u64::from(client.0[0]) + self.manner).is_multiple_of(2);
+                it.at = Utc(if is_ahead { i64::MAX / 2 } else { i64::MIN / 2 });
                 it.registered = !it.registered;
                 Reply::Welcome(it)
             }

@@ -1,5 +1,6 @@
-//! What is played: a market of two publishers and four readers, one of whom administrators end half-way, while things
-//! break and somebody misbehaves as the scenario's name says. At most f brokers do anything wrong at a time.
+//! What is played: a market of two publishers and five readers, one of whom reads one topic alone and one of whom
+//! administrators end half-way, while things break and somebody misbehaves as the scenario's name says. At most f brokers do
+//! anything wrong at a time.
 //!
 //! *A broker that joins beside a liar.* One that lost its folder has forgotten for what it voted, and counts among the f
 //! faulty ones until those views are over. With f = 1 nobody beside it may misbehave in votes, nor withhold shares, of which
@@ -10,11 +11,11 @@ use std::ops::Range;
 
 use sealcast_broker::operation::Action;
 use sealcast_broker::state::Code;
-use sealcast_brokerd::sync::Keep;
+use sealcast_brokerd::sync::{Forgotten, Keep};
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play, play_on};
 use sealcast_wire::limits;
 
-use crate::cast::{Desk, MARK, Plan, Threshold};
+use crate::cast::{Desk, EVERYTHING, Interest, MARK, Plan, Threshold};
 use crate::checkers::Violation;
 use crate::liar::Lie;
 use crate::stage::{Counts, Plant, Stage};
@@ -35,6 +36,8 @@ pub enum Fault {
     Killed,
     /// Brokers prune; one loses its folder and joins by a snapshot, while another one lies.
     JoiningBesideLiar,
+    /// The same, but it votes at once, whatever it has said before: here checkers must find something, in some seeds.
+    JoiningHastily,
     /// f brokers lie.
     Lie(Lie),
     /// A client misbehaves.
@@ -42,7 +45,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them, as `--fault` names them.
+    /// All that must hold, as `--fault` names them.
     pub fn all() -> Vec<Fault> {
         let plain =
             [Fault::Honest, Fault::Loss, Fault::Crash, Fault::Partition, Fault::Killed, Fault::JoiningBesideLiar];
@@ -60,6 +63,7 @@ impl Fault {
             Fault::Partition => "partition",
             Fault::Killed => "killed",
             Fault::JoiningBesideLiar => "joining-beside-liar",
+            Fault::JoiningHastily => "joining-hastily",
             Fault::Lie(lie) => lie.name(),
             Fault::Deed(deed) => deed.name(),
         }
@@ -67,7 +71,7 @@ impl Fault {
 
     /// The one of this name.
     pub fn find(name: &str) -> Option<Fault> {
-        Fault::all().into_iter().find(|it| it.name() == name)
+        Fault::all().into_iter().chain([Fault::JoiningHastily]).find(|it| it.name() == name)
     }
 }
 
@@ -91,11 +95,11 @@ pub fn run(fault: Fault, seed: u64, faulty: usize, threshold: Threshold) -> Repo
 pub fn run_with(fault: Fault, seed: u64, faulty: usize, threshold: Threshold, plant: Option<Plant>) -> Report {
     let lies = match fault {
         Fault::Lie(lie) => Some((lie, faulty)),
-        Fault::JoiningBesideLiar => Some(beside(seed, faulty)),
+        Fault::JoiningBesideLiar | Fault::JoiningHastily => Some(beside(seed, faulty)),
         _ => None,
     };
     let mut stage = Stage::new(seed, faulty, threshold, lies);
-    if fault == Fault::JoiningBesideLiar {
+    if matches!(fault, Fault::JoiningBesideLiar | Fault::JoiningHastily) {
         stage.keep(Keep::Blocks(KEPT_BLOCKS));
     }
     if let Some(plant) = plant {
@@ -128,8 +132,8 @@ async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(
     stage.breaks = if fault == Fault::Loss { 40 } else { stage.below(8) };
     let loss = if fault == Fault::Loss { 10 } else { stage.below(2) * 3 };
     stage.link_all(orders, loss).await;
-    for (seed, desk, subscribes) in COMPANY {
-        stage.enter(seed, desk, subscribes)?;
+    for (seed, desk, interest) in COMPANY {
+        stage.enter(seed, desk, interest)?;
     }
     // A censor has something against the first publisher.
     stage.refuse(0);
@@ -147,7 +151,8 @@ async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(
     match fault {
         Fault::Crash => crash(stage, orders).await?,
         Fault::Partition => part(stage, orders).await?,
-        Fault::JoiningBesideLiar => join(stage, orders).await?,
+        Fault::JoiningBesideLiar => join(stage, orders, true).await?,
+        Fault::JoiningHastily => join(stage, orders, false).await?,
         Fault::Killed => {
             let time = 200_000 + stage.below(2_500_000);
             return stage.advance(orders, time).await;
@@ -254,7 +259,7 @@ fn beside(seed: u64, faulty: usize) -> (Lie, usize) {
 }
 
 /// When all have pruned what they began with, one loses its folder, and comes back while the others go on.
-async fn join(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+async fn join(stage: &mut Stage, orders: &mut Orders, waits: bool) -> Result<(), Violation> {
     leave(stage, orders).await?;
     if !stage.until(orders, 120_000_000, |it| it.is_quiet() && it.floor() > 0).await? {
         return Err(Violation { property: "liveness 1", what: "after two minutes not all have pruned".into() });
@@ -265,25 +270,35 @@ async fn join(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
     publish(stage, PUBLICATIONS..PUBLICATIONS + 2)?;
     let away = 50_000 + stage.below(1_500_000);
     stage.advance(orders, away).await?;
-    let mut tries = 0;
-    let mut forgotten = loop {
-        if let Some(forgotten) = stage.join(orders, victim)? {
-            break forgotten;
+    let floor = snapshot(stage, orders, victim).await?;
+    if waits {
+        let mut forgotten = Forgotten::new(floor);
+        let mut tries = 0;
+        while !stage.is_over(&mut forgotten, victim) {
+            tries += 1;
+            again_after(stage, orders, 500_000, tries, "others are not past what it may have voted for").await?;
         }
-        tries += 1;
-        again_after(stage, orders, 500_000, tries, "no snapshot to begin with").await?;
-    };
+        // Meanwhile they have pruned on.
+        snapshot(stage, orders, victim).await?;
+    }
     // Rows take their time, and blocks go on.
     let taking = stage.below(500_000);
     stage.advance(orders, taking).await?;
-    tries = 0;
-    while !stage.is_over(&mut forgotten, victim) {
-        tries += 1;
-        again_after(stage, orders, 200_000, tries, "others are not past what it may have voted for").await?;
-    }
     stage.start(orders, victim).await;
     publish(stage, PUBLICATIONS + 2..PUBLICATIONS + 4)?;
     stage.advance(orders, 3_000_000).await
+}
+
+/// Has a broker that lost everything begin with a snapshot of the others; where its order begins.
+async fn snapshot(stage: &mut Stage, orders: &mut Orders, number: usize) -> Result<u64, Violation> {
+    let mut tries = 0;
+    loop {
+        if let Some(floor) = stage.join(orders, number)? {
+            return Ok(floor);
+        }
+        tries += 1;
+        again_after(stage, orders, 500_000, tries, "no snapshot to begin with").await?;
+    }
 }
 
 /// Lets time pass before a broker that joins tries once more, but not for ever.
@@ -326,18 +341,19 @@ async fn finish(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation>
     stage.end(complete)
 }
 
-/// Keys' seeds, desks, and who subscribes.
-const COMPANY: [(u8, Desk, bool); 7] = [
-    (1, Some("fx"), false),
-    (2, Some("rates"), false),
-    (3, Some("fx"), true),
-    (4, Some("fx"), true),
-    (5, Some("rates"), true),
-    (6, Some("fx"), true),
-    (7, None, false),
+/// Keys' seeds, desks, and who subscribes to what.
+const COMPANY: [(u8, Desk, Interest); 8] = [
+    (1, Some("fx"), None),
+    (2, Some("rates"), None),
+    (3, Some("fx"), Some(EVERYTHING)),
+    (4, Some("fx"), Some(EVERYTHING)),
+    (5, Some("rates"), Some(EVERYTHING)),
+    (6, Some("fx"), Some(EVERYTHING)),
+    (7, None, None),
+    (8, Some("fx"), Some("desks/fx")),
 ];
 const PUBLISHERS: usize = 2;
-const READERS: usize = 4;
+const READERS: usize = 5;
 /// Who is ended.
 const LEAVER: usize = 5;
 /// Who hands in acts.

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
-use sealcast_broker::operation::Client as Id;
+use sealcast_broker::operation::{Body, Client as Id, Frame, Operation};
 use sealcast_broker::protocol::{Answer, Question, Reply, Request};
 use sealcast_broker::state::Code;
 use sealcast_brokerd::sync::{self, Forgotten, Keep};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::tdh2::Ciphertext;
 use sealcast_keys::threshold::sealed::{Attachment, What};
 use sealcast_order::Floor;
 use sealcast_order::engine::simulated::Brokers as Orders;
@@ -20,7 +21,7 @@ use sealcast_order::engine::{Broker as Address, Settings, SigningSeed, Start};
 use sealcast_wire::{Monotonic, Now, Utc};
 
 use crate::broker::{BLOCK, Broker};
-use crate::cast::{Cast, Desk, Plan, Threshold, key_of};
+use crate::cast::{Cast, Desk, EVERYTHING, Interest, Plan, Threshold, key_of, wants};
 use crate::checkers::{Checkers, Violation};
 use crate::client::{Client, Said};
 use crate::event::Event;
@@ -54,6 +55,8 @@ pub struct Stage {
     up: BTreeSet<(usize, usize)>,
     /// Open questions for shares: member, broker, id; of which publication.
     questions: BTreeMap<(usize, usize, u64), u64>,
+    /// Whose ciphertexts were sent, and under which number, by ctid.
+    sealed: BTreeMap<[u8; 32], (Id, u64)>,
     /// Publications that are planned and not begun: when, whose, what.
     planned: usize,
     outcomes: Vec<(usize, u64, u64, Code, u64)>,
@@ -139,6 +142,7 @@ impl Stage {
             channels: BTreeMap::new(),
             up: BTreeSet::new(),
             questions: BTreeMap::new(),
+            sealed: BTreeMap::new(),
             planned: 0,
             outcomes: Vec::new(),
             acted: BTreeMap::new(),
@@ -165,12 +169,12 @@ impl Stage {
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn enter(&mut self, seed: u8, desk: Desk, subscribes: bool) -> Result<usize, Violation> {
-        let client = Client::new(&self.cast, seed, desk, subscribes);
+    pub fn enter(&mut self, seed: u8, desk: Desk, interest: Interest) -> Result<usize, Violation> {
+        let client = Client::new(&self.cast, seed, desk, interest);
         let (id, number) = (client.id, self.clients.len());
         assert!(self.villains.is_empty(), "correct clients come first");
         self.clients.push(client);
-        self.tell(Event::Enters { client: number, id, desk })?;
+        self.tell(Event::Enters { client: number, id, desk, interest })?;
         self.connect_all(number);
         Ok(number)
     }
@@ -183,7 +187,7 @@ impl Stage {
         let villain = Villain::new(seed, deed);
         let (id, desk, number) = (villain.id, villain.desk, self.clients.len() + self.villains.len());
         self.villains.push(villain);
-        self.tell(Event::Enters { client: number, id, desk })?;
+        self.tell(Event::Enters { client: number, id, desk, interest: Some(EVERYTHING) })?;
         self.connect_all(number);
         self.push(300_000, Message::Villain(self.villains.len() - 1));
         Ok(())
@@ -285,11 +289,11 @@ impl Stage {
     }
 
     /// A broker that lost everything asks the others, some one of whom may be out of its reach, and has what it needs for a
-    /// start when there is something, and the views are over for which it may have voted.
+    /// start when there is something; where its order begins then.
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<Option<Forgotten>, Violation> {
+    pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<Option<u64>, Violation> {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
         let joiner = Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent);
         let is_floor = |floor: &Floor| orders.is_floor(number, floor);
@@ -301,13 +305,13 @@ impl Stage {
         let Some(joined) = joined else { return Ok(None) };
         self.counts.joined += 1;
         self.tell(Event::Joined { broker: number, height: joined.height, root: joined.root })?;
-        let forgotten = Forgotten::new(joined.floor.height);
+        let floor = joined.floor.height;
         orders.start_from(number, Start::Floor(joined.floor.clone()));
         self.brokers[number].begin(joined);
-        Ok(Some(forgotten))
+        Ok(Some(floor))
     }
 
-    /// Whether the others say that they are over, some one of whom may be out of reach.
+    /// Whether the others say that the views are over for which it may have voted, some one of whom may be out of reach.
     pub fn is_over(&mut self, forgotten: &mut Forgotten, number: usize) -> bool {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
         forgotten.is_over(&Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent))
@@ -358,9 +362,16 @@ impl Stage {
             return false;
         }
         let readers = self.subscribed.iter().filter(|it| !book.revoked.contains_key(it));
-        let places: BTreeSet<u64> = readers.map(|it| self.delivered.get(it).copied().unwrap_or(0)).collect();
-        let done = self.outcomes.iter().filter(|it| it.3 == Code::Done).count() as u64;
-        places.len() <= 1 && places.first().is_none_or(|places| *places >= done)
+        let mut places: BTreeMap<Interest, BTreeSet<u64>> = BTreeMap::new();
+        for reader in readers {
+            let of_reader = self.delivered.get(reader).copied().unwrap_or(0);
+            places.entry(book.clients[*reader].2).or_default().insert(of_reader);
+        }
+        let done = |interest: Interest| {
+            let done = self.outcomes.iter().filter(|it| it.3 == Code::Done);
+            done.filter(|it| wants(interest, book.plans[it.0].0.topic)).count() as u64
+        };
+        places.iter().all(|(interest, places)| places.len() == 1 && places.iter().all(|it| *it >= done(*interest)))
     }
 
     /// What became of plans so far: plan, block, number, code, sn.
@@ -509,6 +520,10 @@ impl Stage {
             for said in self.clients[number].work(now) {
                 self.say(number, said)?;
             }
+            if let Some(at) = self.clients[number].believes().filter(|at| now.utc.is_some_and(|utc| *at > utc)) {
+                let what = format!("client {number} believes in a block of {at:?} at {:?}", now.utc);
+                return Err(Violation { property: "block time", what });
+            }
         }
         Ok(())
     }
@@ -610,8 +625,23 @@ impl Stage {
 
     fn send_to(&mut self, member: usize, broker: usize, bytes: Arc<[u8]>) {
         if self.up.contains(&(member, broker)) {
+            self.note_sealed(&bytes);
             let channel = self.channel(member, broker);
             self.carry(true, member, broker, Message::ToBroker { member, broker, channel, bytes });
+        }
+    }
+
+    /// Notes whose ciphertexts a message brings.
+    pub(crate) fn note_sealed(&mut self, bytes: &[u8]) {
+        let Some(Ok(frame)) = Request::submitted(bytes).map(Frame::from_bytes) else { return };
+        for (number, _, operation) in frame.operations() {
+            if let Operation::Publish(it) = operation
+                && let Body::Sealed(body) = &it.body
+                && let Ok(ciphertext) = Ciphertext::decode(body)
+            {
+                let labelled = self.cast.key.bind(ciphertext, &it.label(&frame.client(), number));
+                self.sealed.insert(*labelled.id(), (frame.client(), number));
+            }
         }
     }
 
@@ -620,7 +650,11 @@ impl Stage {
         clients.enumerate().find(|(_, it)| it == id).map(|(number, _)| number)
     }
 
-    fn reply(&mut self, broker: usize, client: &Id, reply: &Reply) -> Result<(), Violation> {
+    /// A broker says something to a client.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub(crate) fn reply(&mut self, broker: usize, client: &Id, reply: &Reply) -> Result<(), Violation> {
         let Some(member) = self.member(client) else { return Ok(()) };
         let shared = match reply {
             Reply::Attach { sn, attachment } => Some((*sn, attachment)),
@@ -636,11 +670,13 @@ impl Stage {
         if let Some((sn, attachment)) = shared
             && let Ok(it) = Attachment::<Ristretto255>::from_bytes(attachment)
             && it.what != What::Denied
-            && let Some((publisher, number)) = self.brokers[broker].published(sn)
+            && let Some((publisher, number)) = self.sealed.get(&it.ciphertext).copied()
         {
             self.counts.shares += 1;
-            let height = self.brokers[broker].height();
-            self.tell(Event::Share { broker, client: member, publisher, number, height })?;
+            let (height, floor) = (self.brokers[broker].height(), self.brokers[broker].floor());
+            // What it had executed it may have pruned since it was asked.
+            let executed = self.brokers[broker].published(sn).map_or(sn < floor, |it| it == (publisher, number));
+            self.tell(Event::Share { broker, client: member, publisher, number, executed, height })?;
         }
         if self.up.contains(&(member, broker)) {
             let (channel, bytes) = (self.channel(member, broker), reply.to_bytes());

@@ -3,13 +3,18 @@
 
 use std::sync::Arc;
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng as _;
+use sealcast_broker::operation::{Body, Client as Id, Frame, Operation, Publication};
+use sealcast_broker::protocol::{Reply, Request};
 use sealcast_broker::state::Code;
+use sealcast_keys::threshold::sealed::{Attachment, What};
 
-use crate::cast::{MARK, Threshold};
+use crate::cast::{Cast, EVERYTHING, MARK, Plan, Threshold, key};
 use crate::event::Event;
 use crate::liar::Lie;
 use crate::scenario::{Fault, run, run_with};
-use crate::stage::Plant;
+use crate::stage::{Plant, Stage};
 use crate::villain::Deed;
 
 /// Plays seeds on both cores.
@@ -30,9 +35,9 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
         let lies = matches!(fault, Fault::Lie(_)) || fault == Fault::JoiningBesideLiar && report.counts.lies > 0;
         let misdeeds = matches!(fault, Fault::Deed(_));
         assert_eq!((report.counts.lies > 0, report.counts.misdeeds > 0), (lies, misdeeds), "{:?}", report.counts);
-        // What correct clients publish comes to 30 places; villains of these kinds publish, too.
+        // What correct clients publish comes to 34 places; villains of these kinds publish, too.
         let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer));
-        assert!(!adds || report.counts.delivered + report.counts.empty > 30, "the villain did nothing");
+        assert!(!adds || report.counts.delivered + report.counts.empty > 34, "the villain did nothing");
     }
     assert!(fault != Fault::JoiningBesideLiar || only.is_some() || lied > 0, "no joiner met a lie");
 }
@@ -78,7 +83,7 @@ fn rule_e4_a_broker_joins_beside_one_that_lies_as_it_likes() {
 fn rule_e4_a_broker_that_joins_where_it_led_contradicts_nothing_that_it_said() {
     for seed in [5089, 5118] {
         let report = run(Fault::JoiningBesideLiar, seed, 1, Threshold::Default);
-        assert!(report.violation.is_none() && report.counts.joined == 1, "seed {seed}: {:?}", report.violation);
+        assert!(report.violation.is_none() && report.counts.joined == 2, "seed {seed}: {:?}", report.violation);
     }
 }
 
@@ -282,6 +287,65 @@ fn a_reader_who_misses_what_another_got_is_reported() {
 }
 
 #[test]
+fn rule_e13_who_subscribes_to_one_topic_and_misses_what_another_got_there_is_reported() {
+    reports("agreement 2", forgets(&[OF_ONE_TOPIC]));
+}
+
+#[test]
+fn rule_e13_another_topics_publication_for_who_subscribes_to_one_is_reported() {
+    let mut open = None;
+    reports(
+        "subscription",
+        once(move |event| match event {
+            Event::Delivered { client: 2, sn, publisher, number, topic, body, .. } if topic.0 == "open" => {
+                open = Some((*sn, *publisher, *number, topic.clone(), body.clone()));
+                None
+            }
+            Event::Delivered { client: OF_ONE_TOPIC, place, .. } => {
+                let (sn, publisher, number, topic, body) = open.clone()?;
+                Some(vec![Event::Delivered { client: OF_ONE_TOPIC, place: *place, sn, publisher, number, topic, body }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn rule_e13_another_order_at_who_subscribes_to_one_topic_is_reported() {
+    let mut first: Option<Event> = None;
+    let swap: Plant = Box::new(move |events| {
+        let [Event::Delivered { client: OF_ONE_TOPIC, place, .. }] = &mut events[..] else { return };
+        match (*place, first.take()) {
+            (0, _) => first = events.pop(),
+            (_, Some(mut before)) => {
+                // Each in the other one's place.
+                let Event::Delivered { place: earlier, .. } = &mut before else { return };
+                std::mem::swap(place, earlier);
+                events.push(before);
+            }
+            _ => {}
+        }
+    });
+    // Which one reports it first depends on which reader of the desk was first.
+    let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(swap));
+    let violation = report.violation.expect("somebody reports it");
+    assert!(["total order 2", "topic order"].contains(&violation.property), "{violation:?}");
+}
+
+#[test]
+fn rule_e13_a_place_more_at_who_subscribes_to_one_topic_is_reported() {
+    reports(
+        "bottom",
+        once(|event| match event {
+            Event::Delivered { client: OF_ONE_TOPIC, place: 3, .. } => {
+                Some(vec![event.clone(), Event::Empty { client: OF_ONE_TOPIC, place: 4, count: 1 }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
 fn a_publication_that_nobody_gets_is_reported() {
     reports("liveness 2", forgets(&[4]));
 }
@@ -340,6 +404,42 @@ fn a_share_for_whom_may_not_read_is_reported() {
             }
         }),
     );
+}
+
+#[test]
+fn rule_e2_a_share_that_leaves_before_its_publication_is_final_is_reported() {
+    reports(
+        "shares",
+        once(|event| match event.clone() {
+            Event::Share { broker, client, publisher, number, height, .. } => {
+                Some(vec![Event::Share { broker, client, publisher, number, executed: false, height }])
+            }
+            _ => None,
+        }),
+    );
+}
+
+#[test]
+fn rule_e2_a_share_of_what_is_only_on_its_way_is_seen() {
+    let (cast, shares) = Cast::new(1, Threshold::Default, PLANTED);
+    let mut stage = Stage::new(PLANTED, 1, Threshold::Default, None);
+    let client = Id(key(1).public_bytes());
+    let plan = Plan { client, topic: "open", only: None, sealed: true, payload: MARK.to_vec() };
+    let label = plan.publication(0).label(&client, 0);
+    let ciphertext = cast.key.encrypt(&label, MARK, &mut ChaCha20Rng::seed_from_u64(PLANTED));
+    let checked = cast.key.check(cast.key.bind(ciphertext.clone(), &label)).expect("it is well-formed");
+    let what = What::Share(shares[0].share(&checked).expect("it is its own"));
+    let attachment = Attachment { ciphertext: *checked.id(), what }.to_bytes();
+
+    // The broker has executed nothing.
+    let sealed = Publication { body: Body::Sealed(ciphertext.encode()), ..plan.publication(0) };
+    let frame = Frame::sign(&cast.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
+    stage.note_sealed(&Request::Submit(frame.to_bytes()).to_bytes());
+    stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
+    let reader = stage.clients[0].id;
+    let violation = stage.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");
+    assert_eq!(violation.property, "shares", "{}", violation.what);
+    assert!(violation.what.contains("has not executed"), "{}", violation.what);
 }
 
 #[test]
@@ -430,5 +530,7 @@ fn an_honest_broker_accused_is_reported() {
 const JOINS: u64 = 14;
 /// So many seeds of each scenario: the simulation of more is `sealcast lab sim brokers`.
 const SEEDS: u64 = 2;
+/// Who subscribes to one topic alone.
+const OF_ONE_TOPIC: usize = 7;
 /// The seed under which faults are planted.
 const PLANTED: u64 = 3;

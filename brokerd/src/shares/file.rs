@@ -385,6 +385,8 @@ mod tests {
             assert_eq!(fs::metadata(path.join("file-keys/0")).unwrap().len(), 32);
             assert_eq!(names(path), ["file-keys", "share.0"], "nothing is left behind");
             assert_eq!(names(&path.join("file-keys")), ["0", "CACHEDIR.TAG"]);
+            let tag = fs::read_to_string(path.join("file-keys/CACHEDIR.TAG")).unwrap();
+            assert_eq!(tag.lines().next(), Some("Signature: 8a477f597d28d172789f06886806bc55"));
             // What a crash left behind is in nobody's way.
             fs::write(path.join("share.0.new"), b"half").unwrap();
             folder.keep(&key, &shares[0], &mut rng()).unwrap();

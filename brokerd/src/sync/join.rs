@@ -22,6 +22,7 @@ use sealcast_wire::limits;
 use super::file::{Rows, Snapshots, rows_bytes};
 use super::peers::{Others, Source, left_behind};
 use super::retention::FLOOR_SEARCHED;
+use super::votes::Votes;
 use crate::log;
 use crate::store::{Lsm, Memory};
 
@@ -30,6 +31,7 @@ pub(crate) struct Place {
     pub(crate) joining: PathBuf,
     pub(crate) state: PathBuf,
     pub(crate) snapshots: PathBuf,
+    pub(crate) votes: Votes,
 }
 
 /// A snapshot that another broker offers.
@@ -64,7 +66,10 @@ pub(crate) fn prepare(
 ) -> io::Result<Option<Floor>> {
     place.settle()?;
     let passed_over = |broker, e| log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}"));
-    let take = |offered: &Offered| place.take(others, offered, is_floor);
+    let take = |offered: &Offered| {
+        place.votes.doubt()?;
+        place.take(others, offered, is_floor)
+    };
     match begin(others, height_in(&place.state)?, rng, take, passed_over)? {
         Begun::Needless => {}
         Begun::Joined => {

@@ -38,3 +38,4 @@ pub use votes::Forgotten;
 pub(crate) use join::{Place, prepare};
 pub(crate) use peers::{Peers, is_left_behind};
 pub(crate) use retention::{Retention, Setup};
+pub(crate) use votes::Votes;

@@ -19,6 +19,7 @@ use super::file::{Rows, Snapshots};
 use super::join::{Place, prepare, turns};
 use super::peers::{Peers, left_behind};
 use super::retention::Keep;
+use super::votes::Votes;
 use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
@@ -158,7 +159,7 @@ fn doors(world: &World, aged: &[Broker], lies: [Lie; 3]) -> (ClusterFile, Vec<Ga
 
 fn place(folder: &Folder) -> Place {
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| folder.0.join(name));
-    Place { joining, state, snapshots }
+    Place { joining, state, snapshots, votes: Votes::of(&folder.0) }
 }
 
 fn join(folder: &Folder, file: &ClusterFile) -> Option<Floor> {

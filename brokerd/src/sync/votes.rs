@@ -1,77 +1,152 @@
 //! Views for which a broker may have voted that does not know it any more.
 
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
 use sealcast_order::engine::VIEWS_REMEMBERED;
 
 use super::peers::Others;
 
-/// A broker that begins at a floor, without its journal of votes. It may have led views behind that floor, and would
-/// contradict what it said then: others would keep that as a proof against it, and hear it no more. So its order does not
-/// begin before all but f of the others
+/// A broker that begins at a floor, without its journal of votes. It would contradict what it said in views that others
+/// remember: they would keep that as a proof against it, and hear it no more. So its order does not begin before all but f
+/// of the others have come so much further than they were when it asked them first, and than its floor, that
 ///
-/// - remember no votes for the first views behind the floor, and
-/// - have executed what was under way when it asked them first: nobody needs a vote there any more.
+/// - what was under way then is executed ([`EXECUTED_LATER`]), and
+/// - no votes for it are remembered any more ([`VIEWS_REMEMBERED`]), however an old certificate is come by.
 ///
 /// Each block has a view of its own, so that heights can be counted instead.
 #[derive(Debug)]
 pub struct Forgotten {
     floor: u64,
-    until: Option<u64>,
+    /// Where each was first, and is now.
+    heights: BTreeMap<u16, (u64, u64)>,
 }
 
 impl Forgotten {
     /// Of a broker whose order will begin at this height.
     pub fn new(floor: u64) -> Forgotten {
-        Forgotten { floor, until: None }
+        Forgotten { floor, heights: BTreeMap::new() }
     }
 
-    /// The block that the others shall have executed; `None` while too few of them answered.
-    pub fn until(&self) -> Option<u64> {
-        self.until
+    /// How many blocks are still to come at the broker that decides, as the others say; `None` while too few of them answered.
+    pub fn blocks_left(&self, others: &impl Others) -> Option<u64> {
+        let left = |(first, now): &(u64, u64)| self.floor.max(*first).saturating_add(VIEWS_PASSED).saturating_sub(*now);
+        let mut left: Vec<u64> = self.heights.values().map(left).collect();
+        left.sort_unstable();
+        // All others but f, of whom f more may say anything.
+        let needed = others.genesis().brokers.len().saturating_sub(1 + others.faulty());
+        left.get(needed.checked_sub(1)?).copied()
     }
 
-    /// Whether they have, as they say now. f of them may say anything.
+    /// Whether none are, now.
     pub fn is_over(&mut self, others: &impl Others) -> bool {
-        let mut heights: Vec<u64> = others.histories().values().map(|it| it.height).collect();
-        heights.sort_unstable_by(|a, b| b.cmp(a));
-        let faulty = others.faulty();
-        // All others but f, counted from the highest.
-        let needed = others.genesis().brokers.len().saturating_sub(1 + faulty);
-        let Some(lowest) = needed.checked_sub(1).and_then(|last| heights.get(last)) else { return needed == 0 };
-        let newest = heights.get(faulty).unwrap_or(lowest);
-        let behind_floor = self.floor.saturating_add(VIEWS_REMEMBERED + VIEWS_AT_ONCE);
-        let until = self.until.get_or_insert(behind_floor.max(newest.saturating_add(EXECUTED_LATER)));
-        *lowest >= *until
+        for (broker, history) in others.histories() {
+            let (_, now) = self.heights.entry(broker).or_insert((history.height, 0));
+            *now = history.height.max(*now);
+        }
+        self.blocks_left(others) == Some(0)
     }
 }
 
-/// Views behind its floor in which a broker may speak before it hears of later ones: more than leaders propose ahead.
-const VIEWS_AT_ONCE: u64 = 8;
+/// What a broker's folder says of its votes, beside the journal in `order`:
+///
+/// ```text
+/// votes-unknown   there was none at a start: it is new, or has lost its folder
+/// votes-awaited   so it was when the others had pruned what it lacks: it does not vote yet
+/// ```
+/// Who removes the second one has it vote.
+pub(crate) struct Votes {
+    order: PathBuf,
+    unknown: PathBuf,
+    pub(crate) awaited: PathBuf,
+}
+
+impl Votes {
+    pub(crate) fn of(folder: &Path) -> Votes {
+        let [order, unknown, awaited] = ["order", "votes-unknown", "votes-awaited"].map(|name| folder.join(name));
+        Votes { order, unknown, awaited }
+    }
+
+    /// Whether there is a journal, looked for before the order makes one.
+    ///
+    /// # Errors
+    /// The disk.
+    pub(crate) fn are_known(&self) -> io::Result<bool> {
+        let empty = match fs::read_dir(&self.order) {
+            Ok(mut files) => files.next().is_none(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => true,
+            Err(e) => return Err(e),
+        };
+        if empty && !self.are_awaited()? {
+            File::create(&self.unknown)?.sync_all()?;
+            self.sync()?;
+        }
+        Ok(!empty)
+    }
+
+    /// The order is to begin at a floor of others: unless its votes are known, they are waited for.
+    ///
+    /// # Errors
+    /// The disk.
+    pub(crate) fn doubt(&self) -> io::Result<()> {
+        match fs::rename(&self.unknown, &self.awaited) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.and_then(|()| self.sync()),
+        }
+    }
+
+    /// # Errors
+    /// The disk.
+    pub(crate) fn are_awaited(&self) -> io::Result<bool> {
+        fs::exists(&self.awaited)
+    }
+
+    /// Nobody remembers them any more.
+    ///
+    /// # Errors
+    /// The disk.
+    pub(crate) fn are_over(&self) -> io::Result<()> {
+        match fs::remove_file(&self.awaited) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.and_then(|()| self.sync()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(self.order.parent().expect("it lies in the broker's folder"))?.sync_all()
+    }
+}
+
+/// Blocks by which the others come further.
+const VIEWS_PASSED: u64 = EXECUTED_LATER + VIEWS_REMEMBERED + VIEWS_AT_ONCE;
 /// Blocks for which others vote, and which they have not executed yet: more than the order hands out unacknowledged.
 const EXECUTED_LATER: u64 = 40;
+/// Views in which a broker may speak before it hears of later ones: more than leaders propose ahead.
+const VIEWS_AT_ONCE: u64 = 8;
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::io;
-
     use sealcast_broker::genesis::Genesis;
     use sealcast_broker::protocol::{Answer, History, Question};
 
     use super::*;
-    use crate::fixture::World;
+    use crate::fixture::{Folder, World};
     use crate::sync::Source;
 
     /// Three others, of whom some answer, with these heights.
-    struct Said(World, Vec<u64>);
+    struct Said<'a>(World, &'a [Option<u64>]);
 
-    impl Others for Said {
+    impl Others for Said<'_> {
         fn genesis(&self) -> &Genesis {
             &self.0.genesis
         }
 
         fn ask(&self, _: &Question) -> BTreeMap<u16, Answer> {
-            let history = |height: &u64| History { height: *height, oldest: 1, snapshot: None };
-            (0..).zip(self.1.iter().map(|height| Answer::History(Box::new(history(height))))).collect()
+            let history = |height| History { height, oldest: 1, snapshot: None };
+            let answers = (0..).zip(self.1).filter_map(|(broker, height)| Some((broker, (*height)?)));
+            answers.map(|(broker, height)| (broker, Answer::History(Box::new(history(height))))).collect()
         }
 
         fn source(&self, _: u16, _: u64) -> io::Result<Source<'_>> {
@@ -80,36 +155,65 @@ mod tests {
     }
 
     fn is_over(forgotten: &mut Forgotten, heights: &[u64]) -> bool {
-        forgotten.is_over(&Said(World::new(), heights.to_vec()))
+        let heights: Vec<Option<u64>> = heights.iter().copied().map(Some).collect();
+        forgotten.is_over(&Said(World::new(), &heights))
     }
 
     #[test]
     fn rule_e4_a_broker_without_its_journal_waits_until_nobody_remembers_its_votes() {
         let mut forgotten = Forgotten::new(128);
         assert!(!is_over(&mut forgotten, &[190, 190, 190]));
-        assert!(!is_over(&mut forgotten, &[229, 229, 229]), "it may have voted for what they had not executed then");
-        assert!(is_over(&mut forgotten, &[230, 230, 230]));
-        // Near the floor the others remember its votes.
-        let mut near = Forgotten::new(128);
-        assert!(!is_over(&mut near, &[130, 130, 130]));
-        assert!(!is_over(&mut near, &[128 + VIEWS_REMEMBERED; 3]));
-        assert!(is_over(&mut near, &[128 + VIEWS_REMEMBERED + VIEWS_AT_ONCE; 3]));
+        assert!(!is_over(&mut forgotten, &[301, 301, 301]), "they remember what they had not executed when it asked");
+        assert!(is_over(&mut forgotten, &[302, 302, 190]), "f of them may stand still");
+        // One that lags is past it when it is past the floor, too: until then it remembers what the others do not.
+        let mut lagging = Forgotten::new(128);
+        assert!(!is_over(&mut lagging, &[0, 190, 0]));
+        assert!(!is_over(&mut lagging, &[239, 190, 239]));
+        assert!(is_over(&mut lagging, &[240, 190, 240]));
     }
 
     #[test]
     fn rule_e4_a_liar_neither_shortens_that_nor_keeps_it_waiting() {
-        for lie in [0, u64::MAX] {
+        for lies in [[0, 0], [u64::MAX, u64::MAX], [0, u64::MAX], [u64::MAX, 0]] {
             let mut forgotten = Forgotten::new(128);
-            assert!(!is_over(&mut forgotten, &[190, 190, lie]));
-            assert_eq!(forgotten.until(), Some(230), "as honest ones say");
-            assert!(!is_over(&mut forgotten, &[229, 229, lie]));
-            assert!(is_over(&mut forgotten, &[230, 230, lie]));
+            assert!(!is_over(&mut forgotten, &[190, 190, lies[0]]));
+            assert!(!is_over(&mut forgotten, &[301, 301, lies[1]]), "{lies:?}");
+            assert!(is_over(&mut forgotten, &[302, 302, lies[1]]), "{lies:?}");
         }
+        // Whoever answers late shortens nothing for the others.
+        let world = || World::new();
+        let mut forgotten = Forgotten::new(128);
+        assert!(!forgotten.is_over(&Said(world(), &[Some(0), Some(190), None])));
+        assert!(!forgotten.is_over(&Said(world(), &[Some(u64::MAX), Some(301), Some(301)])));
+        assert!(forgotten.is_over(&Said(world(), &[Some(u64::MAX), Some(302), Some(301)])));
         // f may be silent, and no more: one that answers may be the liar.
         let mut forgotten = Forgotten::new(128);
-        assert!(!is_over(&mut forgotten, &[]) && !is_over(&mut forgotten, &[u64::MAX]));
-        assert_eq!(forgotten.until(), None);
-        assert!(!is_over(&mut forgotten, &[u64::MAX, 190]));
-        assert!(is_over(&mut forgotten, &[u64::MAX, 230]));
+        assert!(!is_over(&mut forgotten, &[]) && !is_over(&mut forgotten, &[0]));
+        assert!(!is_over(&mut forgotten, &[u64::MAX]));
+        assert_eq!(forgotten.blocks_left(&Said(World::new(), &[])), None);
+    }
+
+    #[test]
+    fn rule_e4_a_broker_that_once_had_no_journal_waits_when_it_begins_at_a_floor() {
+        let folder = Folder::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        let votes = Votes::of(&folder.0);
+        // A start from genesis, since nobody answered: it has a journal then, which says nothing of before.
+        assert!(!votes.are_known().unwrap() && !votes.are_awaited().unwrap());
+        fs::create_dir(&votes.order).unwrap();
+        assert!(!votes.are_known().unwrap(), "a start that failed made the folder");
+        fs::write(votes.order.join("journal"), "").unwrap();
+        assert!(votes.are_known().unwrap());
+        votes.doubt().unwrap();
+        assert!(votes.are_awaited().unwrap());
+        // So it stays, whatever is lost and begun anew, until they are past.
+        fs::remove_dir_all(&votes.order).unwrap();
+        assert!(!votes.are_known().unwrap());
+        votes.are_over().unwrap();
+        assert!(!votes.are_awaited().unwrap());
+        fs::create_dir(&votes.order).unwrap();
+        fs::write(votes.order.join("journal"), "").unwrap();
+        votes.doubt().unwrap();
+        assert!(votes.are_known().unwrap() && !votes.are_awaited().unwrap(), "its journal has all since");
     }
 }

@@ -6,7 +6,7 @@ use sealcast_broker::operation::Client;
 use sealcast_broker::state::Code;
 
 use super::{Book, Checker};
-use crate::cast::MARK;
+use crate::cast::{EVERYTHING, MARK};
 use crate::event::Event;
 
 pub(super) fn all() -> Vec<Box<dyn Checker>> {
@@ -31,7 +31,8 @@ impl Checker for Confidentiality {
     }
 }
 
-/// Correct brokers send shares only to whom their newest state lets read (E2), and nobody else has as many as open.
+/// Correct brokers send shares only of what they have executed, and only to whom their newest state lets read (E2); nobody
+/// else has as many as open.
 #[derive(Default)]
 struct Shares {
     /// By client and publication, whose shares somebody has who may not read it.
@@ -47,8 +48,11 @@ impl Checker for Shares {
 
     fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
         match event {
-            Event::Share { broker, client, publisher, number, height } => {
+            Event::Share { broker, client, publisher, number, executed, height } => {
                 let honest = book.is_honest(*broker);
+                if honest && !executed {
+                    return Err(format!("broker {broker} sent a share of number {number}, which it has not executed"));
+                }
                 if honest {
                     let last = self.sent.entry(*client).or_default();
                     *last = (*last).max(*height);
@@ -98,7 +102,8 @@ impl Checker for Access {
     }
 }
 
-/// ⊥ for whoever may not read, and for nobody else: places are counted without gaps, and so are the others.
+/// ⊥ for whoever may not read, and for nobody else: places are counted without gaps, and so are the others. Who subscribes
+/// to one topic has a place for each publication there, and no other one.
 #[derive(Default)]
 struct Bottom {
     next: BTreeMap<usize, u64>,
@@ -137,15 +142,19 @@ impl Checker for Bottom {
                 *self.empty.entry(*client).or_default() += count;
             }
             Event::End { .. } => {
-                let all = self.next.values().max().copied().unwrap_or(0);
+                let most = self.next.values().max().copied().unwrap_or(0);
                 for client in self.subscribed.iter().filter(|it| !book.revoked.contains_key(it)) {
+                    let (_, desk, interest) = book.clients[*client];
+                    let plans = self.done.iter().map(|it| &book.plans[*it].0);
+                    let wanted = plans.filter(|plan| book.wants(*client, plan.topic));
+                    // What villains publish is not told; nobody who wants one topic wants theirs.
+                    let all = if interest == Some(EVERYTHING) { most } else { wanted.clone().count() as u64 };
                     let (next, empty) = (self.next.get(client), self.empty.get(client));
                     let next = next.copied().unwrap_or(0);
                     if next != all {
                         return Err(format!("client {client} has {next} of {all} places"));
                     }
-                    let desk = book.clients[*client].1;
-                    let due = self.done.iter().filter(|it| !book.plans[**it].0.is_for(desk)).count() as u64;
+                    let due = wanted.filter(|plan| !plan.is_for(desk)).count() as u64;
                     let empty = empty.copied().unwrap_or(0);
                     if empty < due {
                         return Err(format!("client {client} was told ⊥ {empty} times of at least {due}"));

@@ -1,5 +1,5 @@
-//! What correct subscribers get: Agreement 2, Total Order 2, Liveness 2, No Creation, No Duplication. All of them here
-//! subscribe to everything, so that those of one desk have the same subscription and the same access.
+//! What correct subscribers get: Agreement 2, Total Order 2, Liveness 2, No Creation, No Duplication. Those of one desk have
+//! the same access; they subscribe to everything or to one topic, and what both want both get alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,7 @@ use crate::event::Event;
 pub(super) fn all() -> Vec<Box<dyn Checker>> {
     vec![
         Box::new(NoCreation),
+        Box::new(Subscription),
         Box::<NoDuplication>::default(),
         Box::<Agreement>::default(),
         Box::<Liveness>::default(),
@@ -24,11 +25,13 @@ pub(super) fn all() -> Vec<Box<dyn Checker>> {
 /// A publication as an application got it.
 type Got = (u64, Client, u64, Vec<u8>);
 
-/// Total Order 2: subscribers with the same subscription and attributes deliver the same publications in one order.
+/// Total Order 2: subscribers with the same subscription and attributes deliver the same publications in one order, and who
+/// subscribes to one topic delivers in the order in which the others deliver there.
 #[derive(Default)]
 struct TotalOrder {
-    got: BTreeMap<usize, usize>,
-    order: BTreeMap<Desk, Vec<Got>>,
+    got: BTreeMap<(usize, String), usize>,
+    /// By desk, of everything and of each topic.
+    order: BTreeMap<(Desk, String), Vec<Got>>,
 }
 
 impl Checker for TotalOrder {
@@ -37,29 +40,33 @@ impl Checker for TotalOrder {
     }
 
     fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
-        let Event::Delivered { client, sn, publisher, number, body, .. } = event else { return Ok(()) };
-        let order = self.order.entry(book.clients[*client].1).or_default();
-        let place = self.got.entry(*client).or_default();
-        let got = (*sn, *publisher, *number, body.clone());
-        if let Some(known) = order.get(*place) {
-            if *known != got {
-                return Err(format!(
-                    "client {client} got sn {sn} as its {place}th, another one of its desk {}",
-                    known.0
-                ));
+        let Event::Delivered { client, sn, publisher, number, topic, body, .. } = event else { return Ok(()) };
+        let (_, desk, interest) = book.clients[*client];
+        for line in BTreeSet::from([interest.unwrap_or_default(), topic.0.as_str()]) {
+            let order = self.order.entry((desk, line.to_owned())).or_default();
+            let place = self.got.entry((*client, line.to_owned())).or_default();
+            let got = (*sn, *publisher, *number, body.clone());
+            match order.get(*place) {
+                Some(known) if *known != got => {
+                    return Err(format!(
+                        "client {client} got sn {sn} as its {place}th of {line}, another one of its desk {}",
+                        known.0
+                    ));
+                }
+                Some(_) => {}
+                None => order.push(got),
             }
-        } else {
-            order.push(got);
+            *place += 1;
         }
-        *place += 1;
         Ok(())
     }
 }
 
-/// Agreement 2: what one correct subscriber delivers, all of the same subscription and access deliver in the end.
+/// Agreement 2: what one correct subscriber delivers, all of the same access who subscribe to it deliver in the end.
 #[derive(Default)]
 struct Agreement {
-    got: BTreeMap<usize, BTreeSet<u64>>,
+    /// By client and sn, the topic.
+    got: BTreeMap<usize, BTreeMap<u64, String>>,
     subscribed: BTreeSet<usize>,
 }
 
@@ -73,17 +80,25 @@ impl Checker for Agreement {
             Event::Subscribed { client } => {
                 self.subscribed.insert(*client);
             }
-            Event::Delivered { client, sn, .. } => {
-                self.got.entry(*client).or_default().insert(*sn);
+            Event::Delivered { client, sn, topic, .. } => {
+                self.got.entry(*client).or_default().insert(*sn, topic.0.clone());
             }
             Event::End { .. } => {
-                let mut of_desk: BTreeMap<Desk, (usize, BTreeSet<u64>)> = BTreeMap::new();
-                for client in self.subscribed.iter().filter(|it| !book.revoked.contains_key(it)) {
-                    let got = self.got.remove(client).unwrap_or_default();
-                    let (first, all) = of_desk.entry(book.clients[*client].1).or_insert_with(|| (*client, got.clone()));
-                    if *all != got {
-                        let missing: Vec<&u64> = all.symmetric_difference(&got).collect();
-                        return Err(format!("clients {first} and {client} of one desk differ in {missing:?}"));
+                let there: Vec<usize> =
+                    self.subscribed.iter().filter(|it| !book.revoked.contains_key(it)).copied().collect();
+                // What one of them got and the other one wants.
+                let common = |one: usize, other: usize| -> BTreeSet<u64> {
+                    let got = self.got.get(&one).into_iter().flatten();
+                    got.filter(|(_, topic)| book.wants(other, topic)).map(|(sn, _)| *sn).collect()
+                };
+                for (nth, client) in there.iter().enumerate() {
+                    let desk = book.clients[*client].1;
+                    for other in there[..nth].iter().filter(|it| book.clients[**it].1 == desk) {
+                        let (got, all) = (common(*client, *other), common(*other, *client));
+                        if all != got {
+                            let missing: Vec<&u64> = all.symmetric_difference(&got).collect();
+                            return Err(format!("clients {other} and {client} of one desk differ in {missing:?}"));
+                        }
                     }
                 }
             }
@@ -157,7 +172,25 @@ impl Checker for NoCreation {
     }
 }
 
-/// Liveness 2: every correct subscriber gets all that was published since it subscribed and that it may read.
+/// Whoever is told a publication subscribes to its topic.
+struct Subscription;
+
+impl Checker for Subscription {
+    fn name(&self) -> &'static str {
+        "subscription"
+    }
+
+    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Delivered { client, sn, topic: (topic, _), .. } if !book.wants(*client, topic) => {
+                Err(format!("client {client} got sn {sn} of {topic}, to which it does not subscribe"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Liveness 2: every correct subscriber gets all that was published since it subscribed, that it wants and that it may read.
 #[derive(Default)]
 struct Liveness {
     subscribed: BTreeSet<usize>,
@@ -186,7 +219,8 @@ impl Checker for Liveness {
                     let got = self.got.get(client);
                     for (sn, plan) in &self.done {
                         let has = got.is_some_and(|got| got.contains(sn));
-                        if !has && book.plans[*plan].0.is_for(book.clients[*client].1) {
+                        let it = &book.plans[*plan].0;
+                        if !has && book.wants(*client, it.topic) && it.is_for(book.clients[*client].1) {
                             return Err(format!("client {client} never got plan {plan} at sn {sn}"));
                         }
                     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::Client;
 
-use crate::cast::{Cast, Desk, Plan};
+use crate::cast::{Cast, Desk, Interest, Plan, wants};
 use crate::event::Event;
 
 /// Who is who, and what was meant, as far as was told.
@@ -24,7 +24,7 @@ pub struct Book {
     /// What receipts are checked against.
     pub genesis: Genesis,
     /// Clients by their numbers.
-    pub clients: Vec<(Client, Desk)>,
+    pub clients: Vec<(Client, Desk, Interest)>,
     /// Plans by their numbers, and whether they are a correct client's.
     pub plans: Vec<(Arc<Plan>, bool)>,
     /// Plans by client and number: of what is sealed, and of villains. What is not sealed gets another number when a new
@@ -107,7 +107,7 @@ impl Checkers {
 impl Book {
     fn see(&mut self, event: &Event) {
         match event {
-            Event::Enters { id, desk, .. } => self.clients.push((*id, *desk)),
+            Event::Enters { id, desk, interest, .. } => self.clients.push((*id, *desk, *interest)),
             Event::Planned { plan, correct } => self.plans.push((plan.clone(), *correct)),
             Event::Sends { plan, number } => {
                 let (it, correct) = &self.plans[*plan];
@@ -143,6 +143,11 @@ impl Book {
     /// Whether somebody was ended.
     pub fn is_revoked(&self, client: &Client) -> bool {
         self.revoked.keys().any(|it| self.clients[*it].0 == *client)
+    }
+
+    /// Whether a client subscribes to what is published in a topic.
+    pub fn wants(&self, client: usize, topic: &str) -> bool {
+        wants(self.clients[client].2, topic)
     }
 
     /// Whether a client may read what was published under a number, in a state of this height.
