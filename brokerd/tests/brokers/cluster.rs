@@ -32,6 +32,11 @@ pub(crate) struct Home {
 impl Home {
     /// A new cluster of `n` brokers.
     pub(crate) fn new(name: &str, n: u8) -> Home {
+        Home::on(Suite::Ristretto255, name, n)
+    }
+
+    /// The same, whose threshold key lies in this group.
+    pub(crate) fn on(suite: Suite, name: &str, n: u8) -> Home {
         let root = std::env::temp_dir().join(format!("sealcast-brokers-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([9; 32])).expect("a key");
@@ -49,7 +54,7 @@ impl Home {
         let addresses = |broker: u16| Addresses { gateway: at(7400 + broker), order: at(7500 + broker) };
         let addresses = (0..u16::from(n)).map(addresses).collect();
         let threshold = if n == 1 { 1 } else { 2 * (u16::from(n) - 1) / 3 + 1 };
-        let (cluster, suite) = (genesis.cluster(), Suite::Ristretto255);
+        let cluster = genesis.cluster();
         let file = ClusterFile { genesis, addresses, threshold, suite, key: None, endorsement: None };
         let home = Home { root, host, issuer, cluster, file };
         for (broker, seed) in seeds.into_iter().enumerate() {

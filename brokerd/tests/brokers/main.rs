@@ -7,20 +7,25 @@ mod hostile;
 mod outside;
 mod process;
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
+use sealcast_broker::cluster_file::{Suite, VouchedKey};
 use sealcast_broker::operation::{Accusation, Body, Client, Frame, Operation, Publication};
 use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Why};
+use sealcast_broker::receipt::{Fact, Receipt, ReceiptError};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::config::Config;
 use sealcast_brokerd::drops::Reason;
 use sealcast_brokerd::serve::{Broker, Failure};
-use sealcast_crypto::group::Ristretto255;
-use sealcast_crypto::tdh2::PublicKey;
+use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, PublicKey, Share};
+use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use client::Reader;
 use cluster::{Home, key, publish, subscribe, until};
@@ -141,19 +146,60 @@ fn brokers_without_a_key_make_one_and_keep_it() {
     let home = Home::new("key", 4);
     let brokers = home.start_all();
     until("all have the key", || brokers.iter().all(|broker| broker.status().key_age.is_some()));
-    let mut client = Reader::open(&home, &brokers, 1);
-    let keys: Vec<Answer> = client.ask_all(&Question::Key);
-    let words = keys.iter().zip(0..).map(|(answer, broker)| match answer {
-        Answer::Key(key) => (broker, key),
-        other => panic!("{other:?}"),
-    });
-    let agreed = home.file.agreed_key(words).expect("2f + 1 signed the same key (E11)");
+    let agreed = agreed_key(&home, &mut Reader::open(&home, &brokers, 1));
     brokers.into_iter().for_each(Broker::stop);
 
     let brokers = home.start_all();
     let mut client = Reader::open(&home, &brokers, 1);
     let again = client.ask_all(&Question::Key);
     assert!(again.iter().all(|answer| matches!(answer, Answer::Key(key) if key.key == agreed.key)), "{again:?}");
+}
+
+#[test]
+fn a_cluster_on_p_256_makes_its_key_and_who_may_read_opens_what_is_sealed_under_it() {
+    let home = Home::on(Suite::P256, "p256", 4);
+    let brokers = home.start_all();
+    until("all have the key", || brokers.iter().all(|broker| broker.status().key_age.is_some()));
+    let mut reader = Reader::open(&home, &brokers, 2);
+    reader.order(1, vec![home.claim(2), subscribe("a")]);
+    let agreed = agreed_key(&home, &mut reader);
+    let key = PublicKey::<P256>::decode(&agreed.key).expect("the brokers' key");
+
+    let mut publisher = Reader::open(&home, &brokers, 1);
+    publisher.order(0, vec![home.claim(1)]);
+    let Operation::Publish(plain) = publish("a", b"") else { panic!("a publication") };
+    let (client, number) = (Client(cluster::key(1).public_bytes()), publisher.next);
+    let open = Publication { access: Some("exchange:desk = fx".parse().expect("a condition")), ..*plain };
+    let label = open.label(&client, number);
+    let ciphertext = key.encrypt(&label, b"bid 1.0830", &mut ChaCha20Rng::seed_from_u64(1)).encode();
+    publisher.order(0, vec![Operation::Publish(Box::new(Publication { body: Body::Sealed(ciphertext), ..open }))]);
+
+    // All that the reader opens comes from brokers.
+    let (_, contents) = reader.updates(2, |contents| !contents.publications.is_empty());
+    let (sn, body) = &contents.bodies[0];
+    let Ok(Operation::Publish(sealed)) = Operation::from_bytes(body) else { panic!("a publication") };
+    let Body::Sealed(bytes) = &sealed.body else { panic!("it is sealed") };
+    let ciphertext = Ciphertext::decode(bytes).expect("a ciphertext");
+    let question = Question::Share { sn: *sn, proved: false };
+    let mut shares: Vec<Share<P256>> = Vec::new();
+    until("three brokers give their shares", || {
+        let share = |answer: Answer| match answer {
+            Answer::Share(bytes) => match Attachment::<P256>::from_bytes(&bytes).expect("an attachment").what {
+                What::Share(share) => Some(share),
+                other => panic!("{other:?}"),
+            },
+            _ => None,
+        };
+        shares = reader.ask_all(&question).into_iter().filter_map(share).take(3).collect();
+        shares.len() == 3
+    });
+    let mut combiner = Combiner::new(Arc::new(key));
+    let labelled = combiner.key().bind(ciphertext, &sealed.label(&client, number));
+    assert!(combiner.combine(&labelled, &shares[..2]).is_err(), "two are too few");
+    let opened = combiner.combine(&labelled, &shares);
+    assert!(matches!(&opened, Ok(Outcome::Opened(it)) if it[..] == *b"bid 1.0830"), "{opened:?}");
+    let of_stranger = Reader::open(&home, &brokers, 9).ask_all(&question);
+    assert!(of_stranger.iter().all(|answer| matches!(answer, Answer::No(_))), "{of_stranger:?}");
 }
 
 #[test]
@@ -231,6 +277,34 @@ fn one_broker_alone_orders_too_and_deals_its_own_key() {
 }
 
 #[test]
+fn rule_e1_a_receipt_of_one_broker_alone_is_verified_as_any() {
+    let home = Home::new("solo-receipt", 1);
+    let brokers = home.start_all();
+    let mut client = Reader::open(&home, &brokers, 1);
+    client.order(0, vec![home.claim(1), publish("a", b"b")]);
+    let result = client.ask_all(&Question::Result { number: 1 }).pop();
+    let Some(Answer::Result { height, .. }) = result else { panic!("{result:?}") };
+    let answer = client.ask_all(&Question::Receipt { height, number: 1 }).pop();
+    let Some(Answer::Receipt(testimony)) = answer else { panic!("{answer:?}") };
+    brokers.into_iter().for_each(Broker::stop);
+
+    // Nobody is asked: genesis is enough.
+    let bytes = Receipt::new(home.cluster, &testimony).to_bytes();
+    let verify = |bytes: &[u8]| Receipt::from_bytes(bytes).ok().map(|it| it.verify(&home.file.genesis));
+    assert_eq!(verify(&bytes), Some(Ok(())));
+    let Ok(receipt) = Receipt::from_bytes(&bytes) else { panic!("its own bytes") };
+    let Fact::Published(entry) = &receipt.fact else { panic!("{:?}", receipt.fact) };
+    assert_eq!((entry.client, entry.number), (Client(key(1).public_bytes()), 1));
+    for place in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[place] ^= 1;
+        assert_ne!(verify(&changed), Some(Ok(())), "byte {place} can be changed");
+    }
+    let unsigned = Receipt { signatures: BTreeMap::new(), ..receipt };
+    assert_eq!(unsigned.verify(&home.file.genesis), Err(ReceiptError::Few { signed: 0, needed: 1 }));
+}
+
+#[test]
 fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
     let home = Home::new("refused", 4);
     let taken = std::net::TcpListener::bind(home.order_address(1)).expect("it is free");
@@ -251,4 +325,14 @@ fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
     std::fs::write(home.folder(3).join("state"), "no folder").expect("it is written");
     let failure = failed(3);
     assert!(matches!(failure, Failure::Storage(_)) && failure.code().exit() == 1, "{failure}");
+}
+
+/// The key that 2f + 1 brokers signed (E11).
+fn agreed_key(home: &Home, client: &mut Reader) -> VouchedKey {
+    let keys = client.ask_all(&Question::Key);
+    let words = keys.iter().zip(0..).map(|(answer, broker)| match answer {
+        Answer::Key(key) => (broker, key),
+        other => panic!("{other:?}"),
+    });
+    home.file.agreed_key(words).expect("2f + 1 signed the same key (E11)")
 }

@@ -233,6 +233,26 @@ fn rule_e4_a_false_proof_convicts_its_broker_and_nobody_else() {
 }
 
 #[test]
+fn rule_e4_who_refuses_to_sign_is_silent_not_blamed() {
+    let mut world = World::new(3, 4);
+    let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));
+    let mut reader = world.client();
+    let doubt = give(&mut reader, 3, &it, &[world.wrong(0, &it), world.share(1, &it), world.share(2, &it)]);
+    assert_eq!(doubt, Did { asked: vec![3], ..nothing() });
+    // The first one's proof is false too, but nobody else could be shown that it is his.
+    let mut unsigned = world.proved(0, &it, &other);
+    *unsigned.1.last_mut().unwrap() ^= 1;
+    assert_eq!(attach(&mut reader, 3, &[unsigned]), nothing());
+    assert_eq!(reader.drops().of(Dropped::Auth), 1);
+    let proofs = [world.proof(1, &it), world.proof(2, &it), world.proof(3, &it)];
+    assert_eq!(attach(&mut reader, 3, &proofs), opened(3, b"payload"));
+    assert!(reader.liars().is_empty());
+    let next = world.publish(7, b"next");
+    let shares: Vec<_> = (0..3).map(|b| world.share(b, &next)).collect();
+    assert_eq!(give(&mut reader, 4, &next, &shares), opened(4, b"next"), "he is believed as before");
+}
+
+#[test]
 fn rule_e1_shares_are_their_brokers_own_and_of_this_ciphertext() {
     let mut world = World::new(3, 4);
     let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));

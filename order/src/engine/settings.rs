@@ -141,3 +141,19 @@ pub enum StartError {
 
 /// Views behind the last final one for which brokers remember votes: whoever contradicts himself there is found out.
 pub const VIEWS_REMEMBERED: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Engine;
+    use super::*;
+
+    #[test]
+    fn rule_e14_a_silent_leader_is_given_up_after_300_ms_at_most() {
+        let seeds = [1, 2, 3, 4].map(|i| SigningSeed::new(&[i; 32]));
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let brokers = seeds.iter().map(|it| Broker { key: it.public(), address: listen }).collect();
+        let defaults = Settings::new(b"test", brokers, seeds[0].clone(), listen, PathBuf::new());
+        assert!(defaults.leader_timeout <= Duration::from_millis(300), "{:?}", defaults.leader_timeout);
+        Engine::check(&defaults).expect("an engine starts so");
+    }
+}

@@ -59,6 +59,8 @@ pub(super) struct Broker {
     pub(super) here: BTreeSet<Client>,
     /// What a stale one shows.
     early: Option<Box<State<Memory>>>,
+    /// Seconds by which the time is wrong that it names in its welcome.
+    pub(super) clock_error: i64,
     brokers: usize,
 }
 
@@ -66,8 +68,8 @@ impl Broker {
     pub(super) fn new(number: u16, behaviour: Behaviour, key: OriginKey, state: State<Memory>) -> Broker {
         let brokers = state.genesis().brokers.len();
         let (outboxes, bodies, results) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (here, standing, early) = (BTreeSet::new(), BTreeMap::new(), None);
-        Broker { number, behaviour, key, state, outboxes, bodies, results, standing, here, early, brokers }
+        let (here, standing, early, clock_error) = (BTreeSet::new(), BTreeMap::new(), None, 0);
+        Broker { number, behaviour, key, state, outboxes, bodies, results, standing, here, early, clock_error, brokers }
     }
 
     /// Executes a block, and says so to those whom it concerns.
@@ -216,7 +218,7 @@ impl Broker {
         Welcome {
             broker: self.number,
             height: if lies { u64::MAX / 2 } else { state.height() },
-            at: state.time(),
+            at: Utc(state.time().0 + self.clock_error),
             sn: state.next_sn(),
             policy: if lies { 99 } else { state.policy().0 },
             epoch: state.epoch(),

@@ -314,19 +314,40 @@ fn rule_e6_nothing_is_sealed_when_the_newest_block_is_too_old() {
 }
 
 #[test]
+fn rule_e6_a_liar_makes_the_newest_block_neither_newer_nor_older() {
+    for liar in 0..4 {
+        let mut world = World::new(2, 1, Behaviour::Honest);
+        let [_, _, first, _] = company(&mut world);
+        world.run(500_000);
+        // By the client's clock the others stand still and the liar does not; then the other way round.
+        for (clients, liars, error) in [(90, 90, Some(SendError::Old)), (0, -90, None)] {
+            world.clock_error = clients;
+            world.brokers[liar].clock_error = liars;
+            world.restart(first);
+            world.run(500_000);
+            let now = world.now();
+            assert_eq!(world.members[first].quorum.number(now).err(), error, "broker {liar}");
+        }
+    }
+}
+
+#[test]
 fn rule_e11_a_cluster_that_went_back_is_refused() {
-    let mut world = World::new(3, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
-    subscribe(&mut world, &[trader]);
-    let mut record = world.members[trader].quorum.record();
-    record[65..73].copy_from_slice(&1_000_000_u64.to_be_bytes());
-    world.members[trader].told.record = Some(record);
-    world.restart(trader);
-    world.run(8_000_000);
-    let member = &world.members[trader];
-    assert_eq!(member.quorum.standing(), None);
-    let notices = member.told.others.iter().filter(|it| matches!(it, Output::Notice(Notice::RolledBack { .. })));
-    assert_eq!(notices.count(), 1);
+    // The highest block that the record knows, and the highest key epoch.
+    for (at, newer) in [(65, &1_000_000_u64.to_be_bytes()[..]), (73, &1_u32.to_be_bytes()[..])] {
+        let mut world = World::new(3, 1, Behaviour::Honest);
+        let [trader, ..] = company(&mut world);
+        subscribe(&mut world, &[trader]);
+        let mut record = world.members[trader].quorum.record();
+        record[at..at + newer.len()].copy_from_slice(newer);
+        world.members[trader].told.record = Some(record);
+        world.restart(trader);
+        world.run(8_000_000);
+        let member = &world.members[trader];
+        assert_eq!(member.quorum.standing(), None, "at {at}");
+        let notices = member.told.others.iter().filter(|it| matches!(it, Output::Notice(Notice::RolledBack { .. })));
+        assert_eq!(notices.count(), 1, "at {at}");
+    }
 }
 
 #[test]

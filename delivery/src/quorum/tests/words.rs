@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use sealcast_broker::operation::Frame;
 use sealcast_broker::protocol::{Answer, Standing as Stood, Status, Update, Welcome, Why};
-use sealcast_broker::receipt::{Fact, Testimony};
+use sealcast_broker::receipt::{Fact, Receipt, Testimony};
 use sealcast_broker::state::{Code, Notice as Places, Outcome as Came, Part, Proof, Results, Run};
 use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::merkle::root_of;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::Utc;
 
@@ -21,6 +22,7 @@ struct Words {
     misdeeds: Vec<(u16, Misdeed)>,
     /// Who said where it stands.
     stands: Vec<u16>,
+    receipts: Vec<(Token, Option<Box<Receipt>>)>,
 }
 
 fn key(seed: u8) -> OriginKey {
@@ -54,6 +56,7 @@ impl Words {
             asked: Vec::new(),
             misdeeds: Vec::new(),
             stands: Vec::new(),
+            receipts: Vec::new(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Words {
                 }
                 Output::Notice(Notice::Misbehaved { broker, how }) => self.misdeeds.push((broker, how)),
                 Output::Status(_, said) => self.stands.extend(said.into_keys()),
+                Output::Receipt(token, receipt) => self.receipts.push((token, receipt)),
                 _ => {}
             }
         }
@@ -103,6 +107,58 @@ impl Words {
             self.drain();
         }
         self.at = end;
+    }
+}
+
+#[test]
+fn rule_e2_a_revocation_returns_only_after_2f_plus_1_signed_answers() {
+    let genesis = config().genesis;
+    let mut keys: Vec<OriginKey> = (1..5).map(key).collect();
+    keys.sort_by_key(OriginKey::public_bytes);
+    let word = |broker: u16, height: u64, first: u64, state_root: [u8; 32]| {
+        let outcomes = vec![Came { code: Code::Done, detail: Vec::new() }];
+        let results = Results { client: Client(key(6).public_bytes()), first, frame: [0; 32], outcomes };
+        let list = root_of(&results.leaf(), 0, 1, &[]).expect("a list of one");
+        let roots = [[0; 32], list, [0; 32], [0; 32]];
+        let proof = Proof { part: Part::Result, index: 0, count: 1, path: Vec::new(), roots };
+        Testimony { broker, height, state_root, fact: Fact::Executed(results), proof, signature: [0; 64] }
+    };
+    let sign = |by: u16, it: Testimony| {
+        let statement = it.statement(&genesis.cluster()).expect("the proof fits");
+        Testimony { signature: keys[usize::from(by)].sign(&statement), ..it }
+    };
+    let good = |broker: u16| sign(broker, word(broker, 4, 0, [7; 32]));
+    let says = |it: Testimony, question: &Question| {
+        matches!(question, Question::Receipt { .. }).then(|| Answer::Receipt(Box::new(it)))
+    };
+    let lies = [
+        ("nothing", None),
+        ("without a signature", Some(word(2, 4, 0, [7; 32]))),
+        ("another's signature", Some(sign(3, word(2, 4, 0, [7; 32])))),
+        ("another's word", Some(good(1))),
+        ("of another block", Some(sign(2, word(2, 5, 0, [7; 32])))),
+        ("of another operation", Some(sign(2, word(2, 4, 1, [7; 32])))),
+        ("of another state", Some(sign(2, word(2, 4, 0, [9; 32])))),
+    ];
+    for (what, lie) in lies {
+        let mut words = Words::new();
+        (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+        let token = words.quorum.bound(words.now(), 4, 0).expect("there is room");
+        words.drain();
+        // Asked again, the 2f say it again.
+        words.run(Duration::from_secs(1), |broker, question| match broker {
+            0 | 1 => says(good(broker), question),
+            2 => says(lie.clone()?, question),
+            _ => None,
+        });
+        assert!(words.receipts.is_empty(), "{what}");
+        words.run(Duration::from_secs(2), |broker, question| match broker {
+            3 => says(good(3), question),
+            _ => None,
+        });
+        let [(of, Some(receipt))] = &words.receipts[..] else { panic!("{what}: 2f + 1 have signed it") };
+        assert_eq!((*of, receipt.verify(&genesis)), (token, Ok(())), "{what}");
+        assert!(receipt.signatures.keys().copied().eq([0, 1, 3]), "{what}");
     }
 }
 
