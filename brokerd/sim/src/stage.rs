@@ -89,7 +89,8 @@ pub struct Counts {
     pub receipts: u64,
     /// Accusations, all of liars.
     pub accused: u64,
-    /// Replies that liars changed, added or kept to themselves, and frames that censors refused.
+    /// Replies that liars changed, added or kept to themselves, frames that censors refused, and votes by which liars were
+    /// found to contradict themselves.
     pub lies: u64,
     /// Brokers that began with a snapshot, and snapshots that were not begun with.
     pub joined: u64,
@@ -498,6 +499,7 @@ impl Stage {
                 self.tell(Event::Executed { broker: number, height, hash, roots })?;
             }
             for (broker, view) in self.brokers[number].contradictions() {
+                self.counts.lies += u64::from(self.liars.contains_key(&broker));
                 self.tell(Event::Contradicted { by: number, broker, view })?;
             }
             for (client, reply) in self.brokers[number].take() {
