@@ -5,7 +5,9 @@
 //! cluster.toml    the cluster file (docs/WIRE.md, 15.2), the same at all brokers
 //! broker.toml     what is this broker's alone ([`Settings`]); need not be there
 //! keys/           its share of the threshold key (E7)
-//! order/          the engine's journal and archives: a broker that lost it must not come back under the same key
+//! order/          the engine's journal and archives
+//! votes-unknown   there was no journal at a start: it is new, or has lost it ([`Forgotten`](crate::sync::Forgotten))
+//! votes-awaited   for that it does not vote yet
 //! state/          what was executed
 //! snapshots/      what others begin with who lack what is pruned here
 //! joining/        a snapshot on its way here
