@@ -13,7 +13,7 @@ use super::peers::Others;
 /// remember: they would keep that as a proof against it, and hear it no more. So its order does not begin before all but f
 /// of the others have come so much further than they were when it asked them first, and than its floor, that
 ///
-/// - what was under way then is executed ([`EXECUTED_LATER`]), and
+/// - what was under way then is executed (`EXECUTED_LATER`), and
 /// - no votes for it are remembered any more ([`VIEWS_REMEMBERED`]), however an old certificate is come by.
 ///
 /// Each block has a view of its own, so that heights can be counted instead.

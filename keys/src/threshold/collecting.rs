@@ -192,6 +192,11 @@ impl<G: Group> Collecting<G> {
         }
     }
 
+    /// Whether shares count with proof only.
+    pub(super) fn doubts(&self) -> bool {
+        matches!(self.trust, Trust::Proved { .. })
+    }
+
     /// Whether only brokers that are not believed keep it from being tried.
     pub(super) fn has_enough(&self, threshold: usize) -> bool {
         self.shares.len() >= threshold

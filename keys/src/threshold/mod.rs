@@ -149,6 +149,23 @@ impl<G: Group> Threshold<G> {
         self.standing
     }
 
+    /// Whether the shares that are asked for must be proved ones. Where only too few have come the first question is for
+    /// such as are sent unasked: they cost brokers a third, and proofs are given at a rate (E4).
+    pub fn needs_proofs(&self, index: u64) -> bool {
+        self.collecting.get(&index).is_none_or(|it| it.doubts() || it.asks > 1)
+    }
+
+    /// There was no room for the question, which was not sent then: it comes again soon, and not later each time.
+    pub fn not_asked(&mut self, now: Now, id: FetchId) {
+        let Some(index) = self.fetches.remove(&id) else { return };
+        if let Some(collecting) = self.collecting.get_mut(&index) {
+            self.timers.remove(&(collecting.ask_at, index));
+            collecting.asks = collecting.asks.saturating_sub(1);
+            collecting.ask_at = now.monotonic + PATIENCE_MIN;
+            self.timers.insert((collecting.ask_at, index));
+        }
+    }
+
     /// Brokers that are believed with proof only.
     pub fn liars(&self) -> &BTreeSet<u16> {
         &self.liars

@@ -233,6 +233,39 @@ fn rule_e4_a_false_proof_convicts_its_broker_and_nobody_else() {
 }
 
 #[test]
+fn rule_g7_a_question_that_found_no_room_comes_again_soon_and_is_for_shares_before_proofs() {
+    let world = World::new(3, 4);
+    let it = world.publish(5, b"payload");
+    let mut reader = world.client();
+    assert_eq!(give(&mut reader, 5, &it, &[world.share(0, &it)]), nothing());
+    let asked = |reader: &mut Threshold<G>, at: Now| {
+        reader.handle_timeout(at);
+        match reader.poll() {
+            Some(Output::Fetch { id, what: Fetch::ShareProofs { index: 5 } }) => id,
+            _ => panic!("it does not ask"),
+        }
+    };
+    let mut at = 10_000;
+    for _ in 0..20 {
+        let id = asked(&mut reader, now(at));
+        assert!(!reader.needs_proofs(5), "too few came, and nothing is doubted");
+        reader.not_asked(now(at), id);
+        let next = reader.timeout().expect("it asks again").since(now(at).monotonic);
+        assert!(next <= PATIENCE_MIN, "{next:?}");
+        at += 5000;
+    }
+    let id = asked(&mut reader, now(at));
+    reader.fetched(now(at), id, Fetched::Missing);
+    asked(&mut reader, now(at + 5000));
+    assert!(reader.needs_proofs(5), "in vain");
+    // Shares that combine to something wrong are asked for with proofs at once.
+    let mut reader = world.client();
+    let wrong = [world.wrong(0, &it), world.share(1, &it), world.share(2, &it)];
+    assert_eq!(give(&mut reader, 5, &it, &wrong).asked, [5]);
+    assert!(reader.needs_proofs(5));
+}
+
+#[test]
 fn rule_e4_who_refuses_to_sign_is_silent_not_blamed() {
     let mut world = World::new(3, 4);
     let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));

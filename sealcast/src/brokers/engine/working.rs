@@ -250,11 +250,11 @@ impl Engine {
         match output {
             keys::Output::Opened { index, bodies, .. } => self.settle(index, bodies),
             keys::Output::Fetch { id, what } => {
-                if let Fetch::ShareProofs { index } = what {
-                    // If the machine is full, the keys ask again when their patience ends.
-                    let _ = self.quorum.shares(now, index, true);
+                let Fetch::ShareProofs { index } = what else { return self.sealing.fetched(now, id) };
+                match self.quorum.shares(now, index, self.sealing.needs_proofs(index)) {
+                    Ok(()) => self.sealing.fetched(now, id),
+                    Err(_) => self.sealing.not_asked(now, id),
                 }
-                self.sealing.fetched(now, id);
             }
             keys::Output::Notice(notice) => self.findings.by_keys(&notice),
             _ => {}
