@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealcast_wire::limits;
 
@@ -50,8 +50,9 @@ impl Lines {
         let Some(first) = self.held.take().or_else(|| self.wait()).transpose()? else { return Ok(None) };
         let mut room = ROOM.saturating_sub(first.len());
         let mut lines = vec![first];
+        let until = Instant::now() + GATHERED;
         while lines.len() < most {
-            match self.come.try_recv() {
+            match self.come.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Ok(line)) if line.len() + LENGTH <= room => {
                     room -= line.len() + LENGTH;
                     lines.push(line);
@@ -79,6 +80,8 @@ impl Lines {
 
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long lines that come at once take to be read: little beside a publication.
+const GATHERED: Duration = Duration::from_millis(2);
 /// Bytes that lines sealed together add to their own, each.
 const LENGTH: usize = 4;
 /// Bytes for lines that are sealed together: a ciphertext takes less than 4 KB of its own.
