@@ -17,10 +17,12 @@ pub enum Fetch {
     After(EpochId),
     /// A key package of a would-be member.
     KeyPackage(CertHash),
-    /// Proofs for the shares of a message whose reader check failed.
-    ShareProofs {
+    /// The brokers' shares of a message; they come as attachments.
+    Shares {
         /// The message's index.
         index: u64,
+        /// With proofs, as of a message whose reader check failed: they cost brokers more, and come at a rate.
+        proved: bool,
     },
 }
 
@@ -31,4 +33,6 @@ pub enum Fetched {
     Bytes(Vec<u8>),
     /// Nobody had it in time.
     Missing,
+    /// There was no room for the question, and it was not sent: whoever still wants it asks again.
+    NotAsked,
 }

@@ -14,7 +14,7 @@ use sealcast_delivery::quorum::{Config, Delivered, Notice, Outcome, Output, Quor
 use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::threshold::{Config as KeyConfig, Standing, Threshold, pin};
 use sealcast_keys::{self as keys, Keys as _};
-use sealcast_wire::{Fetch, Fetched, Incarnation, Monotonic, Now, Utc};
+use sealcast_wire::{Incarnation, Monotonic, Now, Utc};
 
 use crate::cast::{Cast, Desk, Interest, Plan, key};
 
@@ -287,11 +287,8 @@ impl Client {
                 self.advance(now, said);
             }
             keys::Output::Fetch { id, what } => {
-                if let Fetch::ShareProofs { index } = what {
-                    // If the machine is full, the keys ask again when their patience ends.
-                    let _ = self.quorum.shares(now, index, true);
-                }
-                self.keys.fetched(now, id, Fetched::Missing);
+                let result = self.quorum.fetch(now, &what);
+                self.keys.fetched(now, id, result);
             }
             keys::Output::Notice(keys::Notice::Evidence { against, .. }) => match against {
                 keys::threshold::evidence::Culprit::Broker(broker) => {

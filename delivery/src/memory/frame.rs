@@ -116,7 +116,7 @@ impl<'a> Frame<'a> {
             Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
             Frame::Ask { id, what } => put_what(w.u8(10).u64(id.0), what),
             Frame::Answer { id, result } => match result {
-                Fetched::Missing => w.u8(11).u64(id.0).u8(0),
+                Fetched::Missing | Fetched::NotAsked => w.u8(11).u64(id.0).u8(0),
                 Fetched::Bytes(bytes) => w.u8(11).u64(id.0).u8(1).raw(bytes),
             },
             Frame::Offer { what, bytes } => put_what(w.u8(12), what).raw(bytes),
@@ -157,7 +157,7 @@ fn what(r: &mut Reader<'_>) -> Result<Fetch, Malformed> {
     match r.u8()? {
         0 => Ok(Fetch::Blob(r.array()?)),
         1 => Ok(Fetch::KeyPackage(CertHash(r.array()?))),
-        2 => Ok(Fetch::ShareProofs { index: r.u64()? }),
+        2 => Ok(Fetch::Shares { index: r.u64()?, proved: option(r, |_| Ok(()))?.is_some() }),
         3 => Ok(Fetch::After(epoch(r)?)),
         _ => Err(Malformed),
     }
@@ -167,7 +167,7 @@ fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
     match what {
         Fetch::Blob(hash) => w.u8(0).raw(hash),
         Fetch::KeyPackage(cert) => w.u8(1).raw(&cert.0),
-        Fetch::ShareProofs { index } => w.u8(2).u64(*index),
+        Fetch::Shares { index, proved } => w.u8(2).u64(*index).u8(u8::from(*proved)),
         Fetch::After(epoch) => w.u8(3).raw(&epoch.to_bytes()),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
             Frame::Attachment { index: 1, broker: 2, bytes: b"share" },
             Frame::Ask { id: FetchId(1), what: Fetch::Blob([5; 32]) },
             Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
-            Frame::Ask { id: FetchId(1), what: Fetch::ShareProofs { index: 3 } },
+            Frame::Ask { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
             Frame::Ask { id: FetchId(1), what: Fetch::After(epoch) },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },

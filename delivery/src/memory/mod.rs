@@ -52,10 +52,12 @@ pub enum Heard<'a> {
         /// What they may not.
         body: &'a [u8],
     },
-    /// Somebody asks for proofs of this broker's share of a message.
-    WantsProof {
+    /// Somebody asks for this broker's share of a message.
+    WantsShare {
         /// The message's place.
         index: u64,
+        /// With its proof.
+        proved: bool,
     },
 }
 
@@ -66,7 +68,9 @@ pub fn heard(datagram: &[u8]) -> Option<Heard<'_>> {
             Frame::Sealed { topic, header, body } => Some(Heard::Ordered { index, topic, header, body }),
             _ => None,
         },
-        Frame::Ask { what: sealcast_wire::Fetch::ShareProofs { index }, .. } => Some(Heard::WantsProof { index }),
+        Frame::Ask { what: sealcast_wire::Fetch::Shares { index, proved }, .. } => {
+            Some(Heard::WantsShare { index, proved })
+        }
         _ => None,
     }
 }

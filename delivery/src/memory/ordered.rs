@@ -187,7 +187,7 @@ impl Ordered {
             }
             Frame::Answer { id, result } => {
                 let Some(asked) = self.asked.get(&id) else { return Err(Dropped::Stale) };
-                let many = matches!(asked.what, Fetch::ShareProofs { .. });
+                let many = matches!(asked.what, Fetch::Shares { .. });
                 if let (Fetch::Blob(hash), Fetched::Bytes(bytes)) = (&asked.what, &result)
                     && sha256(bytes) != *hash
                 {
@@ -436,7 +436,7 @@ impl Delivery for Ordered {
             asked.tries += 1;
             asked.retry_at = now.monotonic + backoff(asked.tries);
             let to = match asked.what {
-                Fetch::ShareProofs { .. } => None, // brokers hear the group's datagrams
+                Fetch::Shares { .. } => None, // brokers hear the group's datagrams
                 _ => Some(self.orderer),
             };
             datagrams.push_back((to, open_datagram(&Frame::Ask { id: *id, what: asked.what.clone() })));

@@ -36,7 +36,7 @@ impl Orderer {
             Ok(Frame::Submit { id, expect, cargo }) => self.submit(from, id, expect, cargo),
             Ok(Frame::Again { from: index }) => self.again(from, index),
             // What is asked of brokers is not for us.
-            Ok(Frame::Ask { what: Fetch::ShareProofs { .. }, .. }) => {}
+            Ok(Frame::Ask { what: Fetch::Shares { .. }, .. }) => {}
             Ok(Frame::Ask { id, what }) => {
                 let result = self.find(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.to_vec()));
                 self.answer(from, &Frame::Answer { id, result });

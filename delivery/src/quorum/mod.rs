@@ -49,7 +49,7 @@ use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Client, Interest, Operation, Publication, Registration};
 use sealcast_broker::protocol::{Question, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::{Dropped, Drops, Malformed, Monotonic, Now, Utc, limits};
+use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, Utc, limits};
 
 pub use way::{Cargo, Way};
 
@@ -295,6 +295,18 @@ impl Quorum {
         }
         self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved }, self.channels.len());
         Ok(())
+    }
+
+    /// Asks for what a key scheme wants of the brokers; shares are all that they have for one. They do not come as the
+    /// answer: it says that they were asked for, or could not be.
+    pub fn fetch(&mut self, now: Now, what: &Fetch) -> Fetched {
+        match *what {
+            Fetch::Shares { index, proved } => match self.shares(now, index, proved) {
+                Ok(()) => Fetched::Missing,
+                Err(_) => Fetched::NotAsked,
+            },
+            Fetch::Blob(_) | Fetch::After(_) | Fetch::KeyPackage(_) => Fetched::Missing,
+        }
     }
 
     /// Where the order is; `None` before f + 1 brokers said it.

@@ -495,14 +495,11 @@ impl Delivery for Way {
         }
     }
 
-    /// Shares come as attachments; that they were asked for is all that there is to say.
-    fn fetch(&mut self, now: Now, _id: FetchId, what: &Fetch) -> bool {
-        if let Fetch::ShareProofs { index } = what {
-            // If the machine is full, the keys ask again when their patience ends.
-            let _ = self.quorum.shares(now, *index, true);
-            self.drain(now);
-        }
-        false
+    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
+        let result = self.quorum.fetch(now, what);
+        self.put(Output::Fetched(id, result));
+        self.drain(now);
+        true
     }
 
     fn prepare(&mut self, _now: Now, _next: &View) {

@@ -7,7 +7,7 @@
 //! ```text
 //! publisher ─ seal: header (client, number, envelope), ciphertext bound to all of that ─▶ order
 //! reader    ◀─ ciphertext … ◀─ share by broker … t of them combine ─ reader check
-//!              ├ holds: Opened(payloads)          └ fails: Fetch(ShareProofs) ─ t proved shares combine ─ reader check
+//!              ├ holds: Opened(payloads)          └ fails: Fetch(Shares, proved) ─ t of them combine ─ reader check
 //!              └ f + 1 brokers deny: ⊥                       ├ holds: Opened, who lied is remembered
 //!                                                            └ fails: ⊥ for everybody, the publisher is at fault
 //! ```
@@ -83,7 +83,8 @@ pub struct Threshold<G: Group = Ristretto255> {
     /// How long shares take from their ciphertext's coming on.
     took: Took,
     timers: BTreeSet<(Monotonic, u64)>,
-    fetches: BTreeMap<FetchId, u64>,
+    /// What is asked for: the place, and whether with proofs.
+    fetches: BTreeMap<FetchId, (u64, bool)>,
     names: u64,
     /// Brokers that are believed with proof only.
     liars: BTreeSet<u16>,
@@ -147,23 +148,6 @@ impl<G: Group> Threshold<G> {
     /// The versions that we seal for.
     pub fn standing(&self) -> Standing {
         self.standing
-    }
-
-    /// Whether the shares that are asked for must be proved ones. Where only too few have come the first question is for
-    /// such as are sent unasked: they cost brokers a third, and proofs are given at a rate (E4).
-    pub fn needs_proofs(&self, index: u64) -> bool {
-        self.collecting.get(&index).is_none_or(|it| it.doubts() || it.asks > 1)
-    }
-
-    /// There was no room for the question, which was not sent then: it comes again soon, and not later each time.
-    pub fn not_asked(&mut self, now: Now, id: FetchId) {
-        let Some(index) = self.fetches.remove(&id) else { return };
-        if let Some(collecting) = self.collecting.get_mut(&index) {
-            self.timers.remove(&(collecting.ask_at, index));
-            collecting.asks = collecting.asks.saturating_sub(1);
-            collecting.ask_at = now.monotonic + PATIENCE_MIN;
-            self.timers.insert((collecting.ask_at, index));
-        }
     }
 
     /// Brokers that are believed with proof only.
@@ -287,7 +271,7 @@ impl<G: Group> Threshold<G> {
         self.took.patience(PATIENCE_MIN, PATIENCE_MAX)
     }
 
-    /// Asks the brokers for shares with proofs, and sets the time for the next asking, later each time.
+    /// Asks the brokers for shares, and sets the time for the next asking, later each time.
     fn ask(&mut self, index: u64) {
         if let Some(collecting) = self.collecting.get_mut(&index) {
             self.timers.remove(&(collecting.ask_at, index));
@@ -299,11 +283,25 @@ impl<G: Group> Threshold<G> {
         self.fetch(index);
     }
 
+    /// Where only too few shares have come the first question is for such as are sent unasked: they cost brokers a third,
+    /// and proofs are given at a rate (E4).
     fn fetch(&mut self, index: u64) {
-        if !self.fetches.values().any(|asked| *asked == index) && self.fetches.len() < limits::ORDERED_PENDING_MAX {
+        let proved = self.collecting.get(&index).is_none_or(|it| it.doubts() || it.asks > 1);
+        let is_asked = self.fetches.values().any(|asked| *asked == (index, proved));
+        if !is_asked && self.fetches.len() < limits::ORDERED_PENDING_MAX {
             self.names += 1;
-            self.fetches.insert(FetchId(self.names), index);
-            self.outputs.push_back(Output::Fetch { id: FetchId(self.names), what: Fetch::ShareProofs { index } });
+            self.fetches.insert(FetchId(self.names), (index, proved));
+            self.outputs.push_back(Output::Fetch { id: FetchId(self.names), what: Fetch::Shares { index, proved } });
+        }
+    }
+
+    /// A question that was not sent comes again soon, and not later each time.
+    fn not_asked(&mut self, now: Now, index: u64) {
+        if let Some(collecting) = self.collecting.get_mut(&index) {
+            self.timers.remove(&(collecting.ask_at, index));
+            collecting.asks = collecting.asks.saturating_sub(1);
+            collecting.ask_at = now.monotonic + PATIENCE_MIN;
+            self.timers.insert((collecting.ask_at, index));
         }
     }
 }
@@ -362,9 +360,13 @@ impl<G: Group> Keys for Threshold<G> {
         }
     }
 
-    /// Shares and proofs come as attachments; this only says that the asking is over.
-    fn fetched(&mut self, _now: Now, id: FetchId, _result: Fetched) {
-        self.fetches.remove(&id);
+    /// Shares and proofs come as attachments; this only says that the asking is over, or never began.
+    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
+        if let Some((index, _)) = self.fetches.remove(&id)
+            && result == Fetched::NotAsked
+        {
+            self.not_asked(now, index);
+        }
     }
 
     fn handle(&mut self, _now: Now, _source: &Source, _message: &[u8]) -> Result<(), HandleError> {
@@ -401,7 +403,7 @@ impl<G: Group> Keys for Threshold<G> {
             if collecting.has_enough(threshold) {
                 collecting.doubt();
             }
-            self.fetches.retain(|_, asked| *asked != index);
+            self.fetches.retain(|_, (asked, _)| *asked != index);
             self.ask(index);
             self.look(now, index);
         }

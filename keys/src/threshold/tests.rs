@@ -108,7 +108,7 @@ fn did(reader: &mut Threshold<G>) -> Did {
     while let Some(output) = reader.poll() {
         match output {
             Output::Opened { index, origin: None, bodies } => did.opened.push((index, bodies)),
-            Output::Fetch { id, what: Fetch::ShareProofs { index } } => {
+            Output::Fetch { id, what: Fetch::Shares { index, .. } } => {
                 did.asked.push(index);
                 reader.fetched(now(0), id, Fetched::Missing);
             }
@@ -241,28 +241,29 @@ fn rule_g7_a_question_that_found_no_room_comes_again_soon_and_is_for_shares_befo
     let asked = |reader: &mut Threshold<G>, at: Now| {
         reader.handle_timeout(at);
         match reader.poll() {
-            Some(Output::Fetch { id, what: Fetch::ShareProofs { index: 5 } }) => id,
+            Some(Output::Fetch { id, what: Fetch::Shares { index: 5, proved } }) => (id, proved),
             _ => panic!("it does not ask"),
         }
     };
     let mut at = 10_000;
     for _ in 0..20 {
-        let id = asked(&mut reader, now(at));
-        assert!(!reader.needs_proofs(5), "too few came, and nothing is doubted");
-        reader.not_asked(now(at), id);
+        let (id, proved) = asked(&mut reader, now(at));
+        assert!(!proved, "too few came, and nothing is doubted");
+        reader.fetched(now(at), id, Fetched::NotAsked);
         let next = reader.timeout().expect("it asks again").since(now(at).monotonic);
         assert!(next <= PATIENCE_MIN, "{next:?}");
         at += 5000;
     }
-    let id = asked(&mut reader, now(at));
+    let (id, proved) = asked(&mut reader, now(at));
+    assert!(!proved);
     reader.fetched(now(at), id, Fetched::Missing);
-    asked(&mut reader, now(at + 5000));
-    assert!(reader.needs_proofs(5), "in vain");
+    assert!(asked(&mut reader, now(at + 5000)).1, "in vain");
     // Shares that combine to something wrong are asked for with proofs at once.
     let mut reader = world.client();
     let wrong = [world.wrong(0, &it), world.share(1, &it), world.share(2, &it)];
-    assert_eq!(give(&mut reader, 5, &it, &wrong).asked, [5]);
-    assert!(reader.needs_proofs(5));
+    did(&mut reader);
+    reader.open(now(0), Delivered { index: 5, header: &it.header, body: Some(&it.body), attachments: &wrong });
+    assert!(matches!(reader.poll(), Some(Output::Fetch { what: Fetch::Shares { index: 5, proved: true }, .. })));
 }
 
 #[test]

@@ -99,10 +99,10 @@ impl Node for Broker {
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
-        if let (Some(Heard::WantsProof { index }), Address::Node(node)) = (heard(datagram), from)
+        if let (Some(Heard::WantsShare { index, proved }), Address::Node(node)) = (heard(datagram), from)
             && (node as usize) < self.config.readers.len()
         {
-            return self.answer(node as usize, index, true);
+            return self.answer(node as usize, index, proved);
         }
         if datagram.len() > OPEN_HEADER_LEN {
             self.order.handle(now, Source::Outside(from), 0, &mut datagram[OPEN_HEADER_LEN..], None);

@@ -550,7 +550,7 @@ impl Keys for MlsShaped {
                     self.pursue();
                 }
             }
-            Fetch::ShareProofs { .. } => {}
+            Fetch::Shares { .. } => {}
         }
     }
 

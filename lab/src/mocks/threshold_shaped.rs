@@ -4,7 +4,7 @@
 //! ```text
 //! publisher ─ seal: header (policy, commitments, one sealed share per broker), body ─▶ order
 //! reader    ◀─ Deliver(body) … ◀─ Attach(share by broker) … combine ─ reader check
-//!              ├ holds: Opened(body)       └ fails: Fetch(ShareProofs) ─ leave out the false ─ again
+//!              ├ holds: Opened(body)       └ fails: Fetch(Shares) ─ leave out the false ─ again
 //!              └ f+1 brokers deny: Opened(⊥)
 //! ```
 //! Keys follow from names, and a proof is a list of hashes: shape, not strength.
@@ -171,7 +171,7 @@ impl ThresholdShaped {
         self.names += 1;
         let id = FetchId(self.names);
         self.fetches.insert(id, index);
-        self.outputs.push_back(Output::Fetch { id, what: Fetch::ShareProofs { index } });
+        self.outputs.push_back(Output::Fetch { id, what: Fetch::Shares { index, proved: true } });
     }
 }
 

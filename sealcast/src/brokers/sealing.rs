@@ -72,18 +72,8 @@ impl Sealing {
         each!(self, it => it.open(now, message), else ());
     }
 
-    pub(super) fn fetched(&mut self, now: Now, id: FetchId) {
-        each!(self, it => it.fetched(now, id, Fetched::Missing), else ());
-    }
-
-    /// The question was not sent, since too many are open.
-    pub(super) fn not_asked(&mut self, now: Now, id: FetchId) {
-        each!(self, it => it.not_asked(now, id), else ());
-    }
-
-    /// Whether the shares that are asked for must be proved ones.
-    pub(super) fn needs_proofs(&self, index: u64) -> bool {
-        each!(self, it => it.needs_proofs(index), else true)
+    pub(super) fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
+        each!(self, it => it.fetched(now, id, result), else ());
     }
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {

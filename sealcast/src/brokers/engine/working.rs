@@ -7,7 +7,7 @@ use sealcast_broker::state;
 use sealcast_delivery::quorum::{self, Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys::{self as keys, Delivered};
-use sealcast_wire::{Fetch, Now};
+use sealcast_wire::Now;
 
 use super::super::advertised::Advertisement;
 use super::super::credential;
@@ -250,11 +250,8 @@ impl Engine {
         match output {
             keys::Output::Opened { index, bodies, .. } => self.settle(index, bodies),
             keys::Output::Fetch { id, what } => {
-                let Fetch::ShareProofs { index } = what else { return self.sealing.fetched(now, id) };
-                match self.quorum.shares(now, index, self.sealing.needs_proofs(index)) {
-                    Ok(()) => self.sealing.fetched(now, id),
-                    Err(_) => self.sealing.not_asked(now, id),
-                }
+                let result = self.quorum.fetch(now, &what);
+                self.sealing.fetched(now, id, result);
             }
             keys::Output::Notice(notice) => self.findings.by_keys(&notice),
             _ => {}
