@@ -80,6 +80,9 @@ pub trait Delivery: Send {
         false
     }
 
+    /// A message that was delivered sealed is opened, or never will be: what was fetched for it nobody waits for any more.
+    fn opened(&mut self, _index: u64) {}
+
     /// Makes something available to whoever fetches it; ways without a place for it drop it.
     fn offer(&mut self, _now: Now, _what: &Fetch, _bytes: &[u8]) {}
 
@@ -150,6 +153,10 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
 
     fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
         (**self).fetch(now, id, what)
+    }
+
+    fn opened(&mut self, index: u64) {
+        (**self).opened(index);
     }
 
     fn hold(&mut self, now: Now, held: bool) {

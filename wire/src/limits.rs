@@ -354,10 +354,12 @@ pub const CLIENT_BODIES_BYTES_MAX: usize = 64 << 20;
 pub const CLIENT_WAITING_BYTES_MAX: usize = 32 << 20;
 /// Advertisements that wait at a client until its program takes them; older ones make room.
 pub const CLIENT_ADVERTISEMENTS_MAX: usize = 256;
-/// Questions of a client that are open at once.
+/// Questions of a client that are open at once, those for shares not counted,
 pub const CLIENT_QUESTIONS_MAX: usize = 128;
+/// and those for shares.
+pub const CLIENT_SHARES_MAX: usize = 128;
 
-const _: () = assert!(CLIENT_QUESTIONS_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
+const _: () = assert!(CLIENT_QUESTIONS_MAX + CLIENT_SHARES_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
 /// Rows that a broker reads from its store in one call.
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.

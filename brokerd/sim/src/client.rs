@@ -269,6 +269,7 @@ impl Client {
     fn perform_for_keys(&mut self, now: Now, output: keys::Output, said: &mut Vec<Said>) {
         match output {
             keys::Output::Opened { index, bodies, .. } => {
+                self.quorum.opened(index);
                 let body = bodies.and_then(|bodies| bodies.into_iter().next());
                 for line in self.lines.values_mut() {
                     for it in line.iter_mut() {

@@ -110,10 +110,7 @@ impl Liar {
 
     fn withhold(&self, client: Client, reply: Reply) -> Vec<(Client, Reply)> {
         match reply {
-            Reply::Attach { .. } => Vec::new(),
-            Reply::Answer { id, answer: Answer::Share(_) } => {
-                vec![(client, Reply::Answer { id, answer: Answer::No(Why::Nothing) })]
-            }
+            Reply::Attach { .. } | Reply::Answer { answer: Answer::Share(_), .. } => Vec::new(),
             reply => vec![(client, reply)],
         }
     }

@@ -17,6 +17,8 @@ use crate::Token;
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     open: BTreeMap<u64, Ask>,
+    /// Of these, those for shares: sn and id.
+    shares: BTreeSet<(u64, u64)>,
     names: u64,
     due: BTreeSet<(Monotonic, u64)>,
 }
@@ -57,7 +59,12 @@ pub(super) enum Purpose {
 
 impl Asking {
     pub(super) fn has_room(&self) -> bool {
-        self.open.len() < limits::CLIENT_QUESTIONS_MAX
+        self.open.len() - self.shares.len() < limits::CLIENT_QUESTIONS_MAX
+    }
+
+    /// Shares have room of their own: a broker that does not answer keeps nothing else from being asked.
+    pub(super) fn has_room_for_shares(&self) -> bool {
+        self.shares.len() < limits::CLIENT_SHARES_MAX
     }
 
     pub(super) fn is_open(&self, purpose: &Purpose) -> bool {
@@ -69,6 +76,9 @@ impl Asking {
         self.names += 1;
         let due = now + PATIENCE;
         let (answers, asked) = (BTreeMap::new(), BTreeSet::new());
+        if let Purpose::Shares(sn) = purpose {
+            self.shares.insert((sn, self.names));
+        }
         self.open.insert(self.names, Ask { purpose, question, answers, asked, rounds: 0, due });
         self.due.insert((due, self.names));
         self.names
@@ -85,7 +95,17 @@ impl Asking {
     pub(super) fn close(&mut self, id: u64) -> Option<Ask> {
         let ask = self.open.remove(&id)?;
         self.due.remove(&(ask.due, id));
+        if let Purpose::Shares(sn) = ask.purpose {
+            self.shares.remove(&(sn, id));
+        }
         Some(ask)
+    }
+
+    /// All that ask for shares of this publication.
+    pub(super) fn close_shares(&mut self, sn: u64) {
+        while let Some(&(_, id)) = self.shares.range((sn, 0)..=(sn, u64::MAX)).next() {
+            self.close(id);
+        }
     }
 
     /// The next one whose time has come; its next time is later each time.
@@ -210,7 +230,8 @@ impl Quorum {
                 _ => {}
             }
             let Some(ask) = self.asking.get_mut(id) else { continue };
-            if ask.rounds > 1 {
+            // Each says its own share once; whoever lacks some asks anew.
+            if ask.rounds > 1 && !matches!(ask.purpose, Purpose::Shares(_)) {
                 // Answers age: what brokers said of different heights may agree now.
                 ask.asked.clear();
                 if ask.rounds > 2 {

@@ -290,11 +290,16 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn shares(&mut self, now: Now, sn: u64, proved: bool) -> Result<(), SendError> {
-        if !self.asking.has_room() {
+        if !self.asking.has_room_for_shares() {
             return Err(SendError::Full);
         }
         self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved }, self.channels.len());
         Ok(())
+    }
+
+    /// A sealed publication is opened, or never will be: shares of brokers that did not answer are waited for no more.
+    pub fn opened(&mut self, sn: u64) {
+        self.asking.close_shares(sn);
     }
 
     /// Asks for what a key scheme wants of the brokers; shares are all that they have for one. They do not come as the

@@ -502,6 +502,10 @@ impl Delivery for Way {
         true
     }
 
+    fn opened(&mut self, index: u64) {
+        self.quorum.opened(index);
+    }
+
     fn prepare(&mut self, _now: Now, _next: &View) {
         self.put(Output::Flushed([0; 32]));
     }

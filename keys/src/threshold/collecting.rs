@@ -21,6 +21,8 @@ pub(super) struct Collecting<G: Group> {
     trust: Trust<G>,
     /// By broker, as it first came.
     shares: BTreeMap<u16, Share<G>>,
+    /// Whose shares combined to something wrong.
+    failed: Vec<u16>,
     /// By broker, its signature checked and its proof not.
     proofs: BTreeMap<u16, SignedShare<G>>,
     denied: BTreeSet<u16>,
@@ -47,7 +49,7 @@ pub(super) enum Verdict<G: Group> {
     Wait,
     /// t shares combine to something wrong: proofs are needed.
     Doubt,
-    /// The plaintext; and who sent us other shares than it proved.
+    /// The plaintext; and who sent us other shares than it proved, or one that is wrong as all others are right.
     Opened(Zeroizing<Vec<u8>>, Vec<u16>),
     /// Nobody can read it, by these shares.
     Bottom(Vec<SignedShare<G>>),
@@ -71,6 +73,7 @@ impl<G: Group> Collecting<G> {
             size,
             trust: Trust::Optimistic,
             shares: BTreeMap::new(),
+            failed: Vec::new(),
             proofs: BTreeMap::new(),
             denied: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
@@ -150,7 +153,7 @@ impl<G: Group> Collecting<G> {
         let first = matches!(self.trust, Trust::Optimistic);
         if first {
             let believed = self.shares.iter().filter(|(broker, _)| !liars.contains(broker));
-            let believed: Vec<Share<G>> = believed.map(|(_, share)| *share).take(threshold).collect();
+            let (brokers, believed): (Vec<u16>, Vec<Share<G>>) = believed.take(threshold).unzip();
             if believed.len() < threshold {
                 return Verdict::Wait;
             }
@@ -162,6 +165,7 @@ impl<G: Group> Collecting<G> {
             if config.key.check(self.it.clone()).is_err() {
                 return Verdict::NotOrdered;
             }
+            self.failed = brokers;
             self.doubt();
         }
         self.prove(config, found, rng);
@@ -172,10 +176,19 @@ impl<G: Group> Collecting<G> {
         let right: Vec<Verified<G>> = verified.values().map(|(right, _)| *right).collect();
         match combiner.combine_verified(&self.it, &right).expect("verified for this ciphertext and key") {
             Outcome::Opened(plaintext) => {
-                let other = |(broker, (right, _)): (&u16, &(Verified<G>, SignedShare<G>))| {
-                    (self.shares.get(broker) != Some(right.proved().share())).then_some(*broker)
+                let sent = |broker: &u16, (right, _): &(Verified<G>, SignedShare<G>)| {
+                    self.shares.get(broker) == Some(right.proved().share())
                 };
-                Verdict::Opened(plaintext, verified.iter().filter_map(other).collect())
+                let mut lied: Vec<u16> = verified.iter().filter(|(of, it)| !sent(of, it)).map(|(of, _)| *of).collect();
+                // One of those that failed is wrong: whoever is left, though it proves nothing.
+                let is_right = |broker: &&u16| verified.get(broker).is_some_and(|it| sent(broker, it));
+                let mut left = self.failed.iter().filter(|it| !is_right(it));
+                if let (Some(only), None) = (left.next(), left.next())
+                    && !lied.contains(only)
+                {
+                    lied.push(*only);
+                }
+                Verdict::Opened(plaintext, lied)
             }
             Outcome::Bottom(shares) => {
                 let signed = |share: &Verified<G>| verified.values().find(|(right, _)| right == share).map(|it| it.1);

@@ -17,8 +17,9 @@
 //! asked again.
 //!
 //! *Liars.* A share counts once for each broker and only with that broker's index. Who signed a false proof is convicted
-//! by it ([`evidence`], E4), who proved another share than he sent is only remembered; neither is believed without
-//! proof again, so that one liar costs one round of proofs and not one for each message.
+//! by it ([`evidence`], E4), who proved another share than he sent, or proves none where all others that were tried with
+//! his are right, is only remembered; neither is believed without proof again, so that one liar costs one round of
+//! proofs and not one for each message.
 //!
 //! Messages of a topic are held back in their order by whoever joins keys and delivery; here each is judged alone.
 //!
@@ -220,7 +221,7 @@ impl<G: Group> Threshold<G> {
         }
         match verdict {
             Verdict::Wait => {}
-            Verdict::Doubt => self.ask(index),
+            Verdict::Doubt => self.ask(now, index),
             Verdict::Opened(plaintext, lied) => {
                 self.liars.extend(lied);
                 self.settle(now, index, sealed::apart(&plaintext).ok());
@@ -272,7 +273,7 @@ impl<G: Group> Threshold<G> {
     }
 
     /// Asks the brokers for shares, and sets the time for the next asking, later each time.
-    fn ask(&mut self, index: u64) {
+    fn ask(&mut self, now: Now, index: u64) {
         if let Some(collecting) = self.collecting.get_mut(&index) {
             self.timers.remove(&(collecting.ask_at, index));
             let doublings = collecting.asks.min(limits::SHARES_ASKED_DOUBLINGS_MAX);
@@ -280,19 +281,25 @@ impl<G: Group> Threshold<G> {
             collecting.ask_at = collecting.ask_at + PATIENCE_MIN * (1 << doublings);
             self.timers.insert((collecting.ask_at, index));
         }
-        self.fetch(index);
+        if !self.fetch(index) {
+            self.not_asked(now, index);
+        }
     }
 
-    /// Where only too few shares have come the first question is for such as are sent unasked: they cost brokers a third,
-    /// and proofs are given at a rate (E4).
-    fn fetch(&mut self, index: u64) {
+    /// Asks, unless too much is asked for already. Where only too few shares have come the first question is for such as
+    /// are sent unasked: they cost brokers a third, and proofs are given at a rate (E4).
+    fn fetch(&mut self, index: u64) -> bool {
         let proved = self.collecting.get(&index).is_none_or(|it| it.doubts() || it.asks > 1);
-        let is_asked = self.fetches.values().any(|asked| *asked == (index, proved));
-        if !is_asked && self.fetches.len() < limits::ORDERED_PENDING_MAX {
-            self.names += 1;
-            self.fetches.insert(FetchId(self.names), (index, proved));
-            self.outputs.push_back(Output::Fetch { id: FetchId(self.names), what: Fetch::Shares { index, proved } });
+        if self.fetches.values().any(|asked| *asked == (index, proved)) {
+            return true;
         }
+        if self.fetches.len() == limits::ORDERED_PENDING_MAX {
+            return false;
+        }
+        self.names += 1;
+        self.fetches.insert(FetchId(self.names), (index, proved));
+        self.outputs.push_back(Output::Fetch { id: FetchId(self.names), what: Fetch::Shares { index, proved } });
+        true
     }
 
     /// A question that was not sent comes again soon, and not later each time.
@@ -404,7 +411,7 @@ impl<G: Group> Keys for Threshold<G> {
                 collecting.doubt();
             }
             self.fetches.retain(|_, (asked, _)| *asked != index);
-            self.ask(index);
+            self.ask(now, index);
             self.look(now, index);
         }
     }

@@ -267,7 +267,28 @@ fn rule_g7_a_question_that_found_no_room_comes_again_soon_and_is_for_shares_befo
 }
 
 #[test]
-fn rule_e4_who_refuses_to_sign_is_silent_not_blamed() {
+fn rule_g7_however_many_wait_the_first_question_for_each_is_for_shares_before_proofs() {
+    let world = World::new(3, 4);
+    let it = world.publish(5, b"payload");
+    let mut reader = world.client();
+    let waiting = limits::ORDERED_PENDING_MAX as u64 + 1;
+    (0..waiting).for_each(|index| assert_eq!(give(&mut reader, index, &it, &[]), nothing()));
+    let (mut asked, mut at) = (BTreeSet::new(), 10_000);
+    while asked.len() < waiting as usize {
+        reader.handle_timeout(now(at));
+        while let Some(output) = reader.poll() {
+            let Output::Fetch { id, what: Fetch::Shares { index, proved } } = output else { panic!("not of this") };
+            assert!(!proved || asked.contains(&index), "proofs first, of {index}");
+            asked.insert(index);
+            reader.fetched(now(at), id, Fetched::Missing);
+        }
+        at += 1000;
+        assert!(at < 60_000, "{} asked for", asked.len());
+    }
+}
+
+#[test]
+fn rule_e4_a_proof_whose_signature_fails_convicts_nobody() {
     let mut world = World::new(3, 4);
     let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));
     let mut reader = world.client();
@@ -279,11 +300,30 @@ fn rule_e4_who_refuses_to_sign_is_silent_not_blamed() {
     assert_eq!(attach(&mut reader, 3, &[unsigned]), nothing());
     assert_eq!(reader.drops().of(Dropped::Auth), 1);
     let proofs = [world.proof(1, &it), world.proof(2, &it), world.proof(3, &it)];
-    assert_eq!(attach(&mut reader, 3, &proofs), opened(3, b"payload"));
+    assert_eq!(attach(&mut reader, 3, &proofs), opened(3, b"payload"), "no evidence");
+    assert_eq!(reader.liars(), &BTreeSet::from([0]), "the others' shares are right");
+}
+
+#[test]
+fn rule_e4_who_proves_nothing_costs_one_round_of_proofs_and_is_not_convicted() {
+    let mut world = World::new(3, 4);
+    let (it, next) = (world.publish(5, b"payload"), world.publish(6, b"next"));
+    let mut reader = world.client();
+    let doubt = give(&mut reader, 3, &it, &[world.wrong(0, &it), world.share(1, &it), world.share(2, &it)]);
+    assert_eq!(doubt, Did { asked: vec![3], ..nothing() });
+    let proofs = [world.proof(1, &it), world.proof(2, &it), world.proof(3, &it)];
+    assert_eq!(attach(&mut reader, 3, &proofs), opened(3, b"payload"), "no evidence");
+    assert_eq!(reader.liars(), &BTreeSet::from([0]));
+    let shares = [world.wrong(0, &next), world.share(1, &next), world.share(2, &next)];
+    assert_eq!(give(&mut reader, 4, &next, &shares), nothing(), "his share is not tried");
+    assert_eq!(attach(&mut reader, 4, &[world.share(3, &next)]), opened(4, b"next"));
+    // With t = f + 1 two of those that failed may be left, one of them slow: nobody is blamed.
+    let mut world = World::new(2, 4);
+    let it = world.publish(5, b"payload");
+    let mut reader = world.client();
+    give(&mut reader, 3, &it, &[world.wrong(0, &it), world.share(1, &it)]);
+    assert_eq!(attach(&mut reader, 3, &[world.proof(2, &it), world.proof(3, &it)]), opened(3, b"payload"));
     assert!(reader.liars().is_empty());
-    let next = world.publish(7, b"next");
-    let shares: Vec<_> = (0..3).map(|b| world.share(b, &next)).collect();
-    assert_eq!(give(&mut reader, 4, &next, &shares), opened(4, b"next"), "he is believed as before");
 }
 
 #[test]

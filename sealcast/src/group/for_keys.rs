@@ -68,6 +68,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.exclude(why);
             }
             keys::Output::Opened { index, origin, bodies } => {
+                self.delivery.opened(index);
                 for message in self.opening.opened(index, origin, bodies, self.ring.current()) {
                     self.ready.push_back(Output::Deliver(message));
                 }

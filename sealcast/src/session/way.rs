@@ -91,6 +91,10 @@ impl Delivery for Way {
         each!(self, way => way.fetch(now, id, what))
     }
 
+    fn opened(&mut self, index: u64) {
+        each!(self, way => way.opened(index));
+    }
+
     fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
         each!(self, way => way.offer(now, what, bytes));
     }

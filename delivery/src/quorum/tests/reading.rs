@@ -1,8 +1,11 @@
 //! How old what is read may be (E9).
 
+use std::collections::BTreeMap;
+
 use sealcast_broker::operation::{Body, Execute, Policy, Publication};
 use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Code;
+use sealcast_wire::{Fetch, Fetched};
 
 use super::broker::{Behaviour, LIARS};
 use super::world::{World, header, publication};
@@ -168,4 +171,42 @@ fn rule_e4_the_proofs_of_all_who_answer_are_had_and_who_is_silent_is_not_waited_
         assert!(given.keys().copied().eq(honest), "seed {seed}: {given:?}");
         assert!(given.iter().all(|(broker, of)| of[0].1 == [*broker as u8]), "seed {seed}: {given:?}");
     }
+}
+
+#[test]
+fn rule_g7_who_gives_no_shares_keeps_neither_other_shares_nor_other_questions_from_being_asked_for() {
+    const SHARES: u64 = 1024;
+    let mut world = World::new(7, 1, Behaviour::Honest);
+    let [reader, ..] = company(&mut world);
+    world.run(2_000_000);
+    world.unheard.insert(0);
+    let (mut asked, mut opened) = (0, 0);
+    let mut came: BTreeMap<u64, usize> = BTreeMap::new();
+    for _ in 0..500 {
+        let now = world.now();
+        let shares = |sn| Fetch::Shares { index: sn, proved: false };
+        while asked < SHARES && world.members[reader].quorum.fetch(now, &shares(asked)) == Fetched::Missing {
+            asked += 1;
+        }
+        world.run(20_000);
+        let it = &mut world.members[reader];
+        for said in std::mem::take(&mut it.told.others) {
+            let Output::Attach { sn, .. } = said else { continue };
+            let of_this = came.entry(sn).or_default();
+            *of_this += 1;
+            if *of_this == 3 {
+                it.quorum.opened(sn);
+                opened += 1;
+            }
+        }
+    }
+    assert_eq!(opened, SHARES, "of {asked} asked for");
+    // What does not open leaves room for all else.
+    let now = world.now();
+    world.unheard.extend([1, 2]);
+    let quorum = &mut world.members[reader].quorum;
+    while quorum.shares(now, asked, true).is_ok() {
+        asked += 1;
+    }
+    assert!(quorum.read(now, Read::Latest { header: header("open") }, false).is_ok());
 }

@@ -308,6 +308,7 @@ impl Engine {
 
     /// A sealed publication opened, or is ⊥.
     fn settle(&mut self, sn: u64, bodies: Option<Vec<Vec<u8>>>) {
+        self.quorum.opened(sn);
         if let Some(reading) = self.reads.get_mut(&sn) {
             reading.opened = Some(bodies.clone());
         }
