@@ -625,9 +625,13 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
             }
         } else if moved.elapsed() > STILL {
             moved = Instant::now();
+            if !forgotten.are_heard(peers) {
+                log::warn("too few of the others answer: it waits until they are heard again");
+                continue;
+            }
             let file = votes.awaited.display();
             log::warn(&format!(
-                "the others stand still; if they cannot go on without this broker, remove {file}, and it votes: what it \
+                "the others stand still; if they cannot go on without this broker, remove {file} while this runs, and it votes: what it \
                  said before may convict it then, and for an hour nobody hears it"
             ));
         }

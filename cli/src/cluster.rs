@@ -128,6 +128,7 @@ impl Cluster {
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.
     pub(crate) fn open_subscribers(&self, env: &Env<'_>) -> Result<(Vec<Brokers>, usize), Failure> {
         let identity = self.identity(env)?.ok_or_else(|| target::no_identity(env))?;
+        self.warn_of_strangers(env, &identity);
         let of = &identity.certificate().hash;
         let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), of, Purpose::Subscribe)?;
         // Who has something standing is registered.
@@ -149,6 +150,9 @@ impl Cluster {
         match chosen.into_iter().chain(others).find_map(administers) {
             Some((name, key)) => {
                 env.output.detail(format!("asked as the administrator {name}"));
+                if let Some(identity) = self.identity(env)? {
+                    self.warn_of_strangers(env, &identity);
+                }
                 let brokers = self.start(ClientKey::own(key), None)?;
                 brokers.ready()?;
                 Ok(brokers)

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use sealcast_broker::operation::Header;
 use serde_json::{Value, json};
 
 use crate::cluster::hex;
@@ -23,6 +24,8 @@ pub(crate) struct Received<'a> {
     pub(crate) delay_micros: Option<i64>,
     /// What came with it that brokers may read.
     pub(crate) associated: &'a [u8],
+    /// Where brokers placed it under each of its topics; nothing in groups.
+    pub(crate) places: &'a [(Header, u64)],
     pub(crate) payload: Payload<'a>,
 }
 
@@ -143,6 +146,10 @@ pub(crate) fn object(m: &Received<'_>) -> Value {
         Ok("") => {}
         Ok(text) => object["associated"] = json!(text),
         Err(_) => object["associated_base64"] = json!(base64(m.associated)),
+    }
+    if !m.places.is_empty() {
+        let place = |(it, number): &(Header, u64)| json!({ "topic": it.topic, "value": it.value, "number": number });
+        object["places"] = m.places.iter().map(place).collect();
     }
     object
 }
@@ -284,7 +291,7 @@ mod tests {
     fn message<'a>(payload: &'a [u8]) -> Received<'a> {
         let sender = Sender::Signed("you@laptop");
         let (topic, delay_micros, payload) = ("ward3/vitals", Some(312), Payload::Here(payload));
-        Received { index: 1, topic, sender, epoch: 1, sequence: 7, delay_micros, associated: b"", payload }
+        Received { index: 1, topic, sender, epoch: 1, sequence: 7, delay_micros, associated: b"", places: &[], payload }
     }
 
     #[test]

@@ -121,6 +121,8 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     // Several topics, text that brokers may read, and values that they keep.
     let mut sub = home.start(&["sub", "price = 9 and region = eu", "-C", "1", "-W", "60s", "-v"]);
     sub.line_with("subscription").expect("it stands");
+    let mut by_region = home.start(&["sub", "region = eu", "-C", "1", "-W", "60s", "-v", "--json"]);
+    by_region.line_with("subscription").expect("it stands");
     home.good(&["pub", "price", "nowhere", "--value", "9"]);
     let told = ["--also", "region=eu", "--also", "all", "--associated", "for desk 3", "--increment", "count=5"];
     let sum = home.good(&[&["pub", "price", "there", "--value", "9"][..], &told[..]].concat());
@@ -128,6 +130,12 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     let (exit, said) = sub.end();
     assert!(exit == 0 && said.contains("with for desk 3") && said.contains("there"), "{said}");
     assert!(!said.contains("nowhere"), "{said}");
+    // It is shown under the topic that was asked for, with its place under each.
+    let (exit, said) = by_region.end();
+    let object = said.lines().find_map(|it| serde_json::from_str::<Value>(it).ok()).unwrap_or_default();
+    assert!(exit == 0 && object["topic"] == "region" && object["sequence"] == 0, "{said}");
+    let topics: Vec<_> = object["places"].as_array().into_iter().flatten().map(|it| it["topic"].clone()).collect();
+    assert_eq!(topics, ["price", "region", "all"], "{said}");
     assert!(home.good(&["read", "all"]).contains("there"));
     home.good(&["pub", "price", "more", "--increment", "count=-7"]);
     assert_eq!(home.good(&["read", "price", "--key", "count", "--linearizable"]), "-2\n");
@@ -151,6 +159,8 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert_eq!(home.good(&["read", "ticks", "--raw"]), lines.replace('\n', ""));
     let apart = home.run(&["pub", "ticks", "one", "--together", "2"]);
     assert!(apart.exit == 2 && apart.stderr.contains("--together"), "{}", apart.stderr);
+    let counted = home.run(&["pub", "ticks", "-l", "--together", "64", "--increment", "count"]);
+    assert!(counted.exit == 2 && counted.stderr.contains("--increment"), "once or for each line? {}", counted.stderr);
 
     // What lies elsewhere is not taken for what was published.
     let mut sub = home.start(&["sub", "file/#", "-C", "1", "-W", "60s", "-v"]);

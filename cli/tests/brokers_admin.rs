@@ -58,6 +58,38 @@ fn rule_e2_the_threshold_is_2f_plus_1_unless_the_papers_is_asked_for() {
     }
 }
 
+/// Two hospitals and an insurer have a machine each: what leaves it is the authority's certificate, never its key.
+#[test]
+fn an_authority_of_another_machine_is_known_by_its_certificate() {
+    let (home, insurer) = (Home::new("brokers-issuer"), Home::new("issuer-elsewhere"));
+    insurer.good(&["ca", "init", "insurer"]);
+    let said = insurer.run(&["ca", "export", "-o", "insurer.pem"]);
+    assert!(said.exit == 0 && said.stdout.is_empty() && said.stderr.contains("scca1"), "{}", said.stderr);
+    let text = std::fs::read_to_string(insurer.path().join("insurer.pem")).unwrap();
+    assert!(text.contains("BEGIN CERTIFICATE") && !text.contains("secret"), "{text}");
+    assert_eq!(insurer.good(&["ca", "export"]), text);
+    let again = insurer.run(&["ca", "export", "-o", "insurer.pem"]);
+    assert!(again.exit != 0 && again.stderr.contains("insurer.pem"), "{}", again.stderr);
+    let object: Value = serde_json::from_str(&insurer.good(&["--json", "ca", "export", "-o", "again.pem"])).unwrap();
+    assert_eq!(object["pem"], text);
+    assert_eq!(std::fs::read_to_string(insurer.path().join("again.pem")).unwrap(), text, "for programs, too");
+
+    home.good(&["ca", "init", "hospital"]);
+    home.good(&["ca", "export", "-o", "hospital.pem"]);
+    std::fs::write(home.path().join("insurer.pem"), text).unwrap();
+    home.good(&["ca", "issue", "ann"]);
+    let made = "--id ann brokers init -n 4 --port 1 --issuer hospital=hospital.pem --issuer insurer=insurer.pem ward";
+    let made = home.typed(made);
+    assert_eq!(made.exit, 0, "{}", made.stderr);
+    let file = load(&home.path().join("ward/cluster.toml")).expect("init wrote it");
+    assert_eq!(file.genesis.issuers.keys().collect::<Vec<_>>(), ["hospital", "insurer"]);
+    // Who starts them with other things in mind is told that they are as they are.
+    for (options, named) in [("-n 7", "-n"), ("--paper", "--paper"), ("--issuer shop=shop.pem", "--issuer")] {
+        let up = home.typed(&format!("--id ann brokers up {options} ward"));
+        assert!(up.exit == 3 && up.stderr.contains(&format!("{named} would not change it")), "{}", up.stderr);
+    }
+}
+
 #[test]
 fn rule_e11_a_cluster_file_is_its_authoritys_and_who_did_not_say_whose_is_warned() {
     let home = Home::new("brokers-authority");

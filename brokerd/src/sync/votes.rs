@@ -22,12 +22,14 @@ pub struct Forgotten {
     floor: u64,
     /// Where each was first, and is now.
     heights: BTreeMap<u16, (u64, u64)>,
+    /// How many answered when they were asked last.
+    answering: usize,
 }
 
 impl Forgotten {
     /// Of a broker whose order will begin at this height.
     pub fn new(floor: u64) -> Forgotten {
-        Forgotten { floor, heights: BTreeMap::new() }
+        Forgotten { floor, heights: BTreeMap::new(), answering: 0 }
     }
 
     /// How many blocks are still to come at the broker that decides, as the others say; `None` while too few of them answered.
@@ -35,19 +37,29 @@ impl Forgotten {
         let left = |(first, now): &(u64, u64)| self.floor.max(*first).saturating_add(VIEWS_PASSED).saturating_sub(*now);
         let mut left: Vec<u64> = self.heights.values().map(left).collect();
         left.sort_unstable();
-        // All others but f, of whom f more may say anything.
-        let needed = others.genesis().brokers.len().saturating_sub(1 + others.faulty());
-        left.get(needed.checked_sub(1)?).copied()
+        left.get(needed(others).checked_sub(1)?).copied()
+    }
+
+    /// Whether those that count answered when they were asked last: else it may be that only this broker does not hear them.
+    pub fn are_heard(&self, others: &impl Others) -> bool {
+        self.answering >= needed(others)
     }
 
     /// Whether none are, now.
     pub fn is_over(&mut self, others: &impl Others) -> bool {
-        for (broker, history) in others.histories() {
+        let histories = others.histories();
+        self.answering = histories.len();
+        for (broker, history) in histories {
             let (_, now) = self.heights.entry(broker).or_insert((history.height, 0));
             *now = history.height.max(*now);
         }
         self.blocks_left(others) == Some(0)
     }
+}
+
+/// All others but f, of whom f more may say anything.
+fn needed(others: &impl Others) -> usize {
+    others.genesis().brokers.len().saturating_sub(1 + others.faulty())
 }
 
 /// What a broker's folder says of its votes, beside the journal in `order`:
@@ -56,7 +68,7 @@ impl Forgotten {
 /// votes-unknown   there was none at a start: it is new, or has lost its folder
 /// votes-awaited   so it was when the others had pruned what it lacks: it does not vote yet
 /// ```
-/// Who removes the second one has it vote.
+/// Who removes the second one while it waits has it vote.
 pub(crate) struct Votes {
     order: PathBuf,
     unknown: PathBuf,
@@ -191,6 +203,14 @@ mod tests {
         assert!(!is_over(&mut forgotten, &[]) && !is_over(&mut forgotten, &[0]));
         assert!(!is_over(&mut forgotten, &[u64::MAX]));
         assert_eq!(forgotten.blocks_left(&Said(World::new(), &[])), None);
+        // Who does not hear the others is not told that they stand still.
+        let mut forgotten = Forgotten::new(128);
+        assert!(!is_over(&mut forgotten, &[190, 190]) && forgotten.are_heard(&Said(World::new(), &[])));
+        assert!(!is_over(&mut forgotten, &[190]) && !forgotten.are_heard(&Said(World::new(), &[])));
+        // The limit of it: beside a liar, one that lags far behind the others decides. They remember more then.
+        let mut forgotten = Forgotten::new(128);
+        assert!(!is_over(&mut forgotten, &[150, 5000, 0]));
+        assert!(is_over(&mut forgotten, &[262, 5112, u64::MAX]) && !is_over(&mut Forgotten::new(128), &[262, 5000, 0]));
     }
 
     #[test]

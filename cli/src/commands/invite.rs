@@ -118,6 +118,14 @@ impl Invite {
             "          Next:  there:  sealcast join {}   (it shows the authority {shown})",
             out.display()
         ));
+        if let Ok(Url { way: Way::Quorum(path), .. }) = Url::parse(&contents.url) {
+            let at = path.display();
+            env.output.say(format!(
+                "          There the brokers' cluster file must be {at}, too; if it lies elsewhere, first:"
+            ));
+            env.output
+                .say("          here:  sealcast --url quorum:cluster.toml invite …   (the path that it has there)");
+        }
         if let Some(farther) = farther(&contents.url) {
             let id = Contexts::load(&env.home)?.context.get(&group).and_then(|c| c.id.clone());
             let id = id.map(|id| format!(" --id {id}")).unwrap_or_default();

@@ -60,7 +60,7 @@ pub(crate) struct Pub {
     #[arg(short, long)]
     lines: bool,
     /// With --lines: up to N lines that have come are sealed together, one publication for all of them (brokers)
-    #[arg(long, value_name = "N", requires = "lines", conflicts_with_all = ["body", "file"], value_parser = clap::value_parser!(u16).range(1..=limits::SEALED_TOGETHER_MAX as i64))]
+    #[arg(long, value_name = "N", requires = "lines", conflicts_with_all = ["body", "file", "put", "increment"], value_parser = clap::value_parser!(u16).range(1..=limits::SEALED_TOGETHER_MAX as i64))]
     together: Option<u16>,
     /// In the order sent, without gaps while the sender lives
     #[arg(long, conflicts_with_all = ["ordered", "safe"])]

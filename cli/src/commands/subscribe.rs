@@ -169,6 +169,7 @@ impl Sub {
             sequence: message.sequence(),
             delay_micros: message.sent_micros().map(delay_since),
             associated: &[],
+            places: &[],
             payload: Payload::Here(message.payload()),
         };
         self.show_received(env, &received)

@@ -320,6 +320,7 @@ impl Quorum {
         let Some(ask) = self.asking.get(id) else { return };
         let faulty = self.faulty;
         let (purpose, all) = (ask.purpose.clone(), ask.is_answered() && !ask.asked.is_empty());
+        let is_everybody = ask.asked.len() == self.channels.len();
         match purpose {
             Purpose::Result(number) => {
                 let Some(agreed) = ask.agreed(faulty).cloned() else { return self.widen(id, all) };
@@ -365,7 +366,8 @@ impl Quorum {
                 }
             }
             Purpose::Status(token) if all => self.report_status(token, id),
-            Purpose::Proofs(token) if all => self.report_proofs(token, id),
+            // Each has its own: who is not connected yet is waited for, too.
+            Purpose::Proofs(token) if all && is_everybody => self.report_proofs(token, id),
             Purpose::Bodies if ask.is_gone(faulty, self.channels.len()) => {
                 self.asking.close(id);
                 self.bodies_gone(now);

@@ -17,14 +17,14 @@ use crate::hint::Failure;
 use crate::interrupt;
 use crate::scene::Scene;
 
-/// Measure latency, throughput and joining on this machine
+/// Measure latency, throughput, joining and brokers on this machine
 #[derive(Debug, Args)]
 #[command(
     disable_help_subcommand = true,
     after_help = "\
-Each makes a group of its own in a temporary folder, on loopback multicast, with real sockets; a
-running group is not disturbed. --compare takes plain (in clear), sealed (under the group's key)
-and signed (each origin proved, too).
+Each makes a group of its own in a temporary folder, on loopback multicast, or brokers of its own,
+with real sockets; what runs already is not disturbed. --compare takes plain (in clear), sealed
+(under the group's key) and signed (each origin proved, too).
 
 Examples:
   sealcast bench latency --compare plain,sealed,signed

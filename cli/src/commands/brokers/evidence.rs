@@ -1,6 +1,7 @@
 //! `sealcast brokers evidence`: what is known against brokers and publishers. Proofs that came up at clients of this user are kept in
 //! the state folder; what brokers have they name, and give to whom they know. A proof convicts whoever gives it: `verify`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,7 +67,10 @@ pub(super) fn evidence(
     if let Some(folder) = out {
         export(&kept, folder)?;
         if !reports.is_empty() {
-            fetch(env, &cluster, folder)?;
+            let given = fetch(env, &cluster, folder)?;
+            for it in reports.iter().filter(|it| !given.contains(&(it.broker, it.at))) {
+                env.output.warn(format!("nobody gave the proof against broker {} at {}: ask again", it.broker, it.at));
+            }
         }
     }
     if reports.is_empty() && suspended.is_empty() && kept.is_empty() {
@@ -75,8 +79,10 @@ pub(super) fn evidence(
     Ok(())
 }
 
-/// Writes what brokers keep to a folder, each proof once. It is as good as it verifies, whoever gave it.
-fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<(), Failure> {
+/// Writes what brokers keep to a folder, each proof once: against whom, and at which height or view. It is as good as it
+/// verifies, whoever gave it.
+fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<BTreeSet<(u16, u64)>, Failure> {
+    let mut written = BTreeSet::new();
     let brokers = cluster.open_known(env)?;
     let given = brokers.proofs();
     brokers.close();
@@ -93,9 +99,10 @@ fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<(), Failure> {
             });
             let path = to.join(name);
             write_public(&path, format!("{text:#}\n").as_bytes(), Overwrite::Replace)?;
+            written.insert((report.broker, report.at));
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Says whom a proof convicts.

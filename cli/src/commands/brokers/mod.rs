@@ -158,11 +158,14 @@ pub(crate) struct Administer {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// As many brokers as bear one fault.
+const N: usize = 4;
+
 /// What a cluster is made with.
 #[derive(Clone, Debug, Args)]
 struct Made {
     /// How many brokers: 3f+1
-    #[arg(short, value_name = "N", default_value_t = 4)]
+    #[arg(short, value_name = "N", default_value_t = N)]
     n: usize,
     /// The cluster's name
     #[arg(long, value_name = "NAME", default_value = "brokers")]

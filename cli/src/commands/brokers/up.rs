@@ -7,10 +7,11 @@ use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, load, sav
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, Overwrite};
 use sealcast::url::Scheme;
+use sealcast_broker::cluster_file::{ClusterFile, Suite};
 use serde_json::json;
 
 use super::processes::Processes;
-use super::{Made, init, status};
+use super::{Made, N, init, status};
 use crate::cluster::{PIN_DIGITS, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
@@ -25,7 +26,17 @@ pub(super) fn up(env: &Env<'_>, made: &Made, folder: Option<PathBuf>, wait: Dura
     };
     let path = folder.join("cluster.toml");
     let cluster = match path.exists() {
-        true => init::Cluster { file: load(&path)?, path: path.clone() },
+        true => {
+            let file = load(&path)?;
+            let of_it = differing(made, &file);
+            if !of_it.is_empty() {
+                let (at, given) = (Home::shown(&path), of_it.join(", "));
+                let failure =
+                    Failure::new(Code::BadPair, format!("{at} is there already, and {given} would not change it"));
+                return Err(failure.hint("leave that out to go on with these brokers; or another --name for new ones"));
+            }
+            init::Cluster { file, path: path.clone() }
+        }
         false => init::make(env, made, &folder)?,
     };
     init::told(env, &cluster)?;
@@ -41,6 +52,25 @@ pub(super) fn up(env: &Env<'_>, made: &Made, folder: Option<PathBuf>, wait: Dura
         env.output.warn(format!("a broker did not end within {} and was killed", duration(STOP_PATIENCE)));
     }
     result
+}
+
+/// What was asked of brokers that are there already and is otherwise with them: it was settled when they were made. What
+/// is as by default may not have been asked for.
+fn differing(made: &Made, file: &ClusterFile) -> Vec<&'static str> {
+    let name = |issuer: &String| issuer.split('=').next().unwrap_or_default().to_owned();
+    let known = |issuer: &String| file.genesis.issuers.contains_key(&name(issuer));
+    let ends = |port: u16| file.addresses.first().is_some_and(|it| it.gateway.ends_with(&format!(":{port}")));
+    let administrators = made.administrators.len();
+    let asked = [
+        ("-n", made.n != N && made.n != file.brokers()),
+        ("--paper", made.paper && usize::from(file.threshold) != file.faulty() + 1),
+        ("--suite", Suite::from(made.suite) != Suite::default() && Suite::from(made.suite) != file.suite),
+        ("--issuer", !made.issuers.iter().all(known)),
+        ("--admin", administrators > 0 && administrators != file.genesis.administrators.len()),
+        ("--quorum", made.quorum.is_some_and(|it| it != file.genesis.quorum)),
+        ("--port", made.port.is_some_and(|it| it != 0 && !ends(it))),
+    ];
+    asked.into_iter().filter_map(|(option, differs)| differs.then_some(option)).collect()
 }
 
 /// Waits until they are ready, says so, and watches them until Ctrl-C.

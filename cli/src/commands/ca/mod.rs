@@ -31,6 +31,7 @@ Examples:
   sealcast ca issue robot7 --pub 'pose/robot7' --sub '#'     an identity for this machine
   sealcast ca ls ward3                                       whom it gave certificates
   sealcast ca revoke carol                                   takes effect in running groups, too
+  sealcast ca export -o insurer.pem      for brokers init --issuer insurer=insurer.pem elsewhere
   sealcast ca inspect robot7.invite"
 )]
 pub(crate) struct Ca {
@@ -85,6 +86,17 @@ enum Verb {
     Inspect {
         /// A file, or - for stdin [default: the authority's own certificate]
         file: Option<PathBuf>,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Write the authority's certificate as text, without its key: for those who are to know it by that
+    Export {
+        /// Where it goes [default: stdout]
+        #[arg(long, short, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Overwrite the file
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         which: Which,
     },
@@ -153,6 +165,7 @@ impl Ca {
             Verb::Ls { name: None } => ls(env),
             Verb::Ls { name } => ls_of(env, &choose(env, name.as_deref())?),
             Verb::Inspect { file, which } => inspect::inspect(env, file.as_deref(), &which),
+            Verb::Export { out, force, which } => export(env, out.as_deref(), force, &which),
             Verb::Crl { valid, out, which } => revoke::crl(env, valid, out.as_deref(), &which),
             Verb::Policy { file: None, which, .. } => policy::show(env, &which),
             Verb::Policy { file: Some(file), group, which } => policy::sign(env, &file, group.as_deref(), &which),
@@ -222,10 +235,7 @@ fn issue_for(
     let mut kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
     let certificate = certify(&mut kept, name, keys, grant)?;
     env.output.say(certificate_line(&certificate, grant.group(&kept.name)));
-    if env.output.is_json() {
-        return env.output.object(&with_text(certificate_json(&certificate, out), &certificate.to_pem()));
-    }
-    put(env, out, &certificate.to_pem(), force)
+    hand_out(env, certificate_json(&certificate, out), &certificate.to_pem(), out, force)
 }
 
 /// Issues a certificate; the ledger is durable when this returns (G6).
@@ -320,20 +330,26 @@ pub(crate) fn certificate_line(c: &Certificate, group: &str) -> String {
     parts.join("   ")
 }
 
-fn with_text(mut object: Value, text: &str) -> Value {
-    object["pem"] = json!(text);
-    object
+fn export(env: &Env<'_>, out: Option<&Path>, force: bool, which: &Which) -> Result<(), Failure> {
+    let kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
+    let (certificate, fingerprint) = (kept.authority.certificate(), kept.authority.fingerprint().to_string());
+    env.output.say(format!("{}   {fingerprint}", kept.name));
+    let told = json!({ "name": kept.name, "fingerprint": fingerprint, "path": out });
+    hand_out(env, told, &certificate.to_pem(), out, force)
 }
 
-/// Text to a file, or to stdout.
-fn put(env: &Env<'_>, out: Option<&Path>, text: &str, force: bool) -> Result<(), Failure> {
-    match out.filter(|p| *p != Path::new("-")) {
-        None => env.output.bytes(text.as_bytes()),
-        Some(path) => {
-            let overwrite = if force { Overwrite::Replace } else { Overwrite::Never };
-            Ok(write_public(&fs::canonicalize(path).unwrap_or(path.to_owned()), text.as_bytes(), overwrite)?)
-        }
+/// Text to a file, or to stdout; for programs it is in the object, too.
+fn hand_out(env: &Env<'_>, mut told: Value, text: &str, out: Option<&Path>, force: bool) -> Result<(), Failure> {
+    let named = out.filter(|path| *path != Path::new("-"));
+    if let Some(path) = named {
+        let overwrite = if force { Overwrite::Replace } else { Overwrite::Never };
+        write_public(&fs::canonicalize(path).unwrap_or(path.to_owned()), text.as_bytes(), overwrite)?;
     }
+    if env.output.is_json() {
+        told["pem"] = json!(text);
+        return env.output.object(&told);
+    }
+    if named.is_none() { env.output.bytes(text.as_bytes()) } else { Ok(()) }
 }
 
 fn refused(error: impl std::fmt::Display) -> Failure {

@@ -8,7 +8,7 @@ use sealcast::config::Overwrite;
 use sealcast_crypto::identity::{Authority, Serial, pem};
 use serde_json::json;
 
-use super::{CRL_VALIDITY_SECONDS, Which, put, refused, tell_identities, with_text};
+use super::{CRL_VALIDITY_SECONDS, Which, hand_out, refused, tell_identities};
 use crate::authority::{KeptAuthority, choose};
 use crate::commands::{Env, group};
 use crate::hint::{Failure, nearest};
@@ -78,9 +78,6 @@ pub(super) fn crl(env: &Env<'_>, valid: Duration, out: Option<&Path>, which: &Wh
     group::teach(env, &kept, &list);
     let text = pem::write(pem::CRL, &list);
     let number = kept.authority.ledger().crl_number();
-    if env.output.is_json() {
-        return env.output.object(&with_text(json!({ "crl": number, "path": out }), &text));
-    }
     env.output.say(format!("revocation list {number}, due again in {}", duration(valid)));
-    put(env, out, &text, true)
+    hand_out(env, json!({ "crl": number, "path": out }), &text, out, true)
 }

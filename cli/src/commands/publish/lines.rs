@@ -1,6 +1,6 @@
 //! Lines of stdin as they come: one, or as many together as have come meanwhile.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,11 +23,11 @@ impl Lines {
     }
 
     /// Of what a thread of its own reads, some lines ahead.
-    fn of(input: impl BufRead + Send + 'static) -> Lines {
-        let (line, come) = sync_channel(limits::SEALED_TOGETHER_MAX);
+    fn of(mut input: impl BufRead + Send + 'static) -> Lines {
+        let (line, come) = sync_channel(READ_AHEAD);
         // It ends with the input or its first error, or with the first line that nobody takes.
         thread::spawn(move || {
-            for it in input.split(b'\n') {
+            while let Some(it) = line_of(&mut input).transpose() {
                 let failed = it.is_err();
                 if line.send(it).is_err() || failed {
                     break;
@@ -47,6 +47,9 @@ impl Lines {
     }
 
     fn take(&mut self, most: usize) -> io::Result<Option<Vec<Vec<u8>>>> {
+        if interrupt::asked() {
+            return Ok(None);
+        }
         let Some(first) = self.held.take().or_else(|| self.wait()).transpose()? else { return Ok(None) };
         let mut room = ROOM.saturating_sub(first.len());
         let mut lines = vec![first];
@@ -78,6 +81,24 @@ impl Lines {
     }
 }
 
+/// The next line without its end, `None` at the end of all. No more of one is kept than the longest message has.
+fn line_of(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    input.take(limits::MESSAGE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
+    match line.last() {
+        None => return Ok(None),
+        Some(b'\n') => drop(line.pop()),
+        Some(_) if line.len() > limits::MESSAGE_BYTES_MAX => {
+            let most = limits::MESSAGE_BYTES_MAX;
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("a line of more than {most} bytes")));
+        }
+        Some(_) => {}
+    }
+    Ok(Some(line))
+}
+
+/// Lines that are read before they are asked for.
+const READ_AHEAD: usize = 4;
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long lines that come at once take to be read: little beside a publication.
@@ -118,6 +139,15 @@ mod tests {
         input.extend(b"\ny\nz\n");
         let got: Vec<_> = taken(Cursor::new(input), 9).into_iter().map(Result::unwrap).collect();
         assert_eq!(got, [vec![ROOM - LENGTH], vec![1, 1]]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_message_is_an_error_and_not_kept_whole() {
+        let long = Cursor::new("a\n").chain(io::repeat(b'x').take(limits::MESSAGE_BYTES_MAX as u64 + 1));
+        let got = taken(long, 1);
+        assert_eq!(got[0].as_ref().unwrap(), &[1]);
+        assert!(got.len() == 2 && got[1].as_ref().is_err_and(|e| e.to_string().contains("a line of more than")));
+        assert!(taken(io::repeat(b'x'), 1)[0].is_err(), "it has no end");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! `sealcast sub` through brokers: what they release, in their one order; what others advertise; what stands there.
 
+use std::slice;
 use std::time::Instant;
 
 use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item, Subscription};
 use sealcast::code::Code;
-use sealcast_broker::operation::{Client, Interest};
-use sealcast_broker::state::Entry;
+use sealcast_broker::operation::{Client, Header, Interest};
 use sealcast_delivery::quorum::Stood;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use super::{STEP, Sub};
 use crate::cluster::{As, Cluster, hex, interest};
 use crate::commands::read::payloads;
 use crate::commands::{Env, brokers};
-use crate::format::{Payload, Received, Sender, base64, for_terminal, safe};
+use crate::format::{Received, Sender, base64, for_terminal, safe};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::text::{row, table};
@@ -34,9 +34,9 @@ impl Sub {
         let client = cluster.open(env, &As::Subscriber)?;
         cluster.registered(env, &client)?;
         let at = &cluster.file.genesis.name;
-        let mut subscription = match interest {
+        let mut subscription = match &interest {
             Some(interest) => {
-                let subscription = client.subscribe(interest)?;
+                let subscription = client.subscribe(interest.clone())?;
                 env.output.detail(format!("subscription {} at {at}", subscription.id()));
                 Some(subscription)
             }
@@ -46,7 +46,8 @@ impl Sub {
                 None
             }
         };
-        let ended = self.print_released(env, cluster, &client, &mut subscription);
+        let wanted = |header: &Header| interest.as_ref().is_some_and(|it| it.matches(slice::from_ref(header)));
+        let ended = self.print_released(env, cluster, &client, &mut subscription, &wanted);
         brokers::keep(env, &cluster.file.cluster(), &client.evidence())?;
         drop(subscription);
         client.close();
@@ -70,6 +71,7 @@ impl Sub {
         cluster: &Cluster,
         client: &Brokers,
         subscription: &mut Option<Subscription>,
+        wanted: &dyn Fn(&Header) -> bool,
     ) -> Result<(), Failure> {
         let (start, mut index) = (Instant::now(), 0);
         let mut is_warned = client.ends_soon().is_some();
@@ -108,28 +110,30 @@ impl Sub {
                     env.output.warn(format!("{count} publications are no longer kept by the brokers"))
                 }
                 Some(Item::Publication { entry, associated, content, .. }) => {
+                    let client = shown(env, &entry.client);
+                    // Of its topics the one that was asked for; whoever wanted two at once sees the first.
+                    let asked_for = entry.places.iter().find(|(header, _)| wanted(header)).or(entry.places.first());
+                    let (topic, sequence) = asked_for.map_or(("", 0), |(header, ps)| (&*header.topic, *ps));
                     for payload in payloads(&content) {
                         index += 1;
-                        self.show_publication(env, index, &entry, &associated, payload)?;
+                        let (sender, associated, places) = (Sender::Signed(&client), &*associated, &*entry.places);
+                        let (epoch, delay_micros) = (0, None);
+                        let it = Received {
+                            index,
+                            topic,
+                            sender,
+                            epoch,
+                            sequence,
+                            delay_micros,
+                            associated,
+                            places,
+                            payload,
+                        };
+                        self.show_received(env, &it)?;
                     }
                 }
             }
         }
-    }
-
-    fn show_publication(
-        &self,
-        env: &Env<'_>,
-        index: u64,
-        entry: &Entry,
-        associated: &[u8],
-        payload: Payload<'_>,
-    ) -> Result<(), Failure> {
-        let client = shown(env, &entry.client);
-        let (header, sequence) = &entry.places[0];
-        let (sender, epoch, delay_micros) = (Sender::Signed(&client), 0, None);
-        let (topic, sequence) = (&header.topic[..], *sequence);
-        self.show_received(env, &Received { index, topic, sender, epoch, sequence, delay_micros, associated, payload })
     }
 }
 
