@@ -631,8 +631,8 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
             }
             let file = votes.awaited.display();
             log::warn(&format!(
-                "the others stand still; if they cannot go on without this broker, remove {file} while this runs, and it votes: what it \
-                 said before may convict it then, and for an hour nobody hears it"
+                "the others stand still; if they cannot go on without this broker, remove {file} while this runs, and \
+                 it votes: what it said before may convict it then, and for an hour nobody hears it"
             ));
         }
         thread::sleep(ASKED_EVERY);

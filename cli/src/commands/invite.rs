@@ -119,12 +119,12 @@ impl Invite {
             out.display()
         ));
         if let Ok(Url { way: Way::Quorum(path), .. }) = Url::parse(&contents.url) {
-            let at = path.display();
-            env.output.say(format!(
-                "          There the brokers' cluster file must be {at}, too; if it lies elsewhere, first:"
-            ));
-            env.output
-                .say("          here:  sealcast --url quorum:cluster.toml invite …   (the path that it has there)");
+            env.output.say(format!("          There the brokers' cluster file must be at {}", path.display()));
+            if path.is_absolute() {
+                let other =
+                    "if it lies elsewhere there:  sealcast --url quorum:cluster.toml invite …   (its path there)";
+                env.output.say(format!("          {other}"));
+            }
         }
         if let Some(farther) = farther(&contents.url) {
             let id = Contexts::load(&env.home)?.context.get(&group).and_then(|c| c.id.clone());

@@ -287,13 +287,19 @@ fn rule_g7_however_many_wait_the_first_question_for_each_is_for_shares_before_pr
     }
 }
 
+/// A reader to whom broker 0 sent a false share of this, at place 3.
+fn in_doubt(world: &World, it: &Sealed) -> Threshold<G> {
+    let mut reader = world.client();
+    let doubt = give(&mut reader, 3, it, &[world.wrong(0, it), world.share(1, it), world.share(2, it)]);
+    assert_eq!(doubt, Did { asked: vec![3], ..nothing() });
+    reader
+}
+
 #[test]
 fn rule_e4_a_proof_whose_signature_fails_convicts_nobody() {
     let mut world = World::new(3, 4);
     let (it, other) = (world.publish(5, b"payload"), world.publish(6, b"other"));
-    let mut reader = world.client();
-    let doubt = give(&mut reader, 3, &it, &[world.wrong(0, &it), world.share(1, &it), world.share(2, &it)]);
-    assert_eq!(doubt, Did { asked: vec![3], ..nothing() });
+    let mut reader = in_doubt(&world, &it);
     // The first one's proof is false too, but nobody else could be shown that it is his.
     let mut unsigned = world.proved(0, &it, &other);
     *unsigned.1.last_mut().unwrap() ^= 1;
@@ -308,9 +314,7 @@ fn rule_e4_a_proof_whose_signature_fails_convicts_nobody() {
 fn rule_e4_who_proves_nothing_costs_one_round_of_proofs_and_is_not_convicted() {
     let mut world = World::new(3, 4);
     let (it, next) = (world.publish(5, b"payload"), world.publish(6, b"next"));
-    let mut reader = world.client();
-    let doubt = give(&mut reader, 3, &it, &[world.wrong(0, &it), world.share(1, &it), world.share(2, &it)]);
-    assert_eq!(doubt, Did { asked: vec![3], ..nothing() });
+    let mut reader = in_doubt(&world, &it);
     let proofs = [world.proof(1, &it), world.proof(2, &it), world.proof(3, &it)];
     assert_eq!(attach(&mut reader, 3, &proofs), opened(3, b"payload"), "no evidence");
     assert_eq!(reader.liars(), &BTreeSet::from([0]));
