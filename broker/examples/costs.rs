@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_broker::operation::{
-    Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration, check,
+    Body, Checked, Claim, Execute, Frame, Header, Operation, Publication, Registration, check,
 };
 use sealcast_broker::state::{Memory, State};
 use sealcast_crypto::ed25519::Key;
@@ -29,9 +29,8 @@ fn main() {
     let clients: Vec<OriginKey> = (10..10 + CLIENTS).map(key).collect();
     let mut state = State::open(genesis, Memory::default()).expect("memory does not fail");
     let register = |k: &OriginKey| {
-        let client = Client(k.public_bytes());
-        let claim = Claim::sign("exchange", &[1], (Utc(0), Utc(100)), &[("desk", "fx")], &client, &issuer);
-        let registration = Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) });
+        let claim = Claim::sign("exchange", &[1], (Utc(0), Utc(100)), &[("desk", "fx")], k.public(), &issuer);
+        let registration = Operation::Register(Registration { intent: false, proof: claim.into() });
         let subscribe = Operation::Subscribe("market/#".parse().expect("an interest"));
         Frame::sign(&cluster, k, 0, vec![registration, subscribe])
     };

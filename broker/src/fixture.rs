@@ -67,8 +67,8 @@ impl World {
     /// A registration by the exchange, for 30 days.
     pub(crate) fn claim(&self, seed: u8, attributes: &[(&str, &str)]) -> Operation {
         let validity = (NOW, Utc(NOW.0 + 30 * DAY));
-        let claim = Claim::sign("exchange", &[seed], validity, attributes, &client(seed), &self.exchange);
-        Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) })
+        let claim = Claim::sign("exchange", &[seed], validity, attributes, origin_key(seed).public(), &self.exchange);
+        Operation::Register(Registration { intent: false, proof: claim.into() })
     }
 
     /// A registration by a certificate of the hospital whose Ed25519 key is the client's.

@@ -13,9 +13,7 @@ use sealcast_wire::Utc;
 
 use crate::fixture::{client, origin_key, publication, publish, subscribe};
 use crate::genesis::{Genesis, Issuer};
-use crate::operation::{
-    Accusation, Action, Admin, Claim, Execute, Frame, Operation, Proof, Publication, Registration, check,
-};
+use crate::operation::{Accusation, Action, Admin, Claim, Execute, Frame, Operation, Publication, Registration, check};
 use crate::state::{Memory, State};
 
 fn hex(bytes: &[u8]) -> String {
@@ -33,7 +31,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
         issuers: BTreeMap::from([("exchange".to_owned(), Issuer::Key(issuer.public().clone()))]),
     };
     let cluster = genesis.cluster();
-    let claim = Claim::sign("exchange", &[7], (Utc(0), Utc(1000)), &[("desk", "fx")], &client(1), &issuer);
+    let claim = Claim::sign("exchange", &[7], (Utc(0), Utc(1000)), &[("desk", "fx")], origin_key(1).public(), &issuer);
     let mut admin = Admin::new(1, Action::Policy("read market/# if exchange:desk in [fx, \"a b\"]".parse().unwrap()));
     assert!(admin.sign(&genesis, &cluster, &origin_key(3)));
     let published = Publication {
@@ -60,7 +58,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
         &origin_key(1),
         0,
         vec![
-            Operation::Register(Registration { intent: true, proof: Proof::Claim(claim) }),
+            Operation::Register(Registration { intent: true, proof: claim.into() }),
             Operation::Administer(admin),
             subscribe("market/+ and price = 105"),
             publish(published),
@@ -100,15 +98,15 @@ const EXPECTED: [&str; 15] = [
     "1facaccbae02ab5cb474b48095ba621d765fafeb4c7aaf30ba33a7d7e9f642fd",
     "010100020401000865786368616e676500046465736b000266780200020406000865786368616e676500056c6576656c0000000000000003030403000865786368616e676500056c6576656c0000000000000000",
     "5e9ecb26dccdab440af0ddb0104414f0f121098e68ad64338ae6707865b09405",
-    "aad23ecc211884b434b19c02c260a145aa7eb0395d03ab0e57d587d2e70fea4a",
-    "b1a76774f2a3981e80eaa79f696bd87f363fc04ca8248db9eec20bf9ccc00a8b",
+    "e167bcca08162514b8323ba43a7827e7af0978d96ef2baa93f4231e82ccfa770",
+    "9c9a59dab2768c7b04e989c9be08e6ea2a377a55c8d2403644ee4c56a5f2a8cb",
     "b028da637e78c37e7717784e847120519dddfd9b7b76b4aa8c8679035345a1f7",
-    "3fb33b74f7f8cc6b01011f4e54f945f4c9295b17f74c927c55979ca140b22318",
+    "9a57a3d3eb4a769668f152f5bc0de338e42f89668dd4656bddc38407a64df17d",
     "7c967fe0558e09df95ebcb99e6a72be3024f494663a47d81d8a30d17ba6de338",
     "57458832b3ca6a92e3406a790ab572311f8a9ef53cf5120ba8f23a99230acc7a",
-    "848a5b5a45b9062f5aaa10a194be7f56039d2e656c5f50b18e6e8b95db47789a",
+    "1c844b59e99502c717a642aebcb4b86e7da71fd586e0eeae00305c713483e091",
     "33315936ccc88d1f8f2049b0032130f34d2190e92c8fe224078c254fcfa50c34",
-    "72563ac360317b8c8cd20068eb94c8699984a366f24158240af4a8841c9aa209",
+    "418499f12db7a4d1ed2f3b33435c30ab2640a7835f6351a1d3215e83acb29105",
     "1a2b41ca8139154349b5958a661403dbff5d4e132fd7c23e90e9ca1c4586edb2",
     "8d3e02da491683dac5381d7a61e65ec53f23b036c772613e4e9c706dacb54236",
 ];

@@ -10,8 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::{Cluster, Genesis, Issuer};
 use sealcast_broker::operation::{
-    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration,
-    check,
+    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Publication, Registration, check,
 };
 use sealcast_broker::protocol::{Reply, Update};
 use sealcast_crypto::ed25519::Key;
@@ -80,8 +79,8 @@ impl World {
 
     pub(crate) fn claim(&self, seed: u8, desk: &str) -> Operation {
         let validity = (Utc(NOW), Utc(NOW + 86_400));
-        let claim = Claim::sign("exchange", &[seed], validity, &[("desk", desk)], &client(seed), &self.issuer);
-        Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) })
+        let claim = Claim::sign("exchange", &[seed], validity, &[("desk", desk)], key(seed).public(), &self.issuer);
+        Operation::Register(Registration { intent: false, proof: claim.into() })
     }
 
     pub(crate) fn admin(&self, number: u64, action: Action) -> Operation {

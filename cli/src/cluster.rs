@@ -4,20 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, load_named, registration};
+use sealcast::brokers::{
+    Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, load_named, registration, vouched,
+};
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
-use sealcast_broker::operation::{Interest, Registration};
-use sealcast_crypto::identity::{Attribute, Identity};
+use sealcast_broker::operation::{Client, Interest, Registration};
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::identity::{Attribute, Fingerprint, Identity};
 use sealcast_delivery::quorum::Standing;
+use sealcast_wire::CertHash;
 
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::target::{self, Target};
-use crate::text::instant;
+use crate::text::{date, instant, now};
 
 /// A cluster of brokers.
 pub(crate) struct Cluster {
@@ -76,38 +80,69 @@ impl Cluster {
 
     /// A client of it, whose channels open in the background.
     pub(crate) fn open(&self, env: &Env<'_>, who: &As) -> Result<Brokers, Failure> {
-        let identity = match who {
-            As::Member | As::Subscriber => self.identity(env)?,
+        let me = match who {
+            As::Member | As::Subscriber => self.me(env)?,
             As::Anybody => None,
         };
-        let (key, registration) = match &identity {
-            Some(identity) => {
-                self.warn_of_strangers(env, identity);
-                let purpose = if matches!(who, As::Subscriber) { Purpose::Subscribe } else { Purpose::Call };
-                let key = ClientKey::of(&env.home, &self.file.cluster(), &identity.certificate().hash, purpose)?;
-                let registration = registration(&self.file, identity, &key.client(), false);
-                if registration.is_none() {
-                    let (who, of) = (&identity.certificate().name, identity.anchor().certificate().name());
-                    env.output.warn(format!("{who} has its certificate of {of}, which is no issuer of these brokers"));
-                }
-                (key, registration)
+        let purpose = if matches!(who, As::Subscriber) { Purpose::Subscribe } else { Purpose::Call };
+        self.open_as(env, me.as_ref(), purpose)
+    }
+
+    /// A client of it for somebody, or for nobody in particular.
+    pub(crate) fn open_as(&self, env: &Env<'_>, me: Option<&Me>, purpose: Purpose) -> Result<Brokers, Failure> {
+        let (key, registrations) = match me {
+            Some(me) => {
+                self.warn_of_strangers(env, me);
+                let key = ClientKey::of(&env.home, &self.file.cluster(), &me.holder(), purpose)?;
+                let registrations = self.registrations(env, me, &key.client());
+                (key, registrations)
             }
-            None => (ClientKey::fresh()?, None),
+            None => (ClientKey::fresh()?, Vec::new()),
         };
         if self.keys == Scheme::Plain {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
-        self.start(key, registration)
+        self.start(key, registrations)
+    }
+
+    /// What makes somebody's client known here.
+    fn registrations(&self, env: &Env<'_>, me: &Me, client: &Client) -> Vec<Registration> {
+        let mut all = Vec::new();
+        if let Some(identity) = &me.identity {
+            all.extend(registration(&self.file, identity, client, false));
+        }
+        for it in &me.kept.vouchers {
+            // What is said to other brokers is none of this cluster's business.
+            let Some(registration) = vouched(&self.file, it, &me.kept.secret.signing_key(), client) else { continue };
+            if it.not_after() < now() {
+                let (issuer, end) = (it.issuer(&self.file.genesis).unwrap_or_default(), date(it.not_after()));
+                env.output.warn(format!("what {issuer} says of you ended {end}: ask for it anew, and reg --with it"));
+            } else {
+                all.push(registration);
+            }
+        }
+        if all.is_empty()
+            && let Some(identity) = &me.identity
+        {
+            let (who, of) = (&identity.certificate().name, identity.anchor().certificate().name());
+            env.output.warn(format!("{who} has its certificate of {of}, which is no issuer of these brokers"));
+        }
+        all
     }
 
     /// E11: which brokers are the right ones, the file alone says, and whoever sealed for the wrong ones was read.
-    fn warn_of_strangers(&self, env: &Env<'_>, identity: &Identity) {
+    fn warn_of_strangers(&self, env: &Env<'_>, me: &Me) {
         if self.named {
             return;
         }
-        let who = match self.file.signed_by(identity.authority()) {
+        // Whoever has no authority trusts none.
+        let own = me.identity.as_ref().map(Identity::authority);
+        let who = match self.file.signed_by(own.unwrap_or(Fingerprint([0; 32]))) {
             Ok(()) => return,
-            Err(Mismatch::Authority { found, .. }) => format!("is signed by {found}, not by your own authority"),
+            Err(Mismatch::Authority { found, .. }) if own.is_some() => {
+                format!("is signed by {found}, not by your own authority")
+            }
+            Err(Mismatch::Authority { found, .. }) => format!("is signed by {found}, and you have no authority"),
             Err(_) => "is signed by no authority".to_owned(),
         };
         // A forged file has an id, too: what counts is that somebody else says the same.
@@ -118,21 +153,20 @@ impl Cluster {
         ));
     }
 
-    fn start(&self, key: ClientKey, registration: Option<Registration>) -> Result<Brokers, Failure> {
+    fn start(&self, key: ClientKey, registrations: Vec<Registration>) -> Result<Brokers, Failure> {
         let (cluster, keys, patience) = (self.file.clone(), self.keys, self.patience);
         let frame_operations = FRAME_OPERATIONS;
         let accuse = true;
-        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse })?)
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
     }
 
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.
     pub(crate) fn open_subscribers(&self, env: &Env<'_>) -> Result<(Vec<Brokers>, usize), Failure> {
-        let identity = self.identity(env)?.ok_or_else(|| target::no_identity(env))?;
-        self.warn_of_strangers(env, &identity);
-        let of = &identity.certificate().hash;
-        let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), of, Purpose::Subscribe)?;
+        let me = self.me(env)?.ok_or_else(|| target::no_identity(env))?;
+        self.warn_of_strangers(env, &me);
+        let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), &me.holder(), Purpose::Subscribe)?;
         // Who has something standing is registered.
-        let clients = keys.into_iter().map(|key| self.start(key, None)).collect::<Result<_, _>>()?;
+        let clients = keys.into_iter().map(|key| self.start(key, Vec::new())).collect::<Result<_, _>>()?;
         Ok((clients, in_use))
     }
 
@@ -150,10 +184,10 @@ impl Cluster {
         match chosen.into_iter().chain(others).find_map(administers) {
             Some((name, key)) => {
                 env.output.detail(format!("asked as the administrator {name}"));
-                if let Some(identity) = self.identity(env)? {
-                    self.warn_of_strangers(env, &identity);
+                if let Some(me) = self.me(env)? {
+                    self.warn_of_strangers(env, &me);
                 }
-                let brokers = self.start(ClientKey::own(key), None)?;
+                let brokers = self.start(ClientKey::own(key), Vec::new())?;
                 brokers.ready()?;
                 Ok(brokers)
             }
@@ -183,15 +217,39 @@ impl Cluster {
         true
     }
 
-    /// What the chosen identity's certificate says of it; nothing without one.
+    /// What is said of the chosen identity; nothing without one.
     pub(crate) fn attributes(&self, env: &Env<'_>) -> Result<Vec<Attribute>, Failure> {
-        Ok(self.identity(env)?.map(|it| it.certificate().attributes.clone()).unwrap_or_default())
+        Ok(self.me(env)?.map(|it| it.kept.attributes(now())).unwrap_or_default())
     }
 
-    /// The chosen identity, with its certificate.
-    fn identity(&self, env: &Env<'_>) -> Result<Option<Identity>, Failure> {
+    /// The chosen identity, if somebody vouches for it.
+    fn me(&self, env: &Env<'_>) -> Result<Option<Me>, Failure> {
         let Some(name) = target::identity(env)? else { return Ok(None) };
-        Ok(KeptIdentity::load(&env.home, &name)?.identity()?)
+        let me = Me::load(env, &name)?;
+        Ok(Some(me).filter(|it| it.identity.is_some() || !it.kept.vouchers.is_empty()))
+    }
+}
+
+/// Who a client of brokers is.
+pub(crate) struct Me {
+    /// With what others say of it.
+    pub(crate) kept: KeptIdentity,
+    /// With its certificate, if it has one.
+    pub(crate) identity: Option<Identity>,
+}
+
+impl Me {
+    /// An identity of this user.
+    pub(crate) fn load(env: &Env<'_>, name: &str) -> Result<Me, Failure> {
+        let kept = KeptIdentity::load(&env.home, name)?;
+        let identity = kept.identity()?;
+        Ok(Me { kept, identity })
+    }
+
+    /// By what its clients' keys are kept: its certificate, or the key that others vouch for.
+    fn holder(&self) -> CertHash {
+        let key = || CertHash(sha256(&self.kept.secret.public().signing.to_bytes()));
+        self.identity.as_ref().map_or_else(key, |it| it.certificate().hash)
     }
 }
 

@@ -224,6 +224,79 @@ fn rule_e4_a_lying_broker_is_noticed_by_nobody_and_convicted() {
     assert!(what(10).contains("lies from now on") && what(11).contains("a false share with broker"), "{told}");
 }
 
+#[test]
+fn rule_e3_what_several_issuers_say_of_one_reader_opens_what_needs_all_of_them() {
+    brokers_programs();
+    let home = Home::new("several-issuers");
+    home.good(&["ca", "init", "exchange"]);
+    home.good(&["ca", "issue", "ann", "--attr", "desk=fx"]);
+    home.good(&["ca", "issue", "bob", "--attr", "desk=fx"]);
+    home.good(&["ca", "init", "insurer"]);
+    // The bank has no X.509; neither has cat, who knows nobody else.
+    home.good(&["id", "new", "bank"]);
+    home.good(&["id", "new", "cat"]);
+    let key = |name: &str| home.good(&["id", "export", name]).trim().to_owned();
+    let bank = format!("bank={}", key("bank"));
+    let made = ["--name", "market", "--port", "0", "--issuer", "exchange", "--issuer", "insurer", "--issuer", &bank];
+    let mut up = home.start(&[&["--id", "ann", "brokers", "up"][..], &made].concat());
+    up.line_within("context   market", Duration::from_secs(180)).expect("four brokers agree on their key");
+
+    let needs = "exchange:desk = fx and insurer:level >= 3 and bank:rating = a";
+    home.good(&["--id", "bob", "pub", "market/secret", "for few", "--allow", needs]);
+    assert_eq!(home.run(&["--id", "ann", "read", "market/secret"]).exit, 5);
+    let ann = key("ann");
+    let level = ["--ca", "insurer", "--for", &ann, "--attr", "level=3", "-o", "level.pem"];
+    home.good(&[&["ca", "issue", "ann"][..], &level].concat());
+    let rating = ["--issuer", "bank", "--for", &ann, "--attr", "rating=a", "-o", "rating.pem"];
+    home.good(&[&["--id", "bank", "brokers", "claim"][..], &rating].concat());
+    let not_hers = home.run(&["--id", "bob", "brokers", "reg", "--with", "level.pem"]);
+    assert!(not_hers.exit == 5 && not_hers.stderr.contains("another key than that of bob"), "{}", not_hers.stderr);
+    let said = home.good(&["--id", "ann", "brokers", "reg", "--with", "level.pem", "--with", "rating.pem"]);
+    assert!(said.contains("insurer   level=3   #") && said.contains("bank   rating=a   #0x"), "{said}");
+    assert!(home.good(&["--id", "ann", "id", "show"]).contains("rating=a"));
+
+    // Known so from now on, whatever client of hers asks; nobody else is.
+    assert!(home.good(&["--id", "ann", "read", "market/secret"]).contains("for few"));
+    assert_eq!(home.run(&["--id", "bob", "read", "market/secret"]).exit, 5);
+    let mut sub = home.start(&["--id", "ann", "sub", "market/#", "-C", "1", "-W", "60s", "-v"]);
+    sub.line_with("subscription").expect("it stands");
+    home.good(&["--id", "bob", "pub", "market/secret", "for the same", "--allow", needs]);
+    let (exit, heard) = sub.end();
+    assert!(exit == 0 && heard.contains("for the same"), "{heard}");
+
+    // A claim alone lets somebody in, and is taken back like a certificate.
+    let cat = key("cat");
+    let rating = ["--issuer", "bank", "--for", &cat, "--attr", "rating=b", "-o", "cat.pem", "--json"];
+    let claim = home.good(&[&["--id", "bank", "brokers", "claim"][..], &rating].concat());
+    let claim: Value = serde_json::from_str(&claim).expect("an object");
+    let stranger = home.run(&["--id", "cat", "pub", "market/cat", "hello"]);
+    assert_eq!(stranger.exit, 5, "{}{}", stranger.stdout, stranger.stderr);
+    home.good(&["--id", "cat", "brokers", "reg", "--with", "cat.pem"]);
+    home.good(&["--id", "cat", "pub", "market/cat", "hello"]);
+    let serial = format!("bank:{}", claim["serial"].as_str().expect("it has one"));
+    home.good(&["--id", "ann", "brokers", "revoke", "--serial", &serial]);
+    let revoked = home.run(&["--id", "cat", "pub", "market/cat", "again"]);
+    assert_eq!(revoked.exit, 7, "{}{}", revoked.stdout, revoked.stderr);
+
+    let shown = home.good(&["--id", "cat", "id", "show"]);
+    assert!(shown.contains("also        bank   rating=b   #0x"), "{shown}");
+    let gone = home.run(&["--id", "cat", "brokers", "reg", "--without", &serial]);
+    assert_eq!(gone.exit, 5, "nobody vouches for it: {}{}", gone.stdout, gone.stderr);
+    assert!(!home.good(&["--id", "cat", "id", "show"]).contains("rating=b"));
+
+    // What is for other brokers, or no such thing at all.
+    let elsewhere = ["--issuer", "nobody", "--for", &ann, "-o", "elsewhere.pem"];
+    home.good(&[&["--id", "bank", "brokers", "claim"][..], &elsewhere].concat());
+    let unknown = home.run(&["--id", "ann", "brokers", "reg", "--with", "elsewhere.pem"]);
+    assert!(unknown.exit != 0 && unknown.stderr.contains("bank, exchange, insurer"), "{}", unknown.stderr);
+    std::fs::write(home.path().join("nothing.pem"), "nothing").unwrap();
+    let nothing = home.run(&["--id", "ann", "brokers", "reg", "--with", "nothing.pem"]);
+    assert!(nothing.exit != 0 && nothing.stderr.contains("neither a certificate nor a claim"), "{}", nothing.stderr);
+    up.interrupt();
+    let (exit, all) = up.end();
+    assert_eq!(exit, 130, "{all}");
+}
+
 /// A client of the brokers with the identity of `who`, as programs have one.
 fn client(home: &Home, who: &str) -> Brokers {
     let folders = Folders::at(&home.path().join("home"));
@@ -231,10 +304,10 @@ fn client(home: &Home, who: &str) -> Brokers {
         KeptIdentity::load(&folders, who).and_then(|it| it.identity()).unwrap().expect("it has a certificate");
     let cluster = load(&folders.state().join("clusters/market/cluster.toml")).unwrap();
     let key = ClientKey::of(&folders, &cluster.cluster(), &identity.certificate().hash, Purpose::Call).unwrap();
-    let registration = registration(&cluster, &identity, &key.client(), false);
+    let registrations = registration(&cluster, &identity, &key.client(), false).into_iter().collect();
     let (keys, patience, frame_operations, accuse) = (Scheme::Threshold, PATIENCE, 1, false);
     let cluster = std::sync::Arc::new(cluster);
-    Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse }).unwrap()
+    Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse }).unwrap()
 }
 
 /// Publishes at file/a that a thousand bytes lie elsewhere.

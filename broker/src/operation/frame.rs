@@ -139,18 +139,22 @@ impl Frame {
             return Err(Malformed);
         }
         let mut operations = Vec::with_capacity(count);
+        let (mut proofs, mut accusations) = (0, 0);
         for _ in 0..count {
             let bytes = read_bytes(&mut r, limits::OPERATION_BYTES_MAX)?;
-            operations.push((OperationId::of(bytes), Operation::from_bytes(bytes)?));
+            let operation = Operation::from_bytes(bytes)?;
+            // At the first that is too many: keys in them are decoded, which costs.
+            proofs += usize::from(is_proof(&operation));
+            accusations += usize::from(matches!(operation, Operation::Accuse(_)));
+            if proofs > limits::FRAME_PROOFS_MAX || accusations > limits::FRAME_ACCUSATIONS_MAX {
+                return Err(Malformed);
+            }
+            operations.push((OperationId::of(bytes), operation));
         }
         let signature = r.array()?;
         r.end()?;
         let client = keys.decode(&client)?;
-        let frame = Frame { client, first, again, operations, signature };
-        if frame.accusations() > limits::FRAME_ACCUSATIONS_MAX || frame.proofs() > limits::FRAME_PROOFS_MAX {
-            return Err(Malformed);
-        }
-        Ok(frame)
+        Ok(Frame { client, first, again, operations, signature })
     }
 
     /// The bytes of the operation at a place of a frame that [`Frame::from_bytes`] reads; `None` if there is none.
@@ -216,9 +220,12 @@ impl Frame {
 
     /// How many registrations and acts of administrators it brings: each costs signatures when it is executed.
     pub fn proofs(&self) -> usize {
-        let proves = |operation: &Operation| matches!(operation, Operation::Register(_) | Operation::Administer(_));
-        self.operations.iter().filter(|(_, operation)| proves(operation)).count()
+        self.operations.iter().filter(|(_, operation)| is_proof(operation)).count()
     }
+}
+
+fn is_proof(operation: &Operation) -> bool {
+    matches!(operation, Operation::Register(_) | Operation::Administer(_))
 }
 
 fn accused(accusation: &Accusation) -> Sealed<'_> {

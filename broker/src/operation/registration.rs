@@ -1,9 +1,9 @@
 //! Registrations: who a client is, in an issuer's words.
 
-use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_crypto::identity::{Attribute, Certificate, CertificateError};
-use sealcast_crypto::signature::{Algorithm, SIGNATURE_LEN, Signature, SigningKey};
-use sealcast_wire::{CertHash, Malformed, Reader, Utc, Writer, limits};
+use sealcast_crypto::signature::{Algorithm, PublicKey, SIGNATURE_LEN, Signature, SigningKey};
+use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::Client;
 use crate::genesis::{Cluster, Genesis, Issuer};
@@ -17,11 +17,12 @@ pub struct Registration {
     pub proof: Proof,
 }
 
-/// Who vouches for a client.
+/// Who vouches for a client: an issuer's word on somebody's key. Where that key is not the client's own (a holder has
+/// several clients, and its key may be of P-256), its signature over
+/// `T("sealcast/v1/client key"; cluster, client, SHA-256 of the word)` names the client's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// An issuer's certificate (DER). Where its key is not the client's own (it may be of P-256), that key's
-    /// signature over `T("sealcast/v1/client key"; cluster, client, certificate's hash)` names the client's.
+    /// An issuer's certificate (DER).
     Certificate {
         /// Of which issuer.
         issuer: String,
@@ -30,11 +31,16 @@ pub enum Proof {
         /// The certificate's key on the client's.
         binding: Option<Signature>,
     },
-    /// Attributes that an issuer signed for the client's key.
-    Claim(Claim),
+    /// Attributes that an issuer signed.
+    Claim {
+        /// What it signed.
+        claim: Box<Claim>,
+        /// The holder's key on the client's.
+        binding: Option<Signature>,
+    },
 }
 
-/// An issuer's word on a client, without X.509.
+/// An issuer's word on the holder of a key, without X.509.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Who says so.
@@ -47,7 +53,9 @@ pub struct Claim {
     pub not_after: Utc,
     /// Keys and values; the issuer is the one above. Strictly ascending.
     pub attributes: Vec<(String, String)>,
-    /// The issuer's, over `T("sealcast/v1/claim"; client, all of the above)`.
+    /// Of whom it is said: a client's key, or one that names clients.
+    pub holder: PublicKey,
+    /// The issuer's, over `T("sealcast/v1/claim"; all of the above)`.
     pub signature: Signature,
 }
 
@@ -80,7 +88,7 @@ pub enum ProofError {
     /// The certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The claim's signature, or the certificate's key on the client's.
+    /// The claim's signature, or the holder's key on the client's.
     #[error("the signature is wrong")]
     Signature,
     /// The block's time is not within the claim's.
@@ -149,22 +157,18 @@ impl Registration {
                 if at > verified.not_after {
                     return Err(CertificateError::Expired.into());
                 }
-                let own = verified.key.algorithm() == Algorithm::Ed25519 && verified.key.point() == client.0;
-                match binding {
-                    None if own => {}
-                    Some(signature) if !own => {
-                        let message = binding_digest(cluster, client, &verified.hash);
-                        verified.key.verify(&message, signature).map_err(|_| ProofError::Signature)?;
-                    }
-                    _ => return Err(ProofError::Signature),
-                }
+                names(&verified.key, cluster, client, &verified.hash.0, binding.as_ref())?;
                 let mut attributes = verified.attributes.clone();
                 attributes.retain(|a| a.issuer == *issuer);
                 attributes.truncate(limits::CLAIMED_ATTRIBUTES_MAX);
                 let serial = verified.serial.as_bytes().to_vec();
                 Ok(Credential { issuer: issuer.clone(), serial, not_after: verified.not_after, attributes })
             }
-            Proof::Claim(claim) => claim.verify(genesis, client, at(claim.not_before)),
+            Proof::Claim { claim, binding } => {
+                let credential = claim.verify(genesis, at(claim.not_before))?;
+                names(&claim.holder, cluster, client, &claim.hash(), binding.as_ref())?;
+                Ok(credential)
+            }
         }
     }
 
@@ -172,14 +176,12 @@ impl Registration {
         w.u8(u8::from(self.intent));
         match &self.proof {
             Proof::Certificate { issuer, der, binding } => {
-                w.u8(1).bytes16(issuer.as_bytes()).bytes16(der).u8(u8::from(binding.is_some()));
-                binding.iter().for_each(|signature| {
-                    w.raw(signature);
-                });
+                w.u8(1).bytes16(issuer.as_bytes()).bytes16(der);
+                encode_binding(w, binding.as_ref());
             }
-            Proof::Claim(claim) => {
-                claim.encode_unsigned(w.u8(2));
-                w.raw(&claim.signature);
+            Proof::Claim { claim, binding } => {
+                claim.encode(w.u8(2));
+                encode_binding(w, binding.as_ref());
             }
         }
     }
@@ -190,13 +192,29 @@ impl Registration {
             1 => {
                 let issuer = text(r)?;
                 let der = r.bytes16(limits::CERTIFICATE_BYTES_MAX)?.to_vec();
-                let binding = if flag(r)? { Some(r.array()?) } else { None };
-                Proof::Certificate { issuer, der, binding }
+                Proof::Certificate { issuer, der, binding: decode_binding(r)? }
             }
-            2 => Proof::Claim(Claim::decode(r)?),
+            2 => Proof::Claim { claim: Box::new(Claim::decode(r)?), binding: decode_binding(r)? },
             _ => return Err(Malformed),
         };
         Ok(Registration { intent, proof })
+    }
+}
+
+impl From<Claim> for Proof {
+    /// Of the client whose own key the holder's is.
+    fn from(claim: Claim) -> Proof {
+        Proof::Claim { claim: Box::new(claim), binding: None }
+    }
+}
+
+impl Proof {
+    /// In whose name it is said.
+    pub fn issuer(&self) -> &str {
+        match self {
+            Proof::Certificate { issuer, .. } => issuer,
+            Proof::Claim { claim, .. } => &claim.issuer,
+        }
     }
 }
 
@@ -207,20 +225,25 @@ impl Claim {
         serial: &[u8],
         validity: (Utc, Utc),
         attributes: &[(&str, &str)],
-        client: &Client,
+        holder: &PublicKey,
         key: &SigningKey,
     ) -> Claim {
         let mut attributes: Vec<_> = attributes.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
         attributes.sort();
         attributes.dedup();
         let (not_before, not_after) = validity;
-        let (issuer, serial) = (issuer.to_owned(), serial.to_vec());
-        let mut claim = Claim { issuer, serial, not_before, not_after, attributes, signature: [0; SIGNATURE_LEN] };
-        claim.signature = key.sign(&claim.digest(client));
+        let (issuer, serial, holder) = (issuer.to_owned(), serial.to_vec(), holder.clone());
+        let signature = [0; SIGNATURE_LEN];
+        let mut claim = Claim { issuer, serial, not_before, not_after, attributes, holder, signature };
+        claim.signature = key.sign(&claim.digest());
         claim
     }
 
-    fn verify(&self, genesis: &Genesis, client: &Client, at: Utc) -> Result<Credential, ProofError> {
+    /// What is said, if a cluster takes this issuer's claims and its time is not over.
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn verify(&self, genesis: &Genesis, at: Utc) -> Result<Credential, ProofError> {
         let Some(Issuer::Key(key)) = genesis.issuers.get(&self.issuer) else { return Err(ProofError::Issuer) };
         if at < self.not_before || at > self.not_after {
             return Err(ProofError::Time);
@@ -228,15 +251,43 @@ impl Claim {
         let attributes: Result<Vec<_>, _> =
             self.attributes.iter().map(|(k, v)| Attribute::new(&self.issuer, k, v)).collect();
         let attributes = attributes.map_err(|_| ProofError::Attributes)?;
-        key.verify(&self.digest(client), &self.signature).map_err(|_| ProofError::Signature)?;
+        key.verify(&self.digest(), &self.signature).map_err(|_| ProofError::Signature)?;
         let (issuer, serial) = (self.issuer.clone(), self.serial.clone());
         Ok(Credential { issuer, serial, not_after: self.not_after, attributes })
     }
 
-    fn digest(&self, client: &Client) -> [u8; 32] {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        self.encode(&mut w);
+        w.finish()
+    }
+
+    /// Reads what [`Claim::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`Malformed`], also if attributes are not in order or the holder's key is none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Claim, Malformed> {
+        let mut r = Reader::new(bytes);
+        let claim = Claim::decode(&mut r)?;
+        r.end()?;
+        Ok(claim)
+    }
+
+    /// SHA-256 of its bytes, by which its holder names clients.
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(&self.to_bytes())
+    }
+
+    fn digest(&self) -> [u8; 32] {
         let mut w = Writer::new();
         self.encode_unsigned(&mut w);
-        Transcript::new("sealcast/v1/claim").add(&client.0).add(w.as_slice()).finish()
+        Transcript::new("sealcast/v1/claim").add(w.as_slice()).finish()
+    }
+
+    fn encode(&self, w: &mut Writer) {
+        self.encode_unsigned(w);
+        w.raw(&self.signature);
     }
 
     fn encode_unsigned(&self, w: &mut Writer) {
@@ -246,6 +297,7 @@ impl Claim {
         for (key, value) in &self.attributes {
             w.bytes16(key.as_bytes()).bytes16(value.as_bytes());
         }
+        w.bytes16(&self.holder.to_bytes());
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Claim, Malformed> {
@@ -257,14 +309,48 @@ impl Claim {
         if !attributes.is_sorted_by(|a, b| a < b) {
             return Err(Malformed);
         }
-        Ok(Claim { issuer, serial, not_before, not_after, attributes, signature: r.array()? })
+        let holder = PublicKey::from_bytes(r.bytes16(HOLDER_BYTES_MAX)?).map_err(|_| Malformed)?;
+        Ok(Claim { issuer, serial, not_before, not_after, attributes, holder, signature: r.array()? })
     }
 }
 
-/// What a certificate's key signs to name the client's key.
-pub fn binding_digest(cluster: &Cluster, client: &Client, certificate: &CertHash) -> [u8; 32] {
-    Transcript::new("sealcast/v1/client key").add(&cluster.0).add(&client.0).add(&certificate.0).finish()
+/// What the holder's key of a certificate or claim (its SHA-256) signs to name a client's key.
+pub fn binding_digest(cluster: &Cluster, client: &Client, word: &[u8; 32]) -> [u8; 32] {
+    Transcript::new("sealcast/v1/client key").add(&cluster.0).add(&client.0).add(word).finish()
 }
+
+/// Whether a client is a holder's: its key is the holder's, or the holder's names it; either, never both.
+fn names(
+    holder: &PublicKey,
+    cluster: &Cluster,
+    client: &Client,
+    word: &[u8; 32],
+    binding: Option<&Signature>,
+) -> Result<(), ProofError> {
+    let own = holder.algorithm() == Algorithm::Ed25519 && holder.point() == client.0;
+    match binding {
+        None if own => Ok(()),
+        Some(signature) if !own => {
+            let message = binding_digest(cluster, client, word);
+            holder.verify(&message, signature).map_err(|_| ProofError::Signature)
+        }
+        _ => Err(ProofError::Signature),
+    }
+}
+
+fn encode_binding(w: &mut Writer, binding: Option<&Signature>) {
+    w.u8(u8::from(binding.is_some()));
+    if let Some(signature) = binding {
+        w.raw(signature);
+    }
+}
+
+fn decode_binding(r: &mut Reader<'_>) -> Result<Option<Signature>, Malformed> {
+    Ok(if flag(r)? { Some(r.array()?) } else { None })
+}
+
+/// A public key's algorithm and its point, of which P-256 has the longest.
+const HOLDER_BYTES_MAX: usize = 66;
 
 fn flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
     match r.u8()? {

@@ -5,6 +5,7 @@ use sealcast_crypto::signature::{Algorithm, SigningKey};
 use sealcast_crypto::tdh2;
 use sealcast_wire::Utc;
 
+use super::registration::binding_digest;
 use super::*;
 use crate::access::Access;
 use crate::fixture::{DAY, NOW, World, client, header, origin_key, publication, publish, subscribe};
@@ -288,10 +289,37 @@ fn rule_e3_an_issuer_speaks_for_itself_only() {
     assert_eq!(verify(&world, &claim, &client(1), NOW).unwrap().attributes[0].value, "fx");
     assert_eq!(verify(&world, &claim, &client(2), NOW), Err(ProofError::Signature), "for another client");
     assert_eq!(verify(&world, &claim, &client(1), Utc(NOW.0 + 31 * DAY)), Err(ProofError::Time));
+    // Said of somebody's key, it is of each client that this key names, in this cluster, and of nobody else.
+    for algorithm in [Algorithm::Ed25519, Algorithm::P256] {
+        let seed = sealcast_crypto::secret::Secret::from_bytes([7; 32]);
+        let holder = SigningKey::from_seed(algorithm, &seed).unwrap();
+        let until = Utc(NOW.0 + DAY);
+        let claim = Claim::sign("exchange", &[7], (NOW, until), &[("desk", "fx")], holder.public(), &world.exchange);
+        assert_eq!(Claim::from_bytes(&claim.to_bytes()), Ok(claim.clone()));
+        let named = |by: &SigningKey, cluster: &Cluster, client: &Client| {
+            let binding = Some(by.sign(&binding_digest(cluster, client, &claim.hash())));
+            Operation::Register(Registration {
+                intent: false,
+                proof: Proof::Claim { claim: Box::new(claim.clone()), binding },
+            })
+        };
+        for seed in [1, 2] {
+            let word = named(&holder, &world.cluster, &client(seed));
+            assert_eq!(Operation::from_bytes(&word.to_bytes()).as_ref(), Ok(&word));
+            assert_eq!(verify(&world, &word, &client(seed), NOW).unwrap().attributes[0].value, "fx");
+            assert_eq!(verify(&world, &word, &client(3), NOW), Err(ProofError::Signature), "it names another client");
+        }
+        let elsewhere = named(&holder, &Cluster([9; 32]), &client(1));
+        assert_eq!(verify(&world, &elsewhere, &client(1), NOW), Err(ProofError::Signature), "in another cluster");
+        let stolen = named(&world.exchange, &world.cluster, &client(1));
+        assert_eq!(verify(&world, &stolen, &client(1), NOW), Err(ProofError::Signature), "not by its holder");
+        let unnamed = Operation::Register(Registration { intent: false, proof: claim.into() });
+        assert_eq!(verify(&world, &unnamed, &client(1), NOW), Err(ProofError::Signature), "by nobody");
+    }
     let forger = SigningKey::from_seed(Algorithm::P256, &sealcast_crypto::secret::Secret::from_bytes([3; 32])).unwrap();
     let forged = |issuer| {
-        let claim = Claim::sign(issuer, &[1], (NOW, NOW), &[("desk", "fx")], &client(1), &forger);
-        Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) })
+        let claim = Claim::sign(issuer, &[1], (NOW, NOW), &[("desk", "fx")], origin_key(1).public(), &forger);
+        Operation::Register(Registration { intent: false, proof: claim.into() })
     };
     assert_eq!(verify(&world, &forged("exchange"), &client(1), NOW), Err(ProofError::Signature));
     assert_eq!(

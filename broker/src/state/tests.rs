@@ -9,10 +9,8 @@ use proptest::prelude::*;
 use sealcast_wire::{Utc, Writer};
 
 use super::*;
-use crate::fixture::{DAY, NOW, World, client, header, publication, publish, subscribe};
-use crate::operation::{
-    Action, Claim, Execute, Header, Operation, OperationId, Proof as OfIssuer, Publication, Registration,
-};
+use crate::fixture::{DAY, NOW, World, client, header, origin_key, publication, publish, subscribe};
+use crate::operation::{Action, Claim, Execute, Header, Operation, OperationId, Publication, Registration};
 
 /// A state, and blocks that are a minute apart.
 struct Broker {
@@ -604,8 +602,15 @@ fn play(run: &mut Broker, script: &[Vec<(u8, Vec<Step>)>]) -> Vec<Vec<Checked>> 
                 Step::Unsubscribe(id) => Operation::Unsubscribe(*id),
                 Step::Register(desk, minutes) => {
                     let (issuer, validity) = (&run.world.exchange, (NOW, Utc(NOW.0 + 60 * minutes)));
-                    let claim = Claim::sign("exchange", &[*seed], validity, &[("desk", desk)], &client(*seed), issuer);
-                    Operation::Register(Registration { intent: *minutes > 6, proof: OfIssuer::Claim(claim) })
+                    let claim = Claim::sign(
+                        "exchange",
+                        &[*seed],
+                        validity,
+                        &[("desk", desk)],
+                        origin_key(*seed).public(),
+                        issuer,
+                    );
+                    Operation::Register(Registration { intent: *minutes > 6, proof: claim.into() })
                 }
                 Step::Policy(text) => {
                     (acts, policy) = (acts + 1, policy + 1);

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_broker::genesis::{Cluster, Genesis, Issuer};
 use sealcast_broker::operation::{
-    Action, Admin, Body, Claim, Client, Execute, Header, Operation, Proof, Publication, Registration,
+    Action, Admin, Body, Claim, Client, Execute, Header, Operation, Publication, Registration,
 };
 use sealcast_brokerd::shares::deal;
 use sealcast_crypto::ed25519::Key;
@@ -119,9 +119,8 @@ impl Cast {
 
     fn claim(&self, seed: u8, desk: Desk, issuer: &SigningKey) -> Registration {
         let attributes: Vec<(&str, &str)> = desk.map(|desk| ("desk", desk)).into_iter().collect();
-        let client = Client(key(seed).public_bytes());
-        let claim = Claim::sign("exchange", &[seed], (Utc(0), Utc(1_000_000)), &attributes, &client, issuer);
-        Registration { intent: false, proof: Proof::Claim(claim) }
+        let claim = Claim::sign("exchange", &[seed], (Utc(0), Utc(1_000_000)), &attributes, key(seed).public(), issuer);
+        Registration { intent: false, proof: claim.into() }
     }
 
     /// An act of the administrators.

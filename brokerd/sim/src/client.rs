@@ -87,7 +87,8 @@ impl Client {
     fn with(cast: &Cast, seed: u8, desk: Desk, wanted: Interest, registration: Option<Registration>) -> Option<Client> {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
-        let config = Config { genesis: cast.genesis.clone(), key: origin, registration, frame_operations: 8 };
+        let registrations = registration.into_iter().collect();
+        let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
         let encoded = cast.key.encode();
         let brokers: Vec<[u8; 32]> = cast.genesis.brokers.iter().copied().collect();
         let pinned = pin(&cast.cluster.0, &encoded);

@@ -18,9 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::genesis::{Genesis, Issuer};
-use sealcast_broker::operation::{
-    Body, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration,
-};
+use sealcast_broker::operation::{Body, Claim, Execute, Frame, Header, Operation, Publication, Registration};
 use sealcast_broker::protocol::{Answer, Question, Status, Why};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::channel::Channel;
@@ -247,15 +245,8 @@ impl Home {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
         let now = i64::try_from(now).expect("before the year 292 277 026 596");
         let validity = (Utc(now - 3600), Utc(now + 86_400));
-        let claim = Claim::sign(
-            "lab",
-            b"1",
-            validity,
-            &[("role", "publisher")],
-            &Client(key(PUBLISHER).public_bytes()),
-            &self.issuer,
-        );
-        let register = Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) });
+        let claim = Claim::sign("lab", b"1", validity, &[("role", "publisher")], key(PUBLISHER).public(), &self.issuer);
+        let register = Operation::Register(Registration { intent: false, proof: claim.into() });
         let cluster = self.file.cluster();
         let sign = |first: u64, operations| Frame::sign(&cluster, &key(PUBLISHER), first, operations);
         let register = sign(0, vec![register]);

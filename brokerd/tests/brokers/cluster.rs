@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::genesis::{Cluster, Genesis, Issuer};
-use sealcast_broker::operation::{Body, Claim, Client, Execute, Header, Operation, Proof, Publication, Registration};
+use sealcast_broker::operation::{Body, Claim, Execute, Header, Operation, Publication, Registration};
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::serve::Broker;
 use sealcast_crypto::ed25519::Key;
@@ -102,9 +102,8 @@ impl Home {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
         let now = i64::try_from(now).expect("before the year 292 277 026 596");
         let validity = (Utc(now - 3600), Utc(now + 86_400));
-        let client = Client(key(seed).public_bytes());
-        let claim = Claim::sign("exchange", &[seed], validity, &[("desk", "fx")], &client, &self.issuer);
-        Operation::Register(Registration { intent: false, proof: Proof::Claim(claim) })
+        let claim = Claim::sign("exchange", &[seed], validity, &[("desk", "fx")], key(seed).public(), &self.issuer);
+        Operation::Register(Registration { intent: false, proof: claim.into() })
     }
 }
 

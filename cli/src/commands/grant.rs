@@ -56,18 +56,23 @@ impl Grant {
 
     /// The attributes, in the authority's name.
     pub(crate) fn attributes(&self, authority: &str) -> Result<Vec<Attribute>, Failure> {
-        let one = |text: &String| {
-            let wrong = |why: String| Failure::new(Code::BadValue, why).hint("--attr role=nurse");
-            let (key, value) = text.split_once('=').ok_or_else(|| wrong(format!("«{text}» has no =")))?;
-            Attribute::new(authority, key, value).map_err(|e| wrong(format!("«{text}»: {e}")))
-        };
-        self.attributes.iter().map(one).collect()
+        said(authority, &self.attributes)
     }
 
     /// Seconds of validity.
     pub(crate) fn valid_seconds(&self) -> i64 {
         i64::try_from(self.valid.as_secs()).unwrap_or(i64::MAX)
     }
+}
+
+/// What an issuer says, each `role=nurse`, in its name.
+pub(crate) fn said(issuer: &str, attributes: &[String]) -> Result<Vec<Attribute>, Failure> {
+    let one = |text: &String| {
+        let wrong = |why: String| Failure::new(Code::BadValue, why).hint("--attr role=nurse");
+        let (key, value) = text.split_once('=').ok_or_else(|| wrong(format!("«{text}» has no =")))?;
+        Attribute::new(issuer, key, value).map_err(|e| wrong(format!("«{text}»: {e}")))
+    };
+    attributes.iter().map(one).collect()
 }
 
 /// `pub ward3/vitals   sub ward3/#   evict #`, as lists of patterns by act.

@@ -11,6 +11,7 @@ use sealcast_crypto::identity::statement::{Kind, SignedPolicy};
 use sealcast_crypto::identity::{MemberSecret, keytext, pem};
 use serde_json::json;
 
+use super::brokers::listed;
 use super::ca::{Kind as Algorithm, certificate_json, certificate_lines, left};
 use super::{Env, grant, read_text};
 use crate::hint::Failure;
@@ -139,6 +140,9 @@ fn show(env: &Env<'_>, identity: &KeptIdentity) -> Result<(), Failure> {
             );
         }
     }
+    let (vouchers, objects) = listed(identity);
+    object["vouchers"] = json!(objects);
+    lines.extend(vouchers.iter().map(|it| format!("also        {it}")));
     env.output.object(&object)?;
     env.output.line(lines.join("\n"))?;
     match check(env, &name) {

@@ -95,7 +95,9 @@ fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened) -> Result<()
             veils.extend(old.veils.into_iter().filter(|(group, _)| *group != invite.group));
         } else {
             let name = format!("{}.{}", identity.name(), invite.group);
+            let vouchers = std::mem::take(&mut identity.vouchers);
             identity = KeptIdentity::new(&env.home, name_checked(&name)?, identity.secret.clone());
+            identity.vouchers = vouchers;
             overwrite = Overwrite::Never;
         }
     }

@@ -73,8 +73,9 @@ pub struct Config {
     pub genesis: Genesis,
     /// The client's key: its channels and its frames prove by it who it is.
     pub key: Arc<OriginKey>,
-    /// Makes the client known where f + 1 brokers say that nobody vouches for it.
-    pub registration: Option<Registration>,
+    /// Makes the client known where f + 1 brokers say that nobody vouches for it. Which of several they know they do not
+    /// say: those of a client that has more than one are ordered each time it begins. All say the same of its intent.
+    pub registrations: Vec<Registration>,
     /// Operations of one frame, at most `FRAME_OPERATIONS_MAX`; a lone one goes at once all the same.
     pub frame_operations: usize,
 }
@@ -238,11 +239,23 @@ impl Quorum {
                 }
                 self.ended.insert(subscription);
             }
-            // Whoever must register again says the same again.
-            Operation::Register(registration) => self.config.registration = Some(registration),
+            Operation::Register(registration) => self.remember(registration),
             _ => {}
         }
         Ok(token)
+    }
+
+    /// Whether a registration is under way.
+    pub fn is_registering(&self) -> bool {
+        self.sending.is_registering()
+    }
+
+    /// Whoever must register again says the same again, and what an issuer said last instead of what it said before.
+    fn remember(&mut self, registration: Registration) {
+        let all = &mut self.config.registrations;
+        all.retain(|it| it.proof.issuer() != registration.proof.issuer());
+        all.iter_mut().for_each(|it| it.intent = registration.intent);
+        all.push(registration);
     }
 
     fn operation(&mut self, now: Now, what: What, operation: &Operation) -> Result<Token, SendError> {

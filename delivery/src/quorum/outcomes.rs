@@ -151,10 +151,14 @@ impl Quorum {
 
     /// Registers once more, for a credential whose time was over. `false` if there is nothing to register with.
     fn register(&mut self, now: Now) -> bool {
-        let Some(registration) = self.config.registration.clone() else { return false };
+        if self.config.registrations.is_empty() {
+            return false;
+        }
         if !std::mem::replace(&mut self.known.is_registering, true) {
-            let operation = Operation::Register(registration);
-            self.sending.push(now.monotonic, Op::new(INTERNAL, What::Register, &operation));
+            for registration in &self.config.registrations {
+                let operation = Operation::Register(registration.clone());
+                self.sending.push(now.monotonic, Op::new(INTERNAL, What::Register, &operation));
+            }
         }
         true
     }

@@ -44,6 +44,8 @@ pub(super) struct Sending {
     took: Took,
     /// When a frame last came to something.
     came: Option<Monotonic>,
+    /// Operations wait for registrations.
+    is_held: bool,
 }
 
 /// An operation of ours.
@@ -55,6 +57,8 @@ pub(super) struct Op {
     pub(super) bytes: Arc<[u8]>,
     /// How often it got another number, or another version.
     pub(super) tries: u32,
+    /// Brokers judge something of it when they execute it, and a frame has few of these: see [`COSTLY_MAX`].
+    is_costly: bool,
     done: bool,
 }
 
@@ -107,7 +111,8 @@ pub(super) enum Settled {
 impl Op {
     pub(super) fn new(token: Token, what: What, operation: &Operation) -> Op {
         let bytes: Arc<[u8]> = operation.to_bytes().into();
-        Op { token, what, id: OperationId::of(&bytes), bytes, tries: 0, done: false }
+        let is_costly = matches!(operation, Operation::Register(_) | Operation::Administer(_) | Operation::Accuse(_));
+        Op { token, what, id: OperationId::of(&bytes), bytes, tries: 0, is_costly, done: false }
     }
 
     /// The same, to get another number.
@@ -131,6 +136,11 @@ impl Sending {
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.operations.len() < limits::CLIENT_OPERATIONS_MAX
             && self.bytes + bytes <= limits::CLIENT_OPERATIONS_BYTES_MAX
+    }
+
+    /// Whether a registration waits or is under way.
+    pub(super) fn is_registering(&self) -> bool {
+        self.operations.iter().any(|op| op.what == What::Register && !op.done)
     }
 
     /// The number that the next operation gets.
@@ -160,7 +170,8 @@ impl Sending {
     }
 
     /// Cuts frames of what waits, and names those that go to `home` now. Unless the client is registered, what comes after
-    /// a registration waits for it: of a client that brokers do not know, no number is used up.
+    /// registrations waits for them: of a client that brokers do not know, no number is used up. Several go in one frame:
+    /// who is not known is let in if one of them holds.
     pub(super) fn cut(
         &mut self,
         now: Monotonic,
@@ -174,15 +185,23 @@ impl Sending {
         let registers = |op: &Op| op.what == What::Register && !op.done;
         // Called for each publication: nothing may be looked for in all of them.
         let first_to_register = if is_registered { None } else { self.operations.iter().position(registers) };
-        let end = first_to_register.map_or(self.operations.len(), |at| at + 1);
+        let end = first_to_register.map_or(self.operations.len(), |at| {
+            let most = operations.min(COSTLY_MAX);
+            at + self.operations.range(at..).take(most).take_while(|op| registers(op)).count()
+        });
+        self.is_held = end < self.operations.len();
         while self.framed < end
             && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
             && self.flights.len() < limits::CLIENT_FRAMES_MAX
         {
-            let (mut count, mut bytes) = (0, 0);
+            let (mut count, mut bytes, mut costly) = (0, 0, 0);
             let mut is_full = false;
             for op in self.operations.range(self.framed..end) {
-                if count == operations || (count > 0 && bytes + op.bytes.len() > limits::CLIENT_FRAME_BYTES) {
+                costly += usize::from(op.is_costly);
+                if count == operations
+                    || (count > 0 && bytes + op.bytes.len() > limits::CLIENT_FRAME_BYTES)
+                    || costly > COSTLY_MAX
+                {
                     is_full = true;
                     break;
                 }
@@ -497,8 +516,7 @@ impl Sending {
 
     /// When [`Sending::cut`] or [`Sending::late`] has something to do.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        let is_held = self.operations.get(self.framed.wrapping_sub(1)).is_some_and(|op| op.what == What::Register);
-        let has_room = !is_held
+        let has_room = !(self.is_held && self.framed > 0)
             && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
             && self.flights.len() < limits::CLIENT_FRAMES_MAX
             && self.first.is_some();
@@ -520,6 +538,9 @@ pub(super) struct Late {
 
 /// How often the same frame is sent, to ever more brokers, before it is signed as another one.
 const TRIES_ALIKE: u32 = 2;
+/// Registrations, acts of administrators and accusations of one frame.
+const COSTLY_MAX: usize = limits::FRAME_PROOFS_MAX;
+const _: () = assert!(COSTLY_MAX <= limits::FRAME_ACCUSATIONS_MAX);
 /// How long operations gather while frames are under way, a fraction of what frames take: at least,
 const GATHER_MIN: Duration = Duration::from_millis(1);
 /// and at most.

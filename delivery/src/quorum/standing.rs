@@ -150,14 +150,16 @@ impl Quorum {
     /// It is known where the order is: operations get their numbers.
     fn begin(&mut self, now: Now) {
         let next = self.reached(|it| it.claim.next).unwrap_or(0);
-        if !self.standing().is_some_and(|it| it.registered) {
-            match &self.config.registration {
-                Some(registration) => {
-                    let op = Op::new(INTERNAL, What::Register, &Operation::Register(registration.clone()));
-                    self.sending.push_front(now.monotonic, op);
-                    self.known.is_registering = true;
-                }
-                None => self.outputs.push_back(Output::Notice(Notice::Unregistered)),
+        let is_known = self.standing().is_some_and(|it| it.registered);
+        let registrations = &self.config.registrations;
+        if !is_known && registrations.is_empty() {
+            self.outputs.push_back(Output::Notice(Notice::Unregistered));
+        }
+        if !is_known || registrations.len() > 1 {
+            for registration in registrations.iter().rev() {
+                let op = Op::new(INTERNAL, What::Register, &Operation::Register(registration.clone()));
+                self.sending.push_front(now.monotonic, op);
+                self.known.is_registering |= !is_known;
             }
         }
         self.sending.begin(next);

@@ -82,9 +82,9 @@ impl Cluster {
     /// A new client in clear, of which nothing is kept on disk; it is registered when it is asked to be.
     pub(crate) fn client(&self, frame_operations: usize) -> Result<Brokers, Failure> {
         let (cluster, key) = (self.file.clone(), ClientKey::fresh()?);
-        let registration = registration(&cluster, &self.identity, &key.client(), false);
+        let registrations = registration(&cluster, &self.identity, &key.client(), false).into_iter().collect();
         let (keys, patience) = (Scheme::Plain, CALL_PATIENCE);
-        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse: false })?)
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse: false })?)
     }
 
     /// Kills brokers with SIGKILL, all in one instant, as a crash of their machines does.

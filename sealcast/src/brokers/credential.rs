@@ -2,6 +2,7 @@
 //!
 //! Time is the brokers' (E10), so that a clock that is wrong here ends nothing that goes on there.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast_broker::operation::{Proof, Registration};
@@ -11,7 +12,7 @@ use sealcast_wire::Utc;
 use crate::code::Code;
 use crate::error::Error;
 
-/// The time of a credential; of several, that of the one that lasts longest.
+/// The time of a credential; of several of one issuer, that of the one that lasts longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Credential {
     not_before: Utc,
@@ -20,20 +21,15 @@ pub(super) struct Credential {
 
 impl Credential {
     /// Of the credential that this registers with; `None` if it cannot be read.
-    pub(super) fn of(registration: &Registration) -> Option<Credential> {
+    fn of(registration: &Registration) -> Option<Credential> {
         let (not_before, not_after) = match &registration.proof {
             Proof::Certificate { der, .. } => {
                 let certificate = Certificate::parse(der).ok()?;
                 (certificate.not_before(), certificate.not_after())
             }
-            Proof::Claim(claim) => (claim.not_before, claim.not_after),
+            Proof::Claim { claim, .. } => (claim.not_before, claim.not_after),
         };
         Some(Credential { not_before, not_after })
-    }
-
-    /// Whichever lasts longer.
-    pub(super) fn or_later(self, other: Option<Credential>) -> Credential {
-        other.filter(|it| it.not_after > self.not_after).unwrap_or(self)
     }
 
     /// Whether its time was over at a block's.
@@ -47,6 +43,15 @@ impl Credential {
         let tenth = Duration::from_secs(seconds(self.not_before, self.not_after) / 10);
         let left = Duration::from_secs(seconds(at, self.not_after));
         (left <= tenth.min(WARN_BEFORE_MAX)).then_some(self.not_after)
+    }
+}
+
+/// Adds the one that this registers with, by its issuer.
+pub(super) fn add(all: &mut BTreeMap<String, Credential>, registration: &Registration) {
+    let Some(new) = Credential::of(registration) else { return };
+    let kept = all.entry(registration.proof.issuer().to_owned()).or_insert(new);
+    if new.not_after > kept.not_after {
+        *kept = new;
     }
 }
 
@@ -85,7 +90,5 @@ mod tests {
         assert_eq!((usual.ends_soon(Utc(80 * DAY)), usual.ends_soon(Utc(81 * DAY))), (None, Some(Utc(90 * DAY))));
         assert_eq!((long.ends_soon(Utc(3635 * DAY)), long.ends_soon(Utc(3636 * DAY))), (None, Some(Utc(3650 * DAY))));
         assert!(!usual.is_over(Utc(90 * DAY)) && usual.is_over(Utc(90 * DAY + 1)), "its last second is one of it");
-        assert_eq!(short.or_later(Some(usual)), usual);
-        assert_eq!(usual.or_later(Some(short)), usual);
     }
 }

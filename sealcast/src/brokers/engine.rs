@@ -57,8 +57,8 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
-    /// Until when somebody vouches for us, if we have somebody's word.
-    credential: Option<Credential>,
+    /// Until when issuers vouch for us.
+    credentials: BTreeMap<String, Credential>,
     /// Why the brokers do not take our registration.
     not_registered: Option<Error>,
     /// The highest sn of what was handed on.
@@ -93,15 +93,16 @@ pub(super) enum Done {
 
 impl Engine {
     pub(super) fn new(opening: Opening, registry: &Registry) -> Result<Engine> {
-        let Opening { cluster, key, registration, keys, frame_operations, accuse, patience: _ } = opening;
+        let Opening { cluster, key, registrations, keys, frame_operations, accuse, patience: _ } = opening;
         let (key, record) = key.into_parts();
         let places = cluster.broker_keys().into_iter().zip(&cluster.addresses).enumerate();
         let channel = |(n, (broker, at)): (usize, ([u8; 32], &sealcast_broker::cluster_file::Addresses))| {
             Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())
         };
         let channels = places.map(channel).collect();
-        let credential = registration.as_ref().and_then(Credential::of);
-        let config = Config { genesis: cluster.genesis.clone(), key: key.clone(), registration, frame_operations };
+        let mut credentials = BTreeMap::new();
+        registrations.iter().for_each(|it| credential::add(&mut credentials, it));
+        let config = Config { genesis: cluster.genesis.clone(), key: key.clone(), registrations, frame_operations };
         let quorum = match record.last() {
             None => Quorum::new(config),
             Some(bytes) => Quorum::restore(config, &bytes)
@@ -126,7 +127,7 @@ impl Engine {
             forgotten: BTreeSet::new(),
             unstored: None,
             nobody_vouches: false,
-            credential,
+            credentials,
             not_registered: None,
             newest: 0,
             asked_for_key: Instant::now(),
@@ -176,10 +177,8 @@ impl Engine {
     }
 
     pub(super) fn submit(&mut self, operation: Operation) -> std::result::Result<Token, SendError> {
-        if let Operation::Register(registration) = &operation
-            && let Some(credential) = Credential::of(registration)
-        {
-            self.credential = Some(credential.or_later(self.credential));
+        if let Operation::Register(registration) = &operation {
+            credential::add(&mut self.credentials, registration);
         }
         self.quorum.submit(self.clock.now(), operation)
     }
@@ -296,7 +295,11 @@ impl Engine {
             return Some(why);
         }
         let unknown = self.quorum.standing().is_some_and(|it| !it.registered);
-        if unknown && let Some(why) = &self.not_registered {
+        // Somebody else may still vouch for it.
+        if unknown
+            && !self.quorum.is_registering()
+            && let Some(why) = &self.not_registered
+        {
             return Some(why.clone());
         }
         (unknown && self.nobody_vouches).then(|| {
@@ -310,15 +313,17 @@ impl Engine {
         })
     }
 
-    /// The last second of our credential's time, once little of it is left.
+    /// The last second of the time of one of our credentials, once little of it is left.
     pub(super) fn ends_soon(&self) -> Option<Utc> {
-        self.credential?.ends_soon(self.quorum.at()?)
+        let at = self.quorum.at()?;
+        self.credentials.values().filter(|it| !it.is_over(at)).filter_map(|it| it.ends_soon(at)).min()
     }
 
-    /// That our credential's time is over, if it was at the newest block.
+    /// That the time of all our credentials is over, if it was at the newest block.
     pub(super) fn expired(&self) -> Option<Error> {
-        let (credential, at) = self.credential.zip(self.quorum.at())?;
-        credential.is_over(at).then(credential::expired)
+        let at = self.quorum.at()?;
+        let is_over = !self.credentials.is_empty() && self.credentials.values().all(|it| it.is_over(at));
+        is_over.then(credential::expired)
     }
 
     /// Tells readers that nothing will come any more, if so: brokers end subscriptions without a word.

@@ -14,11 +14,11 @@ use sealcast_broker::operation::registration::binding_digest;
 use sealcast_broker::operation::{Client, Proof, Registration};
 use sealcast_crypto::identity::Identity;
 use sealcast_crypto::secret::Secret;
-use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::CertHash;
+use sealcast_crypto::signature::{OriginKey, Signature, SigningKey};
+use sealcast_wire::{CertHash, Utc};
 
 use crate::code::Code;
-use crate::config::Home;
+use crate::config::{Home, Voucher};
 use crate::error::{Error, Result};
 use crate::io::rng;
 use crate::io::store::Store;
@@ -146,18 +146,47 @@ impl Record {
     }
 }
 
+/// What makes an identity's client known: its certificate, and what others say of it at this time that this cluster takes.
+pub fn registrations(
+    cluster: &ClusterFile,
+    identity: &Identity,
+    vouchers: &[Voucher],
+    client: &Client,
+    at: Utc,
+) -> Vec<Registration> {
+    let vouchers = vouchers.iter().filter(|it| it.not_after() >= at);
+    let vouched = vouchers.filter_map(|it| vouched(cluster, it, identity.key(), client));
+    registration(cluster, identity, client, false).into_iter().chain(vouched).collect()
+}
+
+/// What makes a client known by what an issuer says of its holder's key; `None` if the cluster does not name who says it.
+pub fn vouched(cluster: &ClusterFile, voucher: &Voucher, holder: &SigningKey, client: &Client) -> Option<Registration> {
+    let issuer = voucher.issuer(&cluster.genesis)?.to_owned();
+    let binding = |word| binding(cluster, holder, client, word);
+    let proof = match voucher {
+        Voucher::Certificate(it) => {
+            Proof::Certificate { issuer, der: it.der().to_vec(), binding: binding(&it.hash().0) }
+        }
+        Voucher::Claim(claim) => Proof::Claim { claim: Box::new(claim.clone()), binding: binding(&claim.hash()) },
+    };
+    Some(Registration { intent: false, proof })
+}
+
 /// What makes a client known by an identity's certificate; `None` if the cluster does not name its authority.
 pub fn registration(cluster: &ClusterFile, identity: &Identity, client: &Client, intent: bool) -> Option<Registration> {
     let authority = identity.anchor().certificate().der();
     let is_ours = |issuer: &Issuer| matches!(issuer, Issuer::Authority { der, .. } if der[..] == authority[..]);
     let (issuer, _) = cluster.genesis.issuers.iter().find(|(_, issuer)| is_ours(issuer))?;
     let certificate = identity.certificate();
-    let digest = binding_digest(&cluster.cluster(), client, &certificate.hash);
-    // Its own key signs that the client's is its too; where they are the same, the certificate says so itself.
-    let own = identity.key().public().point() == client.0;
-    let binding = (!own).then(|| identity.key().sign(&digest));
+    let binding = binding(cluster, identity.key(), client, &certificate.hash.0);
     let proof = Proof::Certificate { issuer: issuer.clone(), der: certificate.der.to_vec(), binding };
     Some(Registration { intent, proof })
+}
+
+/// The holder's key signs that the client's is its too; where they are the same, what vouches for it says so itself.
+fn binding(cluster: &ClusterFile, holder: &SigningKey, client: &Client, word: &[u8; 32]) -> Option<Signature> {
+    let own = holder.public().point() == client.0;
+    (!own).then(|| holder.sign(&binding_digest(&cluster.cluster(), client, word)))
 }
 
 /// Where the keys of a certificate's holder lie.
@@ -187,10 +216,10 @@ mod tests {
     use rand_core::SeedableRng;
     use sealcast_broker::cluster_file::{Addresses, Suite};
     use sealcast_broker::genesis::Genesis;
+    use sealcast_broker::operation::Claim;
     use sealcast_crypto::ed25519::Key;
     use sealcast_crypto::identity::{Attribute, Authority, MemberSecret, Request, Rights};
     use sealcast_crypto::signature::Algorithm;
-    use sealcast_wire::Utc;
 
     use super::*;
 
@@ -236,6 +265,39 @@ mod tests {
         let (mut file, identity) = known(Algorithm::P256);
         file.genesis.issuers.clear();
         assert!(registration(&file, &identity, &Client(key(7).public_bytes()), false).is_none());
+    }
+
+    #[test]
+    fn rule_e3_several_issuers_vouch_for_one_identity() {
+        let mut rng = ChaCha20Rng::seed_from_u64(6);
+        for algorithm in [Algorithm::Ed25519, Algorithm::P256] {
+            let (mut file, identity) = known(algorithm);
+            let client = Client(key(7).public_bytes());
+            let mut insurer = Authority::create("insurer", Algorithm::P256, NOW, &mut rng).unwrap();
+            let bank = key(8);
+            let attributes = vec![Attribute::new("insurer", "level", "3").unwrap()];
+            let request = Request { name: "a".into(), keys: identity.public(), rights: Rights::none(), attributes };
+            let certificate = Voucher::Certificate(insurer.issue(&request, NOW, 86_400).unwrap());
+            let signer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([8; 32])).unwrap();
+            let validity = (NOW, Utc(NOW.0 + 86_400));
+            let of = identity.key().public();
+            let claim = Voucher::Claim(Claim::sign("bank", &[1], validity, &[("rating", "a")], of, &signer));
+            let vouchers = [certificate, claim].map(|it| Voucher::from_pem(&it.to_pem()).unwrap());
+            assert!(vouchers.iter().all(|it| it.is_of(of) && !it.is_of(bank.public())));
+            assert_eq!(registrations(&file, &identity, &vouchers, &client, NOW).len(), 1, "it knows neither of them");
+
+            let authority = Issuer::authority(insurer.certificate().der()).unwrap();
+            file.genesis.issuers.insert("insurer".to_owned(), authority);
+            file.genesis.issuers.insert("bank".to_owned(), Issuer::Key(bank.public().clone()));
+            let later = registrations(&file, &identity, &vouchers, &client, Utc(NOW.0 + 86_401));
+            assert_eq!(later.len(), 1, "their time is over");
+            let all = registrations(&file, &identity, &vouchers, &client, NOW);
+            let said = |it: &Registration| it.verify(&file.genesis, &file.cluster(), &client, NOW).unwrap().attributes;
+            let said: Vec<Attribute> = all.iter().flat_map(said).collect();
+            let names: Vec<String> = said.iter().map(|it| format!("{}:{}={}", it.issuer, it.key, it.value)).collect();
+            assert_eq!(names, ["exchange:desk=fx", "insurer:level=3", "bank:rating=a"]);
+        }
+        assert!(Voucher::from_pem("nothing").is_err());
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use findings::Evidence;
 pub(crate) use findings::Findings;
 pub use inbox::{Content, Item, Subscription};
 pub(crate) use member::Record;
-pub use member::{ClientKey, Purpose, registration};
+pub use member::{ClientKey, Purpose, registration, registrations, vouched};
 pub(crate) use refusals::refused;
 pub(crate) use sealing::threshold;
 
@@ -67,7 +67,8 @@ struct Shared {
     changed: Condvar,
     waker: mio::Waker,
     patience: Duration,
-    registration: Option<Registration>,
+    /// What says again who this is.
+    registrations: Vec<Registration>,
 }
 
 /// What a client is opened with.
@@ -76,8 +77,8 @@ pub struct Opening {
     pub cluster: Arc<ClusterFile>,
     /// The client's key and what it knew when it ran last.
     pub key: ClientKey,
-    /// Makes the client known where the brokers do not know it.
-    pub registration: Option<Registration>,
+    /// Make the client known where the brokers do not know it; whoever has several gives them each time it begins.
+    pub registrations: Vec<Registration>,
     /// `Plain` or `Threshold`.
     pub keys: Scheme,
     /// How long a call may take.
@@ -168,9 +169,9 @@ impl Brokers {
     pub fn open(opening: Opening) -> Result<Brokers> {
         let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
-        let (patience, registration) = (opening.patience, opening.registration.clone());
+        let (patience, registrations) = (opening.patience, opening.registrations.clone());
         let engine = Mutex::new(Engine::new(opening, poll.registry())?);
-        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience, registration });
+        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience, registrations });
         let driven = shared.clone();
         let thread = std::thread::Builder::new().name("sealcast-brokers".into()).spawn(move || driven.run(poll));
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
@@ -195,7 +196,9 @@ impl Brokers {
             if let Some(why) = engine.unregistered() {
                 return Some(Err(why));
             }
-            engine.quorum.standing().filter(|it| it.registered).cloned().map(Ok)
+            // Until all that is said of it is known: by that it is judged what it may read.
+            let standing = engine.quorum.standing().filter(|it| it.registered && !engine.quorum.is_registering());
+            standing.cloned().map(Ok)
         })
     }
 
@@ -514,16 +517,20 @@ impl Brokers {
     }
 
     /// Registers anew, and says whether this client wants advertisements also while it has no subscription (Chios' intent).
+    /// It holds until it says otherwise; of a client with several registrations until it begins anew.
     ///
     /// # Errors
     /// [`Code::Usage`] for a client that was opened without a registration, and as [`Brokers::submit`].
     pub fn want_advertisements(&self, intent: bool) -> Result<()> {
-        let registration = self
-            .shared
-            .registration
-            .clone()
-            .ok_or_else(|| Error::new(Code::Usage, "without a registration there is nothing to say so with"))?;
-        self.submit(&Operation::Register(Registration { intent, ..registration })).map(drop)
+        let mut came = Err(Error::new(Code::Usage, "without a registration there is nothing to say so with"));
+        for it in &self.shared.registrations {
+            // Any that still holds says it.
+            came = self.submit(&Operation::Register(Registration { intent, ..it.clone() })).map(drop);
+            if came.is_ok() {
+                break;
+            }
+        }
+        came
     }
 
     /// The proofs that brokers keep of what others did (E4), by who gave them: to whom [`Brokers::policy`] is told. Nobody

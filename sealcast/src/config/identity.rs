@@ -7,6 +7,7 @@
 //! authority = "-----BEGIN CERTIFICATE----- …"
 //! crl = "-----BEGIN X509 CRL----- …"                # the newest known
 //! policy = "-----BEGIN SEALCAST POLICY----- …"      # the newest known
+//! vouchers = ["-----BEGIN CERTIFICATE----- …"]      # what others say of it to brokers: certificates and claims
 //! [veil]
 //! ward3 = "SC-SECRET-1…"
 //! ```
@@ -14,13 +15,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sealcast_crypto::identity::{Certificate, Identity, MemberSecret, TrustAnchor, keytext, pem};
+use sealcast_crypto::identity::{Attribute, Certificate, Identity, MemberSecret, TrustAnchor, keytext, pem};
 use sealcast_crypto::secret::Secret;
+use sealcast_wire::Utc;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::files::{FileError, Overwrite, read_secret, write_secret};
 use super::paths::Home;
+use super::voucher::Voucher;
 
 /// An identity of this user.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct KeptIdentity {
     pub secret: MemberSecret,
     /// Its place in the world, once an authority gave it one.
     pub membership: Option<Membership>,
+    /// What issuers beside that authority say of it to brokers.
+    pub vouchers: Vec<Voucher>,
 }
 
 /// What an authority gave to an identity.
@@ -58,6 +63,8 @@ struct File {
     crl: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    vouchers: Vec<String>,
     #[serde(default)]
     veil: BTreeMap<String, Zeroizing<String>>,
 }
@@ -65,7 +72,7 @@ struct File {
 impl KeptIdentity {
     /// A new identity in the home's folder, not yet on disk.
     pub fn new(home: &Home, name: &str, secret: MemberSecret) -> KeptIdentity {
-        KeptIdentity { path: home.identity(name), secret, membership: None }
+        KeptIdentity { path: home.identity(name), secret, membership: None, vouchers: Vec::new() }
     }
 
     /// Reads the identity of this name.
@@ -86,7 +93,9 @@ impl KeptIdentity {
         let wrong = |what: String| FileError::Content { path: path.to_owned(), what };
         let secret = MemberSecret::import(&file.secret).map_err(|e| wrong(format!("secret: {e}")))?;
         let membership = membership(&file).map_err(wrong)?;
-        Ok(KeptIdentity { path: path.to_owned(), secret, membership })
+        let vouchers = file.vouchers.iter().map(|text| Voucher::from_pem(text)).collect::<Result<_, _>>();
+        let vouchers = vouchers.map_err(|why| wrong(format!("vouchers: {why}")))?;
+        Ok(KeptIdentity { path: path.to_owned(), secret, membership, vouchers })
     }
 
     /// Writes the file.
@@ -101,6 +110,7 @@ impl KeptIdentity {
             authority: None,
             crl: None,
             policy: None,
+            vouchers: self.vouchers.iter().map(Voucher::to_pem).collect(),
             veil: BTreeMap::new(),
         };
         if let Some(m) = &self.membership {
@@ -124,6 +134,13 @@ impl KeptIdentity {
     /// Where it is kept.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What is said of it to brokers at this time: by its certificate, and by others.
+    pub fn attributes(&self, at: Utc) -> Vec<Attribute> {
+        let own = self.membership.iter().flat_map(|it| it.certificate.attributes().to_vec());
+        let others = self.vouchers.iter().filter(|it| it.not_after() >= at);
+        own.chain(others.flat_map(Voucher::attributes)).collect()
     }
 
     /// The identity, ready for a session; `None` if no authority has given it a certificate yet.
@@ -178,7 +195,6 @@ mod tests {
     use rand_core::SeedableRng;
     use sealcast_crypto::identity::{Act, Authority, Request, Right};
     use sealcast_crypto::signature::Algorithm;
-    use sealcast_wire::Utc;
 
     use super::*;
 

@@ -28,7 +28,7 @@ use super::way::Way as Going;
 use super::{Inner, Session};
 use crate::brokers;
 use crate::code::Code;
-use crate::config::{Contexts, Home, KeptIdentity};
+use crate::config::{Contexts, Home, KeptIdentity, Voucher};
 use crate::control::{Server, socket_path};
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
@@ -84,6 +84,8 @@ struct Loaded {
     held: Arc<Held>,
     /// Signed objects that were kept with it.
     statements: Vec<Vec<u8>>,
+    /// What others say of it to brokers.
+    vouchers: Vec<Voucher>,
     /// Whether it is this user's, on disk.
     kept: bool,
 }
@@ -92,6 +94,7 @@ struct Loaded {
 struct Member {
     held: Arc<Held>,
     statements: Vec<Vec<u8>>,
+    vouchers: Vec<Voucher>,
     group: String,
     store: Option<Store>,
     control: Option<PathBuf>,
@@ -205,7 +208,8 @@ impl Opening {
                 return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
             }
             Some(Identity::Held(held)) => {
-                return Ok(Loaded { held: held.clone(), statements: Vec::new(), kept: false });
+                let held = held.clone();
+                return Ok(Loaded { held, statements: Vec::new(), vouchers: Vec::new(), kept: false });
             }
             Some(Identity::Named(name)) => KeptIdentity::load(home, name).map_err(|e| {
                 let error = Error::from(e);
@@ -224,12 +228,12 @@ impl Opening {
                 kept.secret.public()
             ))
         })?;
-        let policy = kept.membership.and_then(|m| m.policy);
-        Ok(Loaded { held: Arc::new(held), statements: policy.into_iter().collect(), kept: true })
+        let statements = kept.membership.and_then(|m| m.policy).into_iter().collect();
+        Ok(Loaded { held: Arc::new(held), statements, vouchers: kept.vouchers, kept: true })
     }
 
     fn contributory(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
-        let Member { held, statements, group, store, control, me } = self.member(url, home, clock)?;
+        let Member { held, statements, group, store, control, me, .. } = self.member(url, home, clock)?;
         let machine = Machine::contributory(url, &group, held.clone(), statements, store.as_ref(), clock.now())?;
         Ok(Made { machine, me, group, store, identity: Some(held), control, reach: None })
     }
@@ -238,40 +242,44 @@ impl Opening {
     fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
         let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
         let cluster = brokers::load_named(path, &url.options)?;
-        let (held, kept, group, later, made) = if url.keys == Scheme::Contributory {
-            let Member { held, statements, group, store, control, me } = self.member(url, home, clock)?;
+        let (held, vouchers, kept, group, later, made) = if url.keys == Scheme::Contributory {
+            let Member { held, statements, vouchers, group, store, control, me } = self.member(url, home, clock)?;
             let records = store.as_ref().map(Store::records).unwrap_or_default();
             let (identity, name, url) = (held.clone(), group.clone(), url.clone());
             let make = move |now| Machine::paced(&url, &name, identity, statements, &records, now);
             let kept = store.is_some();
             let made = (me, store, Some(held.clone()), control);
-            (held, kept, group, Later::Contributory(Box::new(make)), made)
+            (held, vouchers, kept, group, Later::Contributory(Box::new(make)), made)
         } else {
-            let Loaded { held, kept, .. } = self.load(url, home)?;
+            let Loaded { held, vouchers, kept, .. } = self.load(url, home)?;
             let me = held.certificate().name.to_string();
             let later = if url.keys == Scheme::Plain { Later::Plain(me.clone()) } else { Later::Threshold(me.clone()) };
-            (held, kept, url.options.group.clone().unwrap_or_default(), later, (me, None, None, self.control.clone()))
+            let group = url.options.group.clone().unwrap_or_default();
+            (held, vouchers, kept, group, later, (me, None, None, self.control.clone()))
         };
         let key = if kept {
             brokers::ClientKey::of(home, &cluster.cluster(), &held.certificate().hash, brokers::Purpose::Session)?
         } else {
             brokers::ClientKey::fresh()?
         };
-        let registration = brokers::registration(&cluster, &held, &key.client(), false).ok_or_else(|| {
+        let at = clock.now().utc.unwrap_or(clock::FLOOR);
+        let registrations = brokers::registrations(&cluster, &held, &vouchers, &key.client(), at);
+        if registrations.is_empty() {
             let (who, of) = (&held.certificate().name, held.anchor().certificate().name());
             let what = format!("{who} has its certificate of {of}, which is no issuer of these brokers");
             let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
-            Error::new(Code::Denied, what).with_hint(format!("their issuers are {}; --id NAME", issuers.join(", ")))
-        })?;
+            let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
+            return Err(Error::new(Code::Denied, what).with_hint(hint));
+        }
         let cargo = through::cargo(url.keys, &group);
-        let reach = Some(Reach { cluster, key, registration, cargo, later });
+        let reach = Some(Reach { cluster, key, registrations, cargo, later });
         let (me, store, identity, control) = made;
         Ok(Made { machine: Machine::Waiting(Waiting), me, group, store, identity, control, reach })
     }
 
     /// A member of a contributory group.
     fn member(&self, url: &Url, home: &Home, clock: Clock) -> Result<Member> {
-        let Loaded { held, statements, kept } = self.load(url, home)?;
+        let Loaded { held, statements, vouchers, kept } = self.load(url, home)?;
         let certificate = held.certificate();
         held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
         let group = match &url.options.group {
@@ -297,7 +305,7 @@ impl Opening {
             None => kept.then(|| socket_path(home, &certificate.hash, &group)),
         };
         let me = certificate.name.to_string();
-        Ok(Member { held, statements, group, store, control, me })
+        Ok(Member { held, statements, vouchers, group, store, control, me })
     }
 }
 

@@ -29,7 +29,7 @@ use crate::url;
 pub(super) struct Reach {
     pub(super) cluster: ClusterFile,
     pub(super) key: ClientKey,
-    pub(super) registration: Registration,
+    pub(super) registrations: Vec<Registration>,
     pub(super) cargo: Cargo,
     pub(super) later: Later,
 }
@@ -56,12 +56,12 @@ pub(super) struct Through {
 impl Through {
     /// The road, and the machine that goes it.
     pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<(Through, quorum::Way)> {
-        let Reach { cluster, key, registration, cargo, later } = reach;
+        let Reach { cluster, key, registrations, cargo, later } = reach;
         let (key, record) = key.into_parts();
         let config = Config {
             genesis: cluster.genesis.clone(),
             key: key.clone(),
-            registration: Some(registration),
+            registrations,
             frame_operations: FRAME_OPERATIONS,
         };
         let way = quorum::Way::new(now, config, record.last().as_deref(), cargo)

@@ -5,8 +5,9 @@ use super::*;
 /// A registration of client `seed` by the exchange, under a serial that others may have too.
 fn claim(run: &Broker, seed: u8, serial: u8, not_after: Utc, intent: bool) -> Operation {
     let World { exchange, .. } = &run.world;
-    let claim = Claim::sign("exchange", &[serial], (NOW, not_after), &[("desk", "fx")], &client(seed), exchange);
-    Operation::Register(Registration { intent, proof: OfIssuer::Claim(claim) })
+    let claim =
+        Claim::sign("exchange", &[serial], (NOW, not_after), &[("desk", "fx")], origin_key(seed).public(), exchange);
+    Operation::Register(Registration { intent, proof: claim.into() })
 }
 
 fn in_a_month() -> Utc {

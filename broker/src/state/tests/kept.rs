@@ -62,8 +62,9 @@ fn rule_g8_the_clients_of_one_credential_share_its_room_for_values_and_topics() 
     assert_counted(&run.state);
 
     // Another key of the same credential has no more, also after a restart.
-    let again = Claim::sign("exchange", &[1], (NOW, Utc(NOW.0 + 30 * DAY)), &[], &client(9), &run.world.exchange);
-    let again = Operation::Register(Registration { intent: false, proof: OfIssuer::Claim(again) });
+    let claim =
+        Claim::sign("exchange", &[1], (NOW, Utc(NOW.0 + 30 * DAY)), &[], origin_key(9).public(), &run.world.exchange);
+    let again = Operation::Register(Registration { intent: false, proof: claim.into() });
     let store = run.state.store.clone();
     run.state = State::open(run.world.genesis.clone(), store).expect("memory does not fail");
     assert_eq!(run.codes(9, vec![again, long(room + 203)]), [Code::Done, Code::TooMany]);

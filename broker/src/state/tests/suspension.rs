@@ -104,8 +104,15 @@ fn rule_e4_another_key_of_the_same_certificate_is_suspended_too() {
     // A second client for whom the same credential vouches: here one whose serial is client 2's.
     let same = |run: &Broker, seed: u8| {
         let validity = (NOW, Utc(NOW.0 + 30 * DAY));
-        let claim = Claim::sign("exchange", &[2], validity, &[("desk", "rates")], &client(seed), &run.world.exchange);
-        Operation::Register(Registration { intent: false, proof: OfIssuer::Claim(claim) })
+        let claim = Claim::sign(
+            "exchange",
+            &[2],
+            validity,
+            &[("desk", "rates")],
+            origin_key(seed).public(),
+            &run.world.exchange,
+        );
+        Operation::Register(Registration { intent: false, proof: claim.into() })
     };
     let (second, third) = (same(&run, 20), same(&run, 21));
     assert_eq!(run.codes(20, vec![second]), [Code::Done]);

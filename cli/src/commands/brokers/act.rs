@@ -39,16 +39,6 @@ struct File {
     act: String,
 }
 
-pub(super) fn register(env: &Env<'_>, which: &Which) -> Result<(), Failure> {
-    let cluster = Cluster::of(env, which.cluster.as_deref())?;
-    let brokers = cluster.open(env, &As::Member)?;
-    let standing = cluster.registered(env, &brokers)?;
-    let client = hex(&brokers.client().0);
-    brokers.close();
-    env.output.object(&json!({ "client": client, "registered": true, "height": standing.height }))?;
-    env.output.line(format!("registered   client {client}   block {}", standing.height))
-}
-
 pub(super) fn advertise(env: &Env<'_>, scope: &str, text: &str, which: &Which) -> Result<(), Failure> {
     let scope = interest(scope)?;
     if text.len() > sealcast_wire::limits::ASSOCIATED_BYTES_MAX {

@@ -171,6 +171,11 @@ fn issuers(env: &Env<'_>, made: &Made) -> Result<BTreeMap<String, Issuer>, Failu
 }
 
 fn issuer_of(name: &str, at: &str) -> Result<Issuer, Failure> {
+    if at.starts_with("scpub1") {
+        let keys = at.parse::<PublicKeys>();
+        let keys = keys.map_err(|e| Failure::new(Code::BadValue, format!("--issuer: the key of {name}: {e}")))?;
+        return Ok(Issuer::Key(keys.signing));
+    }
     if let Some(key) = unhex(at).and_then(|bytes| PublicKey::from_bytes(&bytes).ok()) {
         return Ok(Issuer::Key(key));
     }

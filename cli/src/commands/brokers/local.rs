@@ -107,10 +107,10 @@ impl Local {
         let certificate = authority.issue(&request, now(), VALID_SECONDS).map_err(|e| bad(&e))?;
         let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).map_err(|e| bad(&e))?;
         let key = ClientKey::fresh()?;
-        let registration = registration(&self.cluster, &identity, &key.client(), false);
+        let registrations = registration(&self.cluster, &identity, &key.client(), false).into_iter().collect();
         let cluster = self.cluster.clone();
         let (patience, accuse) = (PATIENCE, true);
-        Ok(Brokers::open(Opening { cluster, key, registration, keys, patience, frame_operations, accuse })?)
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
     }
 
     /// The cluster.

@@ -8,6 +8,7 @@ mod processes;
 mod reload;
 mod status;
 mod up;
+mod vouch;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::text::{parse_duration, whole};
 pub(crate) use act::{Act, bring};
 pub(crate) use evidence::keep;
 pub(crate) use local::{Local, Wanted};
+pub(crate) use vouch::listed;
 
 /// Brokers of which some may lie: make, run and administer them
 #[derive(Debug, Args)]
@@ -38,6 +40,7 @@ Examples:
   sealcast brokers status
   sealcast brokers init -n 4 --host b{}.example.org market    for machines of their own
   sealcast brokers run market/broker-2        on the machine of broker 2
+  sealcast brokers reg --with insurer.pem     one more issuer says something of you
   sealcast brokers revoke --serial hospitalA:17"
 )]
 pub(crate) struct Brokers {
@@ -88,11 +91,20 @@ enum Verb {
         #[arg(long, value_name = "FILE", num_args = 0..=1)]
         submit: Option<Option<PathBuf>>,
     },
-    /// Register your identity with the brokers
+    /// Register your identity with the brokers, by its certificate and by what else issuers say of it
     Reg {
+        /// A certificate of another issuer for your key (sealcast ca issue --for) or a claim (sealcast brokers claim):
+        /// your identity keeps it, and is known by it from now on; may be repeated
+        #[arg(long, value_name = "FILE")]
+        with: Vec<PathBuf>,
+        /// Let your identity keep this one no longer, as «sealcast id show» names it; may be repeated
+        #[arg(long, value_name = "ISSUER:SERIAL")]
+        without: Vec<String>,
         #[command(flatten)]
         which: Which,
     },
+    /// Say something of somebody, as an issuer that is no X.509 authority: signed with your identity's key
+    Claim(vouch::Say),
     /// Tell others what you publish
     Advertise {
         /// Which topics, as in subscriptions: 'market/# or price = 105'
@@ -180,8 +192,8 @@ struct Made {
     /// The group of the threshold key
     #[arg(long, value_name = "SUITE", default_value = "ristretto255")]
     suite: SuiteName,
-    /// Who gives attributes: an authority of yours, NAME=CERTIFICATE.pem, or NAME=KEY in hex of a program that signs
-    /// claims itself (sealcast_broker::operation::Claim); may be repeated [default: your authorities, or a new one]
+    /// Who gives attributes: an authority of yours, NAME=CERTIFICATE.pem, or NAME=scpub1… of somebody who signs claims
+    /// (sealcast brokers claim; a program's key may be in hex); may be repeated [default: your authorities, or a new one]
     #[arg(long = "issuer", value_name = "ISSUER")]
     issuers: Vec<String>,
     /// An administrator's public key (scpub1…, Ed25519); may be repeated [default: your identity]
@@ -282,7 +294,8 @@ impl Brokers {
             Verb::Evidence { verb: None, which, out, submit } => {
                 evidence::evidence(env, &which, out.as_deref(), submit)
             }
-            Verb::Reg { which } => act::register(env, &which),
+            Verb::Reg { with, without, which } => vouch::register(env, &with, &without, &which),
+            Verb::Claim(say) => vouch::claim(env, &say),
             Verb::Advertise { scope, text, which } => act::advertise(env, &scope, &text, &which),
             Verb::Revoke { client, serial, administer } => {
                 act::revoke(env, client.as_deref(), serial.as_deref(), &administer)

@@ -85,7 +85,7 @@ fn serve(
     let opening = Opening {
         cluster: cluster.file.clone().into(),
         key: ClientKey::fresh()?,
-        registration: None,
+        registrations: Vec::new(),
         keys: Scheme::Threshold,
         patience: STEP,
         frame_operations: FRAME_OPERATIONS,

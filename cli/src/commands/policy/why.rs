@@ -18,6 +18,7 @@ use crate::commands::Env;
 use crate::commands::brokers::Which;
 use crate::hint::Failure;
 use crate::target;
+use crate::text::now;
 
 #[derive(Debug, Args)]
 pub(super) struct Why {
@@ -36,7 +37,7 @@ pub(super) struct Why {
     /// What an issuer says of the one who asks; may be repeated
     #[arg(long = "attr", value_name = "issuer:key=value")]
     attributes: Vec<String>,
-    /// Take the attributes of this identity's certificate [default, for the policy in force: your identity]
+    /// Take the attributes of this identity [default, for the policy in force: your identity]
     #[arg(long = "as", value_name = "IDENTITY")]
     identity: Option<String>,
     /// Judge publishing instead of reading
@@ -114,8 +115,7 @@ impl Why {
             // Of whom brokers denied something.
             None if self.asks_brokers() && all.is_empty() => {
                 let chosen = target::identity(env)?.map(|name| KeptIdentity::load(&env.home, &name)).transpose()?;
-                let certificate = chosen.and_then(|it| it.membership).map(|it| it.certificate);
-                all.extend(certificate.into_iter().flat_map(|it| it.attributes().to_vec()));
+                all.extend(chosen.iter().flat_map(|it| it.attributes(now())));
             }
             None => {}
         }
@@ -128,19 +128,19 @@ impl Why {
     }
 }
 
-/// What an identity's certificate says.
+/// What is said of an identity.
 fn of_identity(env: &Env<'_>, name: &str) -> Result<Vec<Attribute>, Failure> {
     if !env.home.identity(name_checked(name)?).exists() {
         return Err(target::unknown_identity(name, &env.home.identities()));
     }
     let identity = KeptIdentity::load(&env.home, name)?;
-    let Some(membership) = &identity.membership else {
+    if identity.membership.is_none() && identity.vouchers.is_empty() {
         let failure = Failure::new(Code::NoIdentity, format!("identity {name} has no certificate yet"));
         return Err(failure.hint("sealcast join FILE, or say --attr"));
-    };
-    let attributes = membership.certificate.attributes().to_vec();
+    }
+    let attributes = identity.attributes(now());
     if attributes.is_empty() {
-        env.output.warn(format!("the certificate of {name} has no attributes"));
+        env.output.warn(format!("nobody says anything of {name}: it has no attributes"));
     }
     Ok(attributes)
 }

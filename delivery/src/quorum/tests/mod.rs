@@ -122,7 +122,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
         // One has nobody's word, one another client's.
         let false_word = world.registration(9, &[]);
-        let members = [world.join_by(1, None), world.join_by(2, Some(false_word))];
+        let members = [world.join_by(1, vec![]), world.join_by(2, vec![false_word])];
         assert!(world.until(20_000_000, |it| members.iter().all(|m| it.members[*m].quorum.standing().is_some())));
         for member in members {
             let now = world.now();
@@ -146,6 +146,36 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
         let came = |it: &World| it.members[members[0]].told.outcomes.get(&token).is_some_and(done);
         assert!(world.until(20_000_000, came), "{seed}");
         assert_eq!(ordered(&world).len(), 1);
+    }
+}
+
+#[test]
+fn rule_e3_several_may_vouch_for_a_client_and_one_that_is_false_keeps_out_no_other() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
+        // More than a frame has room for, the first one another client's.
+        let desks: Vec<String> = (0..2 * limits::FRAME_PROOFS_MAX).map(|n| format!("desk{n}")).collect();
+        let words = desks.iter().zip(11..).map(|(desk, serial)| world.word(1, serial, &[(desk, "fx")]));
+        let words = [world.registration(9, &[])].into_iter().chain(words).collect();
+        let (reader, publisher) = (world.join_by(1, words), world.join(2, &[]));
+        subscribe(&mut world, &[reader]);
+        let all = desks.iter().map(|desk| format!("exchange:{desk} = fx")).collect::<Vec<_>>().join(" and ");
+        for round in 1..=2 {
+            let now = world.now();
+            let secret = only(&all, publication(&["desks"], b"to who has all"));
+            world.members[publisher].quorum.publish(now, secret).expect("there is room");
+            let came = |it: &World| it.members[reader].told.delivered.len() == round;
+            assert!(world.until(20_000_000, came), "{seed}: what is said of it is not known");
+            // Whoever has several says them again when it begins again.
+            let member = &mut world.members[reader];
+            member.told.record = Some(member.quorum.record());
+            member.told.subscribed.clear();
+            world.restart(reader);
+            subscribe(&mut world, &[reader]);
+        }
+        assert_eq!(world.members[reader].told.skipped, 0, "{seed}");
+        let refused = |it: &Output| matches!(it, Output::Notice(Notice::NotRegistered(it)) if it.code == Code::Proof);
+        assert!(world.members[reader].told.others.iter().any(refused), "{seed}");
     }
 }
 

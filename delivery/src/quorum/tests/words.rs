@@ -37,7 +37,7 @@ fn config() -> Config {
         administrators: vec![Key::new(&key(5).public_bytes()).expect("a key")],
         issuers: BTreeMap::new(),
     };
-    Config { genesis, key: Arc::new(key(6)), registration: None, frame_operations: 8 }
+    Config { genesis, key: Arc::new(key(6)), registrations: Vec::new(), frame_operations: 8 }
 }
 
 /// After so many blocks, with so many places for the client's one subscription.

@@ -8,8 +8,7 @@ use rand_core::{Rng, SeedableRng};
 use sealcast_broker::access::Access;
 use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_broker::operation::{
-    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Proof, Publication, Registration,
-    check,
+    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Publication, Registration, check,
 };
 use sealcast_broker::protocol::Reply;
 use sealcast_broker::state::{Memory, State};
@@ -165,21 +164,25 @@ impl World {
     /// A client with these attributes at the exchange.
     pub(super) fn join(&mut self, seed: u8, attributes: &[(&str, &str)]) -> usize {
         let registration = self.registration(seed, attributes);
-        self.join_by(seed, Some(registration))
+        self.join_by(seed, vec![registration])
     }
 
     /// The exchange's word on a client.
     pub(super) fn registration(&self, seed: u8, attributes: &[(&str, &str)]) -> Registration {
-        let id = Client(key(seed).public_bytes());
-        let validity = (Utc(0), Utc(START.0 + 1_000_000));
-        let claim = Claim::sign("exchange", &[seed], validity, attributes, &id, &self.issuer);
-        Registration { intent: false, proof: Proof::Claim(claim) }
+        self.word(seed, seed, attributes)
     }
 
-    /// A client that may have somebody's word.
-    pub(super) fn join_by(&mut self, seed: u8, registration: Option<Registration>) -> usize {
+    /// One of its words.
+    pub(super) fn word(&self, seed: u8, serial: u8, attributes: &[(&str, &str)]) -> Registration {
+        let validity = (Utc(0), Utc(START.0 + 1_000_000));
+        let claim = Claim::sign("exchange", &[serial], validity, attributes, key(seed).public(), &self.issuer);
+        Registration { intent: false, proof: claim.into() }
+    }
+
+    /// A client with these words.
+    pub(super) fn join_by(&mut self, seed: u8, registrations: Vec<Registration>) -> usize {
         let key = Arc::new(key(seed));
-        let config = Config { genesis: self.genesis.clone(), key, registration, frame_operations: 8 };
+        let config = Config { genesis: self.genesis.clone(), key, registrations, frame_operations: 8 };
         self.enter(config, None)
     }
 

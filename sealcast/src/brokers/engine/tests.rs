@@ -4,7 +4,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_broker::cluster_file::{Addresses, Suite};
 use sealcast_broker::genesis::Genesis;
-use sealcast_broker::operation::{Claim, Client, Execute, OperationId, Proof, Registration};
+use sealcast_broker::operation::{Claim, Client, Execute, OperationId, Registration};
 use sealcast_broker::protocol::{Contents, Reply, SignedKey, Standing, Update, Welcome};
 use sealcast_broker::state::{self, Notice as Places, Run};
 use sealcast_crypto::ed25519::Key;
@@ -77,7 +77,7 @@ impl Stage {
         let opening = Opening {
             cluster: Arc::new(cluster),
             key: ClientKey::fresh().expect("the system has randomness"),
-            registration: Some(Registration { intent: false, proof: Proof::Claim(claim()) }),
+            registrations: vec![Registration { intent: false, proof: claim().into() }],
             keys: Scheme::Threshold,
             patience: Duration::from_secs(1),
             frame_operations: FRAME_OPERATIONS,
@@ -225,7 +225,8 @@ impl Stage {
 fn claim() -> Claim {
     let (issuer, serial, attributes) = ("exchange".to_owned(), vec![1], Vec::new());
     let (not_before, not_after) = (Utc(0), Utc(1000));
-    Claim { issuer, serial, not_before, not_after, attributes, signature: [0; 64] }
+    let holder = OriginKey::from_seed(&Secret::from_bytes([1; 32])).public().clone();
+    Claim { issuer, serial, not_before, not_after, attributes, holder, signature: [0; 64] }
 }
 
 #[test]

@@ -196,6 +196,9 @@ impl Engine {
                 }
             }
             quorum::Output::Standing(standing) => {
+                if standing.registered {
+                    self.not_registered = None;
+                }
                 self.sealing.stands(now, &standing);
                 if self.lines.has_unopened() {
                     let _ = self.find_key();
@@ -335,7 +338,10 @@ impl Engine {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Unregistered => self.nobody_vouches = true,
-            Notice::NotRegistered(outcome) => self.not_registered = refusals::done(&outcome).err(),
+            // Of several the first one tells: it is the own certificate, where there is one.
+            Notice::NotRegistered(outcome) => {
+                self.not_registered = self.not_registered.take().or(refusals::done(&outcome).err());
+            }
             Notice::RolledBack { seen, height } => {
                 self.fail(rolled_back(seen, height));
             }
