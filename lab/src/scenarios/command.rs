@@ -104,6 +104,10 @@ pub fn list() {
         // A closed pipe ends the list; there is nobody to tell.
         let _ = writeln!(out, "{:<22} {}", scenario.name, scenario.story);
     }
+    let _ = writeln!(
+        out,
+        "{BROKERS:<22} whole brokers, of which some may lie, and their clients: --fault names what goes wrong"
+    );
 }
 
 /// Plays what is asked for; exit code 1 if something did not hold.
