@@ -113,11 +113,11 @@ impl Lab {
         let all = [system.options(), &["--reads", "--clients", &clients, "--stored", stored], options].concat();
         let object = brokered(&disk(), seconds, &all)?;
         self.bar.inc(1);
-        Ok(Point {
-            rate: number(&object, "reads_per_second")?,
-            p50_ms: number(&object, "p50_us")? / 1e3,
-            broker_us: Some(number(&object, "broker_cpu_us")?),
-        })
+        let rate = number(&object, "reads_per_second")?;
+        // What it does without readers, too, is none of theirs.
+        let idle = number(&object, "broker_idle_us_per_s")? / rate;
+        let broker_us = Some(number(&object, "broker_cpu_us")? - idle);
+        Ok(Point { rate, p50_ms: number(&object, "p50_us")? / 1e3, broker_us })
     }
 
     /// The peers that are to be compared with and are here.

@@ -122,7 +122,9 @@ const AWAY: Duration = Duration::from_secs(10);
 /// Beyond this something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Figures are measured where there is no network.
-const BUILD: [&str; 6] = ["build", "--release", "--offline", "--locked", "-p", "sealcast-brokerd"];
+/// The broker and the order in it; the lab's programs beside it link the engine once more each.
+const BUILD: [&str; 8] =
+    ["build", "--release", "--offline", "--locked", "-p", "sealcast-brokerd", "--bin", "sealcast-broker"];
 
 #[cfg(test)]
 mod tests {

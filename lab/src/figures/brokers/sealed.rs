@@ -80,32 +80,37 @@ fn with_ifma(paper: f64, how: &str, is_used: bool) -> Row {
 pub(in crate::figures) fn reads(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (runs, seconds) = (bench.pick(1, 3), bench.pick(4, 10));
     let stored = bench.pick("12000", "40000");
-    let read = |options: &[&str]| -> Result<(f64, f64), Failure> {
+    // Of one broker for each read: what it takes alone, and what is done anyway in that time; and reads in a second.
+    let read = |options: &[&str]| -> Result<[f64; 3], Failure> {
         let object = brokered(&disk(), seconds, &[&["--reads", "--stored", stored][..], options].concat())?;
-        Ok((number(&object, "broker_cpu_us")?, number(&object, "reads_per_second")?))
+        let rate = number(&object, "reads_per_second")?;
+        let idle = number(&object, "broker_idle_us_per_s")? / rate;
+        Ok([number(&object, "broker_cpu_us")? - idle, idle, rate])
     };
     let sealed = ["--keys", "threshold"];
     let kinds: [Vec<&str>; 4] =
         [vec!["-n", "1"], vec![], [&sealed[..], &["--share-on", "write"]].concat(), sealed.to_vec()];
-    let (mut costs, mut rates) = (vec![Vec::new(); kinds.len()], vec![Vec::new(); kinds.len()]);
+    let mut seen = vec![Vec::new(); kinds.len()];
     for _ in 0..runs {
         for (kind, options) in kinds.iter().enumerate() {
-            let (cost, rate) = read(options)?;
-            costs[kind].push(cost);
-            rates[kind].push(rate);
+            seen[kind].push(read(options)?);
         }
     }
-    let cost: Vec<f64> = costs.iter().map(|it| median(it)).collect();
-    let rate: Vec<f64> = rates.iter().map(|it| median(it)).collect();
+    let of = |which: usize| -> Vec<f64> {
+        let values = |it: &Vec<[f64; 3]>| it.iter().map(|it| it[which]).collect::<Vec<f64>>();
+        seen.iter().map(|it| median(&values(it))).collect()
+    };
+    let (cost, idle, rate) = (of(0), of(1), of(2));
     let how = format!(
-        "the mean of all brokers, of which f+1 answer and one sends the body; 8 readers of {stored} stored publications of 1 KB at \
-         random, medians of {runs} runs of {seconds} s, in {}",
+        "the mean of all brokers, of which f+1 answer and one sends the body, without what they do when nobody reads; 8 readers \
+         of {stored} stored publications of 1 KB at random, medians of {runs} runs of {seconds} s, in {}",
         disk().display()
     );
     let row = |id: &str, what: &str, unit, goal, kind: usize| {
         Row::new("brokers", id, what, unit, goal)
             .part("µs", cost[kind])
             .part("all four µs", 4.0 * cost[kind])
+            .part("idle µs", idle[kind])
             .part("solo µs", cost[0])
             .part("reads/s", rate[kind])
             .part("solo reads/s", rate[0])

@@ -108,6 +108,8 @@ struct Measured {
     /// Publications in a block and in a frame, the means; 0 of reads.
     per_block: f64,
     per_frame: f64,
+    /// Processor time of one broker in a second in which nobody asks for anything, the mean of all; 0 of publications.
+    idle_micros: f64,
 }
 
 /// Processor time so far.
@@ -144,7 +146,10 @@ impl Brokered {
         let figures = [("p50_us", p50), ("p99_us", p99), ("broker_cpu_us", broker), ("client_cpu_us", client)];
         object.extend(figures.map(|(name, value)| (name.to_owned(), value.into())));
         let (per_block, per_frame) = (of(|m| m.per_block), of(|m| m.per_frame));
-        if !self.reads {
+        let idle = of(|m| m.idle_micros);
+        if self.reads {
+            object.insert("broker_idle_us_per_s".into(), idle.into());
+        } else {
             object.insert("publications_per_block".into(), per_block.into());
             object.insert("publications_per_frame".into(), per_frame.into());
         }
@@ -162,7 +167,10 @@ impl Brokered {
             format!("{broker:.1}"),
             format!("{client:.1}"),
         ];
-        if !self.reads {
+        if self.reads {
+            heads.extend(row(["idle, one broker"]));
+            figures.push(format!("{:.1} % of a core", idle / 1e4));
+        } else {
             heads.extend(row(["pub/block", "pub/frame"]));
             figures.extend([format!("{per_block:.0}"), format!("{per_frame:.0}")]);
         }
@@ -271,6 +279,7 @@ impl Spent {
             client_micros: each(now.clients.saturating_sub(self.clients)),
             per_block: 0.0,
             per_frame: 0.0,
+            idle_micros: 0.0,
         }
     }
 }
