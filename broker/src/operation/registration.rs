@@ -209,11 +209,12 @@ impl From<Claim> for Proof {
 }
 
 impl Proof {
-    /// In whose name it is said.
-    pub fn issuer(&self) -> &str {
-        match self {
-            Proof::Certificate { issuer, .. } => issuer,
-            Proof::Claim { claim, .. } => &claim.issuer,
+    /// Whether both are the same word of an issuer's, whatever client its holder names.
+    pub fn is_same_word(&self, other: &Proof) -> bool {
+        match (self, other) {
+            (Proof::Certificate { der: one, .. }, Proof::Certificate { der: other, .. }) => one == other,
+            (Proof::Claim { claim: one, .. }, Proof::Claim { claim: other, .. }) => one == other,
+            _ => false,
         }
     }
 }

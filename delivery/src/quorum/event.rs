@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sealcast_broker::contradiction::Contradiction;
-use sealcast_broker::operation::{Header, Interest, Policy, Publication};
+use sealcast_broker::operation::{Header, Interest, OperationId, Policy, Publication};
 use sealcast_broker::protocol::{Refusal, Report, SignedKey, Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{self, Advertisement, Entry};
@@ -222,8 +222,8 @@ pub struct Place {
 pub enum Notice {
     /// f + 1 brokers say that nobody vouches for the client, and it has no registration to give.
     Unregistered,
-    /// The brokers do not take the client's registration: revoked, expired, or of another issuer.
-    NotRegistered(state::Outcome),
+    /// The brokers do not take this registration of the client's: revoked, expired, or of another issuer.
+    NotRegistered(OperationId, state::Outcome),
     /// f + 1 brokers are behind what the client saw before: this is not its cluster as it was (E11).
     RolledBack {
         /// The highest block that the client saw.

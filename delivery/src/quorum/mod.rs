@@ -250,10 +250,10 @@ impl Quorum {
         self.sending.is_registering()
     }
 
-    /// Whoever must register again says the same again, and what an issuer said last instead of what it said before.
+    /// Whoever must register again says the same again.
     fn remember(&mut self, registration: Registration) {
         let all = &mut self.config.registrations;
-        all.retain(|it| it.proof.issuer() != registration.proof.issuer());
+        all.retain(|it| !it.proof.is_same_word(&registration.proof));
         all.iter_mut().for_each(|it| it.intent = registration.intent);
         all.push(registration);
     }

@@ -86,7 +86,7 @@ impl Quorum {
                 if op.what == What::Register {
                     self.known.is_registering = false;
                     let outcome = state::Outcome { code: Code::Proof, detail: Vec::new() };
-                    self.outputs.push_back(Output::Notice(Notice::NotRegistered(outcome)));
+                    self.outputs.push_back(Output::Notice(Notice::NotRegistered(op.id, outcome)));
                 }
                 self.report(op.token, Outcome::Refused(why));
             }
@@ -134,7 +134,7 @@ impl Quorum {
                     self.registered();
                 } else {
                     self.known.is_registering = false;
-                    self.outputs.push_back(Output::Notice(Notice::NotRegistered(outcome.clone())));
+                    self.outputs.push_back(Output::Notice(Notice::NotRegistered(op.id, outcome.clone())));
                 }
                 self.report(op.token, Outcome::Executed { height, number, outcome });
             }

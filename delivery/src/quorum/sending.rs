@@ -406,7 +406,12 @@ impl Sending {
             return Vec::new();
         }
         if of_strangers(&why) {
-            return self.take_back().into_iter().map(|op| Settled::Refused(op, why)).collect();
+            let refused: Vec<Settled> = self.take_back().into_iter().map(|op| Settled::Refused(op, why)).collect();
+            // What waits moves up; what is sealed was sealed for its number.
+            let (moved, waiting): (VecDeque<Op>, _) = self.operations.drain(..).partition(|op| op.what == What::Sealed);
+            self.operations = waiting;
+            self.bytes = self.operations.iter().map(|op| op.bytes.len()).sum();
+            return refused.into_iter().chain(moved.into_iter().map(Settled::Displaced)).collect();
         }
         self.cut_out(now, keys, first, why).into_iter().collect()
     }

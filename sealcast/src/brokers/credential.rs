@@ -2,7 +2,6 @@
 //!
 //! Time is the brokers' (E10), so that a clock that is wrong here ends nothing that goes on there.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast_broker::operation::{Proof, Registration};
@@ -12,16 +11,16 @@ use sealcast_wire::Utc;
 use crate::code::Code;
 use crate::error::Error;
 
-/// The time of a credential; of several of one issuer, that of the one that lasts longest.
+/// The time of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Credential {
     not_before: Utc,
-    not_after: Utc,
+    pub(super) not_after: Utc,
 }
 
 impl Credential {
     /// Of the credential that this registers with; `None` if it cannot be read.
-    fn of(registration: &Registration) -> Option<Credential> {
+    pub(super) fn of(registration: &Registration) -> Option<Credential> {
         let (not_before, not_after) = match &registration.proof {
             Proof::Certificate { der, .. } => {
                 let certificate = Certificate::parse(der).ok()?;
@@ -43,15 +42,6 @@ impl Credential {
         let tenth = Duration::from_secs(seconds(self.not_before, self.not_after) / 10);
         let left = Duration::from_secs(seconds(at, self.not_after));
         (left <= tenth.min(WARN_BEFORE_MAX)).then_some(self.not_after)
-    }
-}
-
-/// Adds the one that this registers with, by its issuer.
-pub(super) fn add(all: &mut BTreeMap<String, Credential>, registration: &Registration) {
-    let Some(new) = Credential::of(registration) else { return };
-    let kept = all.entry(registration.proof.issuer().to_owned()).or_insert(new);
-    if new.not_after > kept.not_after {
-        *kept = new;
     }
 }
 

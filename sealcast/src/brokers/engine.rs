@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mio::Registry;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
-use sealcast_broker::operation::{Body, Interest, Operation, Publication};
+use sealcast_broker::operation::{Body, Interest, Operation, OperationId, Publication, Registration};
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Entry;
@@ -57,8 +57,8 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
-    /// Until when issuers vouch for us.
-    credentials: BTreeMap<String, Credential>,
+    /// Until when issuers vouch for us, by the registrations that say so and were not refused.
+    credentials: BTreeMap<OperationId, Credential>,
     /// Why the brokers do not take our registration.
     not_registered: Option<Error>,
     /// The highest sn of what was handed on.
@@ -100,8 +100,10 @@ impl Engine {
             Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())
         };
         let channels = places.map(channel).collect();
-        let mut credentials = BTreeMap::new();
-        registrations.iter().for_each(|it| credential::add(&mut credentials, it));
+        let credential = |it: &Registration| {
+            Some((OperationId::of(&Operation::Register(it.clone()).to_bytes()), Credential::of(it)?))
+        };
+        let credentials = registrations.iter().filter_map(credential).collect();
         let config = Config { genesis: cluster.genesis.clone(), key: key.clone(), registrations, frame_operations };
         let quorum = match record.last() {
             None => Quorum::new(config),
@@ -177,8 +179,10 @@ impl Engine {
     }
 
     pub(super) fn submit(&mut self, operation: Operation) -> std::result::Result<Token, SendError> {
-        if let Operation::Register(registration) = &operation {
-            credential::add(&mut self.credentials, registration);
+        if let Operation::Register(registration) = &operation
+            && let Some(credential) = Credential::of(registration)
+        {
+            self.credentials.insert(OperationId::of(&operation.to_bytes()), credential);
         }
         self.quorum.submit(self.clock.now(), operation)
     }
@@ -313,10 +317,10 @@ impl Engine {
         })
     }
 
-    /// The last second of the time of one of our credentials, once little of it is left.
+    /// The last second of the time of the last of our credentials, once little of it is left.
     pub(super) fn ends_soon(&self) -> Option<Utc> {
         let at = self.quorum.at()?;
-        self.credentials.values().filter(|it| !it.is_over(at)).filter_map(|it| it.ends_soon(at)).min()
+        self.credentials.values().max_by_key(|it| it.not_after)?.ends_soon(at)
     }
 
     /// That the time of all our credentials is over, if it was at the newest block.

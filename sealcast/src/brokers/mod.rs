@@ -192,13 +192,18 @@ impl Brokers {
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
     pub fn registered(&self) -> Result<Standing> {
         self.ready()?;
-        self.shared.look(self.shared.patience, |engine| {
+        let known = |engine: &Engine| engine.quorum.standing().filter(|it| it.registered).cloned();
+        let came = self.shared.look(self.shared.patience, |engine| {
             if let Some(why) = engine.unregistered() {
                 return Some(Err(why));
             }
             // Until all that is said of it is known: by that it is judged what it may read.
-            let standing = engine.quorum.standing().filter(|it| it.registered && !engine.quorum.is_registering());
-            standing.cloned().map(Ok)
+            known(engine).filter(|_| !engine.quorum.is_registering()).map(Ok)
+        });
+        came.or_else(|why| match why.code() {
+            // It was known before: too few brokers to order anything still answer what it reads.
+            Code::NoQuorum | Code::TimedOut => known(&self.shared.lock()).ok_or(why),
+            _ => Err(why),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Who vouches for whom: claims of issuers without X.509, and what brokers are told of their holders.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,7 +89,8 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
         me.kept.save(Overwrite::Replace)?;
     }
     let mut new = files.iter().map(|it| read(&cluster, &me, &name, it)).collect::<Result<Vec<_>, _>>()?;
-    new.dedup_by_key(|it| it.to_pem());
+    let mut seen = BTreeSet::new();
+    new.retain(|it| seen.insert(it.to_pem()));
     let is_new = |it: &Voucher| new.iter().any(|new| new.to_pem() == it.to_pem());
     me.kept.vouchers.retain(|it| !is_new(it));
     me.kept.vouchers.extend(new.iter().cloned());
@@ -130,7 +132,7 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
 fn forget(me: &mut Me, without: &[String]) -> Result<(), Failure> {
     for named in without {
         let is_named = |it: &Voucher| {
-            let (issuer, serial) = (it.speaker().unwrap_or_default(), it.serial());
+            let (issuer, serial) = (named_as(it), it.serial());
             named.split_once(':').is_some_and(|(of, number)| of == issuer && number.trim_start_matches('#') == serial)
         };
         let count = me.kept.vouchers.len();
@@ -182,10 +184,14 @@ fn described(issuer: &str, it: &Voucher) -> Value {
     json!({ "issuer": issuer, "attributes": attributes, "serial": it.serial(), "valid_to": instant(it.not_after()) })
 }
 
+/// Who speaks, where no cluster says by which name it knows him.
+fn named_as(it: &Voucher) -> String {
+    it.speaker().unwrap_or_else(|| "somebody".to_owned())
+}
+
 /// What each of an identity's vouchers says, for people and for programs.
 pub(crate) fn listed(identity: &KeptIdentity) -> (Vec<String>, Vec<Value>) {
-    let name = |it: &Voucher| it.speaker().unwrap_or_else(|| "somebody".to_owned());
-    let each = identity.vouchers.iter().map(|it| (name(it), it));
+    let each = identity.vouchers.iter().map(|it| (named_as(it), it));
     each.map(|(issuer, it)| (shown(&issuer, it), described(&issuer, it))).unzip()
 }
 

@@ -116,7 +116,7 @@ impl Lab {
         let rate = number(&object, "reads_per_second")?;
         // What it does without readers, too, is none of theirs.
         let idle = number(&object, "broker_idle_us_per_s")? / rate;
-        let broker_us = Some(number(&object, "broker_cpu_us")? - idle);
+        let broker_us = Some(number(&object, "broker_cpu_us")? - idle).filter(|it| *it > 0.0);
         Ok(Point { rate, p50_ms: number(&object, "p50_us")? / 1e3, broker_us })
     }
 

@@ -172,6 +172,8 @@ pub(in crate::experiments) fn fig15(lab: &Lab) -> Result<Vec<Verdict>, Failure> 
             verdicts.extend(beside_solo(&format!("Chios Fig. 15, BlockSize {block}"), one, solo));
         }
     }
+    let absent = [Server::Kafka, Server::Nats].into_iter().filter(|it| lab.compare && it.is_here().is_err());
+    verdicts.extend(absent.map(|it| not_run(&format!("Fig. 15 beside {}", it.name()), lab.without(it))));
     // Which the paper does not show there; they have no blocks.
     for system in servers {
         let mut points = Vec::new();

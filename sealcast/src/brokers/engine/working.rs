@@ -339,7 +339,8 @@ impl Engine {
         match notice {
             Notice::Unregistered => self.nobody_vouches = true,
             // Of several the first one tells: it is the own certificate, where there is one.
-            Notice::NotRegistered(outcome) => {
+            Notice::NotRegistered(registration, outcome) => {
+                self.credentials.remove(&registration);
                 self.not_registered = self.not_registered.take().or(refusals::done(&outcome).err());
             }
             Notice::RolledBack { seen, height } => {

@@ -93,22 +93,25 @@ impl Brokered {
 
 /// What brokers do in a second without being asked, once they are done with what was stored: µs of processor time each.
 fn idle(brokers: &[u32]) -> Result<f64, Failure> {
-    let mut least = f64::INFINITY;
-    for _ in 0..CALM_TRIES {
+    let during = |time: Duration| -> Result<f64, Failure> {
         let begun = Spent::now(brokers);
-        while begun.at.elapsed() < CALM {
+        while begun.at.elapsed() < time {
             stop_if_asked()?;
             std::thread::sleep(LOOK_AGAIN);
         }
         let now = begun.since(brokers, 1);
-        let micros = now.broker_micros * now.rate;
+        Ok(now.broker_micros * now.rate)
+    };
+    let mut before = during(CALM)?;
+    for _ in 0..CALM_TRIES {
+        let now = during(CALM)?;
         // As long as it grows less, something is still being done.
-        if micros > 0.9 * least {
-            return Ok(micros.min(least));
+        if now > 0.9 * before {
+            return during(IDLE);
         }
-        least = micros;
+        before = now;
     }
-    Ok(least)
+    Err(Failure::new(Code::TimedOut, "the brokers are not done with what was stored"))
 }
 
 impl Course {
@@ -169,5 +172,7 @@ fn stored(publisher: &Brokers, under_way: &mut VecDeque<Token>) -> Result<(), Fa
 /// How long brokers are watched to see what they do by themselves, and how often until that grows less no more.
 const CALM: Duration = Duration::from_secs(2);
 const CALM_TRIES: usize = 10;
+/// For how long it is measured then: processor time is told in steps of 10 ms.
+const IDLE: Duration = Duration::from_secs(5);
 /// How often the end is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
