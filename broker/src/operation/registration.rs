@@ -310,7 +310,7 @@ impl Claim {
         if !attributes.is_sorted_by(|a, b| a < b) {
             return Err(Malformed);
         }
-        let holder = PublicKey::from_bytes(r.bytes16(HOLDER_BYTES_MAX)?).map_err(|_| Malformed)?;
+        let holder = PublicKey::from_bytes(r.bytes16(P256_KEY_LEN)?).map_err(|_| Malformed)?;
         Ok(Claim { issuer, serial, not_before, not_after, attributes, holder, signature: r.array()? })
     }
 }
@@ -350,8 +350,8 @@ fn decode_binding(r: &mut Reader<'_>) -> Result<Option<Signature>, Malformed> {
     Ok(if flag(r)? { Some(r.array()?) } else { None })
 }
 
-/// A public key's algorithm and its point, of which P-256 has the longest.
-const HOLDER_BYTES_MAX: usize = 66;
+/// A public key of P-256 with its algorithm before it; one of Ed25519 is shorter.
+const P256_KEY_LEN: usize = 66;
 
 fn flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
     match r.u8()? {

@@ -57,7 +57,7 @@ pub(super) struct Op {
     pub(super) bytes: Arc<[u8]>,
     /// How often it got another number, or another version.
     pub(super) tries: u32,
-    /// Brokers judge something of it when they execute it, and a frame has few of these: see [`COSTLY_MAX`].
+    /// Brokers judge something of it when they execute it, and a frame has few of these: see [`limits::FRAME_PROOFS_MAX`].
     is_costly: bool,
     done: bool,
 }
@@ -186,7 +186,7 @@ impl Sending {
         // Called for each publication: nothing may be looked for in all of them.
         let first_to_register = if is_registered { None } else { self.operations.iter().position(registers) };
         let end = first_to_register.map_or(self.operations.len(), |at| {
-            let most = operations.min(COSTLY_MAX);
+            let most = operations.min(limits::FRAME_PROOFS_MAX);
             at + self.operations.range(at..).take(most).take_while(|op| registers(op)).count()
         });
         self.is_held = end < self.operations.len();
@@ -200,7 +200,7 @@ impl Sending {
                 costly += usize::from(op.is_costly);
                 if count == operations
                     || (count > 0 && bytes + op.bytes.len() > limits::CLIENT_FRAME_BYTES)
-                    || costly > COSTLY_MAX
+                    || costly > limits::FRAME_PROOFS_MAX
                 {
                     is_full = true;
                     break;
@@ -543,9 +543,8 @@ pub(super) struct Late {
 
 /// How often the same frame is sent, to ever more brokers, before it is signed as another one.
 const TRIES_ALIKE: u32 = 2;
-/// Registrations, acts of administrators and accusations of one frame.
-const COSTLY_MAX: usize = limits::FRAME_PROOFS_MAX;
-const _: () = assert!(COSTLY_MAX <= limits::FRAME_ACCUSATIONS_MAX);
+/// They are counted together here.
+const _: () = assert!(limits::FRAME_PROOFS_MAX <= limits::FRAME_ACCUSATIONS_MAX);
 /// How long operations gather while frames are under way, a fraction of what frames take: at least,
 const GATHER_MIN: Duration = Duration::from_millis(1);
 /// and at most.
