@@ -248,6 +248,23 @@ fn rule_e10_who_only_reads_is_warned_before_and_told_when_its_credential_ends() 
 }
 
 #[test]
+fn rule_e10_a_refused_registration_vouches_for_nobody_and_is_the_reason_where_its_time_is_over() {
+    for (at, is_over) in [(500, false), (1001, true)] {
+        let mut stage = Stage::new(true);
+        stage.welcome(true);
+        stage.at = Utc(at);
+        stage.block(&[vec![0]]);
+        let refused = *stage.engine.credentials.keys().next().expect("it has one");
+        let outcome = state::Outcome { code: state::Code::Proof, detail: Vec::new() };
+        let now = stage.engine.clock.now();
+        let notice = sealcast_delivery::quorum::Notice::NotRegistered(refused, outcome);
+        stage.engine.perform(now, sealcast_delivery::quorum::Output::Notice(notice));
+        assert_eq!(stage.engine.expired().is_some(), is_over, "at {at}");
+        assert_eq!(stage.engine.credentials.is_empty(), !is_over, "at {at}");
+    }
+}
+
+#[test]
 fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
     let mut stage = Stage::new(true);
     stage.welcome(true);

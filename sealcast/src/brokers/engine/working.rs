@@ -340,7 +340,10 @@ impl Engine {
             Notice::Unregistered => self.nobody_vouches = true,
             // Of several the first one tells: it is the own certificate, where there is one.
             Notice::NotRegistered(registration, outcome) => {
-                self.credentials.remove(&registration);
+                // One whose time is over stays: that is why, and what its holder is told.
+                let at = self.quorum.at();
+                self.credentials
+                    .retain(|it, credential| *it != registration || at.is_some_and(|at| credential.is_over(at)));
                 self.not_registered = self.not_registered.take().or(refusals::done(&outcome).err());
             }
             Notice::RolledBack { seen, height } => {
