@@ -5,7 +5,7 @@
 //! cluster.toml    the cluster file (docs/WIRE.md, 15.2), the same at all brokers
 //! broker.toml     what is this broker's alone ([`Settings`]); need not be there
 //! keys/           its share of the threshold key (E7)
-//! order/          the engine's journal and archives
+//! order/          the engine's journal of votes, and the log of blocks
 //! votes-unknown   there was no journal at a start: it is new, or has lost it ([`Forgotten`](crate::sync::Forgotten))
 //! votes-awaited   for that it does not vote yet
 //! state/          what was executed

@@ -1,6 +1,7 @@
 //! The trait of whatever orders: the engine among 3f+1 brokers, or one broker alone.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ pub trait Order: Send + Sync {
 
     /// Proofs of misbehaviour seen since the start, the newest last, at most `limits::EVIDENCE_MAX`.
     fn evidence(&self) -> Vec<Evidence>;
+
+    /// Why its files cannot be used any more, if that is why it ended.
+    fn fault(&self) -> Option<Fault>;
 
     /// The block of this height, if it is held here.
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>>;
@@ -78,6 +82,22 @@ pub enum Refused {
     /// The order has ended.
     #[error("the order has ended")]
     Ended,
+}
+
+/// What is wrong with an order's files.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A file does not hold what was written to it.
+    #[error("{}: {what}", file.display())]
+    Damaged {
+        /// The file, below the order's folder.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The disk does not do its work.
+    #[error("{0}")]
+    Storage(String),
 }
 
 /// What a broker did that no honest broker does.

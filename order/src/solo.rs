@@ -24,7 +24,7 @@ use commonware_utils::channel::oneshot;
 
 use crate::application::{Ack, Application, Delivered, Origin};
 use crate::block::{Block, BlockSize, Frame, Parent};
-use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
+use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
 
 /// The settings of a broker alone.
 #[derive(Clone, Debug)]
@@ -103,6 +103,10 @@ impl Order for Solo {
 
     fn evidence(&self) -> Vec<Evidence> {
         Vec::new()
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        None
     }
 
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {

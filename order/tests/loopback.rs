@@ -10,7 +10,9 @@ use futures::executor::block_on;
 use sealcast_order::engine::{Broker, Engine, Settings, SigningSeed, StartError};
 use sealcast_order::pool::Pool;
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Ack, Application, Block, BlockSize, Delivered, Frame, Hash, Order, Origin, Parent, Refused};
+use sealcast_order::{
+    Ack, Application, Block, BlockSize, Delivered, Fault, Frame, Hash, Order, Origin, Parent, Refused,
+};
 
 /// Keeps all blocks, and acknowledges unless told not to.
 struct Ledger {
@@ -164,6 +166,94 @@ fn four_brokers_over_tcp_go_on_without_one_which_then_catches_up() {
         assert!(!engine.status().running);
         assert_eq!(engine.submit(frame(9999)), Err(Refused::Ended));
     }
+}
+
+/// The files of broker 3's log, by name.
+fn log_files(settings: &Settings) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(settings.folder.join("log")).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn said(started: Result<Engine, StartError>) -> (PathBuf, String) {
+    match started {
+        Err(StartError::Damaged { file, what }) => (file, what),
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("it starts"),
+    }
+}
+
+#[test]
+fn rule_e12_a_broker_whose_log_is_damaged_does_not_start_and_names_the_file() {
+    let folder = Folder::new("damaged");
+    let settings = cluster(&folder.0);
+    let ledgers: Vec<Arc<Ledger>> = (0..4).map(|_| Ledger::new()).collect();
+    let start = |i: usize| Engine::start(settings[i].clone(), ledgers[i].clone());
+    let engines: Vec<Engine> = (0..4).map(|i| start(i).unwrap()).collect();
+    for n in 0..50 {
+        engines[0].submit(frame(n)).unwrap();
+        until("one more frame", || ledgers.iter().all(|l| l.ordered() > n));
+    }
+    block_on(engines[3].stop());
+    drop(engines);
+
+    let files = log_files(&settings[3]);
+    let newest = files.last().expect("there is a log").clone();
+    let sound = std::fs::read(&newest).unwrap();
+    let mut changed = sound.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    std::fs::write(&newest, &changed).unwrap();
+    let (file, what) = said(start(3));
+    assert_eq!(file, newest);
+    assert!(what.contains("records behind it were not"), "{what}");
+
+    // Half of it is gone: what was executed is not there any more.
+    std::fs::write(&newest, &sound[..sound.len() / 2]).unwrap();
+    let (_, what) = said(start(3));
+    assert!(what.contains("was executed here"), "{what}");
+
+    std::fs::write(&newest, &sound).unwrap();
+    let engine = start(3).expect("it starts again");
+    assert_eq!(engine.fault(), None);
+    let (height, hash) = ledgers[3].blocks().pop_last().expect("it has blocks");
+    assert_eq!(block_on(engine.block(height)).map(|block| block.hash()), Some(hash));
+}
+
+/// What is read while a broker runs may be damaged, too: it ends, and says which file it was.
+#[test]
+fn rule_e12_damage_that_is_met_while_it_runs_ends_it_without_a_panic() {
+    let folder = Folder::new("met");
+    let settings = cluster(&folder.0);
+    let ledgers: Vec<Arc<Ledger>> = (0..4).map(|_| Ledger::new()).collect();
+    let engines: Vec<Engine> =
+        (0..4).map(|i| Engine::start(settings[i].clone(), ledgers[i].clone()).unwrap()).collect();
+    for n in 0..20 {
+        engines[0].submit(frame(n)).unwrap();
+        until("one more frame", || ledgers.iter().all(|l| l.ordered() > n));
+    }
+    let file = log_files(&settings[3]).pop().expect("there is a log");
+    let bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(7).position(|it| it == b"frame 3").expect("it was published");
+    let open = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&open, b"F", at as u64).unwrap();
+    let all: Vec<u64> = ledgers[3].blocks().into_keys().collect();
+    std::thread::scope(|scope| {
+        // What it is asked for is not there; it ends instead of answering.
+        scope.spawn(|| all.iter().for_each(|height| drop(block_on(engines[3].block(*height)))));
+        until("it ends", || !engines[3].status().running);
+    });
+    match engines[3].fault() {
+        Some(Fault::Damaged { file: named, what }) => {
+            assert!(file.ends_with(&named), "{}", named.display());
+            assert!(what.contains("false checksum"), "{what}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The others go on.
+    engines[0].submit(frame(99)).unwrap();
+    until("one more", || ledgers[..3].iter().all(|l| l.ordered() > 20));
 }
 
 #[test]

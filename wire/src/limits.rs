@@ -398,6 +398,21 @@ pub const EVIDENCE_MAX: usize = 256;
 /// Bytes of one of them that a broker keeps: two votes.
 pub const EVIDENCE_BYTES_MAX: usize = 4096;
 
+/// Bytes of one file of a broker's log, after which the next is begun: what pruning removes at once.
+pub const LOG_FILE_BYTES: u64 = 128 << 20;
+/// Records of one file of the log: their heights are in memory while it is written, and read again at a start.
+pub const LOG_FILE_RECORDS: usize = 1 << 16;
+/// Bytes of one record of the log without its head: a block with the lengths of its frames, or a certificate.
+pub const LOG_BODY_BYTES_MAX: usize = BLOCK_BYTES_MAX + 4 * BLOCK_FRAMES_MAX + 64;
+/// Closed files of the log that are held open for reading.
+pub const LOG_FILES_OPEN: usize = 8;
+/// Sorted runs of digests of similar size that become one.
+pub const LOG_RUNS_ALIKE: usize = 4;
+/// Runs of digests, each with an open file: with so many, closing a file of the log waits until some have become one.
+pub const LOG_RUNS_MAX: usize = 32;
+/// Ranges of heights with certificates that are remembered; older ones are looked up on disk.
+pub const LOG_CERTIFICATE_RANGES: usize = 65_536;
+const _: () = assert!(LOG_BODY_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(BLOCK_BYTES <= BLOCK_BYTES_MAX && BLOCK_FRAMES <= BLOCK_FRAMES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX <= BLOCK_BYTES_MAX);
 /// Payloads in one ciphertext: publications of one policy that are sealed together.

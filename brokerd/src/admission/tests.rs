@@ -147,6 +147,10 @@ impl Order for Hands {
         Vec::new()
     }
 
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
+
     fn block(&self, _: u64) -> Later<Option<Arc<Block>>> {
         Box::pin(std::future::ready(None))
     }

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::{codec, stack};
 use crate::application::Origin;
 use crate::block::{Block, Frame};
-use crate::order::{Evidence, Floor, Later, Refused, Status};
+use crate::order::{Evidence, Fault, Floor, Later, Refused, Status};
 
 #[derive(Clone)]
 pub(super) struct Handle {
@@ -49,6 +49,10 @@ impl Handle {
 
     pub(super) fn evidence(&self) -> Vec<Evidence> {
         self.shared.evidence()
+    }
+
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.shared.fault()
     }
 
     pub(super) fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {

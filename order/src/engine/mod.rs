@@ -28,13 +28,14 @@ use commonware_utils::ordered::Map;
 
 use crate::application::Application;
 use crate::block::{Block, Frame};
-use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
+use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
 
 mod alpha;
 mod codec;
 mod deliver;
 mod forward;
 mod handle;
+mod log;
 mod proof;
 mod settings;
 mod shared;
@@ -69,7 +70,8 @@ impl Engine {
     /// Starts it, with its journal and archives in `settings.folder`. Returns when the journal has been read.
     pub fn start(settings: Settings, application: Arc<dyn Application>) -> Result<Engine, StartError> {
         let cluster = stack::Cluster::check(&settings)?;
-        std::fs::create_dir_all(&settings.folder)?;
+        let folder = settings.folder.clone();
+        std::fs::create_dir_all(&folder)?;
         // Upstream reports a port in use by ending the network task later; we want to know now.
         drop(std::net::TcpListener::bind(settings.listen)?);
         let (end, ended) = oneshot::channel();
@@ -77,8 +79,11 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("order".to_string())
             .spawn(move || run(settings, cluster, application, ready, ended))?;
-        let handle =
-            is_ready.recv().map_err(|_| io::Error::other("the engine's journal or archives cannot be read"))?;
+        let gone = |_| io::Error::other("the engine's journal cannot be read");
+        let handle = is_ready.recv().map_err(gone)?.map_err(|fault| match fault {
+            Fault::Damaged { file, what } => StartError::Damaged { file: folder.join(file), what },
+            Fault::Storage(what) => io::Error::other(what).into(),
+        })?;
         Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
     }
 
@@ -110,6 +115,10 @@ impl Order for Engine {
 
     fn evidence(&self) -> Vec<Evidence> {
         self.handle.evidence()
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.handle.fault()
     }
 
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
@@ -149,7 +158,7 @@ fn run(
     settings: Settings,
     cluster: stack::Cluster,
     application: Arc<dyn Application>,
-    ready: mpsc::SyncSender<handle::Handle>,
+    ready: mpsc::SyncSender<Result<handle::Handle, Fault>>,
     ended: oneshot::Receiver<End>,
 ) {
     let config = tokio::Config::new()
@@ -161,7 +170,7 @@ fn run(
             lookup::Network::new(context.child("network"), links(&settings, cluster.message_bytes_max()));
         oracle.track(0, addresses(&cluster.keys, settings.brokers.iter().map(|b| b.address)));
         let links = stack::Links::new((0..stack::CHANNELS).map(|i| network.register(i, stack::quota())));
-        let (handle, all) = stack::start(
+        let started = stack::start(
             context.child("order"),
             "",
             &settings,
@@ -170,9 +179,17 @@ fn run(
             stack::Network { peers: oracle.clone(), blocker: oracle, links },
         )
         .await;
+        let (handle, all) = match started {
+            Ok(started) => started,
+            Err(fault) => {
+                // If the caller is gone, nobody needs the reason.
+                let _ = ready.send(Err(fault));
+                return;
+            }
+        };
         let network = network.start();
         // If the caller is gone, `ended` says so.
-        let _ = ready.send(handle.clone());
+        let _ = ready.send(Ok(handle.clone()));
         let over = Over(handle);
         let end = futures::future::select(futures::future::select(all, network), ended).await;
         drop(over);

@@ -42,6 +42,8 @@ pub struct Settings {
     pub unacknowledged: usize,
     /// Threads that run the engine.
     pub threads: usize,
+    /// Told how many blocks have been moved to the log, and of how many, while a folder of an older version is taken over.
+    pub progress: fn(u64, u64),
 }
 
 impl Settings {
@@ -67,6 +69,7 @@ impl Settings {
             drift: Duration::from_secs(1),
             unacknowledged: 32,
             threads: 2,
+            progress: |_, _| (),
         }
     }
 }
@@ -134,6 +137,14 @@ pub enum StartError {
     /// `heartbeat` < `leader_timeout`, `term`, `threads`, `unacknowledged` ≥ 1 and a block's limits must hold.
     #[error("the settings contradict each other: {0}")]
     Settings(&'static str),
+    /// A file in the folder does not hold what was written to it.
+    #[error("{}: {what}", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The folder cannot be used, or the thread not be started.
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),

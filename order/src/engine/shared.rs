@@ -8,7 +8,7 @@ use commonware_utils::sync::Notify;
 use sealcast_wire::limits;
 
 use crate::application::Application;
-use crate::order::{Evidence, Status};
+use crate::order::{Evidence, Fault, Status};
 
 pub(super) struct Shared {
     pub(super) application: Arc<dyn Application>,
@@ -18,6 +18,8 @@ pub(super) struct Shared {
     pub(super) look: Notify,
     /// A submitted frame found no room on its way to the leader; it is in the pool.
     pub(super) overflowed: AtomicBool,
+    /// A fault came up.
+    faulty: Notify,
     state: Mutex<State>,
 }
 
@@ -25,6 +27,7 @@ pub(super) struct Shared {
 struct State {
     status: Status,
     evidence: VecDeque<Evidence>,
+    fault: Option<Fault>,
 }
 
 impl Shared {
@@ -34,6 +37,7 @@ impl Shared {
             frames: Notify::new(),
             look: Notify::new(),
             overflowed: AtomicBool::new(false),
+            faulty: Notify::new(),
             state: Mutex::default(),
         }
     }
@@ -54,6 +58,26 @@ impl Shared {
 
     pub(super) fn ended(&self) {
         self.state().status.running = false;
+    }
+
+    /// The engine's files cannot be used any more: it ends. The first reason is kept.
+    pub(super) fn failed(&self, fault: Fault) {
+        self.state().fault.get_or_insert(fault);
+        self.faulty.notify_one();
+    }
+
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.state().fault.clone()
+    }
+
+    /// Ends when there is a fault. One task waits at a time.
+    pub(super) async fn until_fault(&self) -> Fault {
+        loop {
+            if let Some(fault) = self.fault() {
+                return fault;
+            }
+            self.faulty.notified().await;
+        }
     }
 
     /// A view was entered, after the one before was done, or `skipped`.

@@ -26,7 +26,7 @@ use super::settings::{Settings, Start};
 use super::stack::{self, Cluster, Links, Network};
 use crate::application::Application;
 use crate::block::{Block, BlockSize, Frame};
-use crate::order::{Evidence, Floor, Later, Order, Refused, Status};
+use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
 type Forwarder = fn(SplitOrigin, &Recipients<PublicKey>, &IoBuf) -> Option<Recipients<PublicKey>>;
@@ -37,6 +37,14 @@ pub struct Disks(Checkpoint);
 
 /// A story's hold on the runtime.
 pub struct Root(Context);
+
+impl Root {
+    /// The runtime itself, for stories of one part of a broker.
+    #[cfg(test)]
+    pub(super) fn context(self) -> Context {
+        self.0
+    }
+}
 
 /// Plays a story. With `torn`, of what a crash finds unsynced half the writes are there, whole or in part.
 pub fn play<T, F: Future<Output = T>>(seed: u64, torn: bool, story: impl FnOnce(Root) -> F) -> (T, Disks) {
@@ -142,7 +150,8 @@ impl Brokers {
         let (started, is_started) = oneshot::channel();
         let name = disk.to_string();
         let task = self.context.child("broker").spawn(move |context| async move {
-            let (handle, all) = stack::start(context, &name, &settings, cluster, application, network).await;
+            let order = stack::start(context, &name, &settings, cluster, application, network).await;
+            let (handle, all) = order.expect("the simulated disk does its work");
             assert!(started.send(handle).is_ok(), "the story waits for its broker");
             let _ = all.await;
         });
@@ -253,6 +262,10 @@ impl Order for Running {
 
     fn evidence(&self) -> Vec<Evidence> {
         self.0.evidence()
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.0.fault()
     }
 
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {

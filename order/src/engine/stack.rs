@@ -2,6 +2,7 @@
 //! links, so that the same code runs on tokio over TCP and in the deterministic simulator.
 
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use commonware_broadcast::buffered;
 use commonware_codec::{Decode as _, Encode as _};
 use commonware_consensus::marshal::core::{Actor, Mailbox};
 use commonware_consensus::marshal::standard::Standard;
+use commonware_consensus::marshal::store::Blocks as _;
 use commonware_consensus::marshal::{self, resolver};
 use commonware_consensus::simplex;
 use commonware_consensus::simplex::config::{Floor as SimplexFloor, ForwardPolicy, SkipBudget, SkipPolicy};
@@ -23,14 +25,13 @@ use commonware_cryptography::{Digested, Signer as _};
 use commonware_p2p::{Blocker, Provider, Receiver, Sender};
 use commonware_parallel::Sequential;
 use commonware_runtime::buffer::paged::CacheRef;
-use commonware_runtime::{Clock, Handle as Task, Metrics, Quota, Spawner, Storage};
-use commonware_storage::archive::prunable;
-use commonware_storage::translator::EightCap;
+use commonware_runtime::{Handle as Task, Quota};
 use commonware_utils::channel::mpsc;
 use commonware_utils::ordered::Set;
 use commonware_utils::{NonZeroDuration, TryCollect as _};
+use futures::future::{Either, select};
 use rand_chacha::ChaCha20Rng;
-use rand_core::{CryptoRng, SeedableRng as _};
+use rand_core::SeedableRng as _;
 use sealcast_wire::limits;
 
 use super::alpha::{self, Hooks};
@@ -38,11 +39,13 @@ use super::codec;
 use super::deliver::Deliver;
 use super::forward::Forward;
 use super::handle::Handle;
+use super::log::{self, Log, Sizes};
 use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
 use super::watch::{Schedule, Watch};
 use crate::application::Application;
 use crate::block::{self, Block, BlockSize};
+use crate::order::Fault;
 
 /// The links of one broker, one per purpose.
 pub(super) struct Links<S, R> {
@@ -197,6 +200,9 @@ pub(super) fn quota() -> Quota {
 
 /// Starts all tasks under `context`. They end with it; the task returned ends when one of them does. `disk` is the
 /// beginning of every partition's name, so that brokers can share a simulated disk.
+///
+/// # Errors
+/// If the log is damaged, or the disk does not do its work.
 pub(super) async fn start<E, S, R, M, B>(
     context: E,
     disk: &str,
@@ -204,9 +210,9 @@ pub(super) async fn start<E, S, R, M, B>(
     cluster: Cluster,
     application: Arc<dyn Application>,
     Network { peers, blocker, links }: Network<S, R, M, B>,
-) -> (Handle, Task<()>)
+) -> Result<(Handle, Task<()>), Fault>
 where
-    E: Spawner + Clock + Storage + Metrics + CryptoRng,
+    E: log::Runtime,
     S: Sender<PublicKey = PublicKey>,
     R: Receiver<PublicKey = PublicKey>,
     M: Provider<PublicKey = PublicKey>,
@@ -248,17 +254,10 @@ where
     );
     let broadcast = broadcast.start(links.blocks);
 
-    let finalizations = prunable::Archive::init(
-        context.child("certificates"),
-        archive(format!("{disk}certificates"), Scheme::certificate_codec_config_unbounded(), &pages),
-    )
-    .await
-    .expect("the archive of certificates opens");
-    let blocks =
-        prunable::Archive::init(context.child("blocks"), archive(format!("{disk}blocks"), BlockSize::MAX, &pages))
-            .await
-            .expect("the archive of blocks opens");
-    let (marshal, mailbox, floor) = Actor::init(
+    let opened = Log::open(context.child("log"), disk, Sizes::default()).await?;
+    let (blocks, finalizations) = log::stores::stores(opened, shared.clone());
+    let newest = blocks.last_index().map_or(0, Height::get);
+    let init = Actor::init(
         context.child("marshal"),
         finalizations,
         blocks,
@@ -282,8 +281,11 @@ where
             max_pending_acks: NonZeroUsize::new(settings.unacknowledged).expect("checked at the start"),
             strategy: Sequential,
         },
-    )
-    .await;
+    );
+    let (marshal, mailbox, floor) = match select(pin!(init), pin!(shared.until_fault())).await {
+        Either::Left((init, _)) => init,
+        Either::Right((fault, _)) => return Err(fault),
+    };
 
     let term = TermLength::new(NonZeroU32::new(settings.term).expect("checked at the start"));
     let elector = if settings.term == 1 {
@@ -293,6 +295,10 @@ where
     };
     let schedule = Schedule::new(elector.clone(), term, &scheme, cluster.indices.clone());
     let processed = floor.processed().map_or(0, |p| p.height().get());
+    if processed > newest {
+        let what = format!("block {processed} was executed here, and the newest block in it is {newest}");
+        return Err(Fault::Damaged { file: format!("{disk}log").into(), what });
+    }
     shared.started(processed, schedule.leader(Round::new(Epoch::zero(), View::new(1))));
     let marshal = marshal.start(Deliver { shared: shared.clone() }, buffer, backfill);
 
@@ -358,26 +364,10 @@ where
     let ended = shared.clone();
     let task = context.child("all").spawn(move |_| async move {
         let tasks: Vec<Task<()>> = vec![broadcast, marshal, forward, simplex];
-        let _ = futures::future::select_all(tasks).await;
+        select(futures::future::select_all(tasks), pin!(ended.until_fault())).await;
         ended.ended();
     });
-    (Handle::new(shared, mailbox, submit), task)
-}
-
-fn archive<C>(name: String, codec_config: C, pages: &CacheRef) -> prunable::Config<EightCap, C> {
-    prunable::Config {
-        translator: EightCap,
-        metadata_partition: format!("{name}-metadata"),
-        key_partition: format!("{name}-key"),
-        key_page_cache: pages.clone(),
-        value_partition: format!("{name}-value"),
-        compression: None,
-        codec_config,
-        items_per_section: ITEMS_PER_SECTION,
-        key_write_buffer: WRITE_BUFFER,
-        value_write_buffer: WRITE_BUFFER,
-        replay_buffer: WRITE_BUFFER,
-    }
+    Ok((Handle::new(shared, mailbox, submit), task))
 }
 
 /// The certificate that proves a block final, in upstream's encoding.
@@ -391,8 +381,8 @@ const ONE_EPOCH: NonZeroU64 = NonZeroU64::new(1 << 62).unwrap();
 const VIEWS_AHEAD: ViewDelta = ViewDelta::new(2);
 /// Views behind the last final one whose votes, and whose unfinalised blocks, are kept.
 const VIEWS_KEPT: ViewDelta = ViewDelta::new(VIEWS_REMEMBERED);
-/// Blocks per file of an archive: what pruning removes at once.
-const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
+/// Unfinalised blocks per file of upstream's cache: what pruning removes at once.
+pub(super) const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
 /// Blocks of one broker kept in memory until they are certified: one that lies fills 128 MB of each other one with them.
 const BLOCKS_PER_BROKER: usize = 16;
 /// Missing blocks fetched at a time.
@@ -404,7 +394,7 @@ const PAGE_BYTES: NonZeroU16 = NonZeroU16::new(4096 - 12).unwrap();
 /// 8 MB of such pages.
 const PAGES: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 /// Bytes that gather before a write.
-const WRITE_BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
+pub(super) const WRITE_BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
 /// A peer that does not answer is given up after this, and another asked.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause before the next try.
