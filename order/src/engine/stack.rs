@@ -254,7 +254,8 @@ where
     );
     let broadcast = broadcast.start(links.blocks);
 
-    let opened = Log::open(context.child("log"), disk, Sizes::default()).await?;
+    let mut opened = Log::open(context.child("log"), disk, Sizes::default()).await?;
+    log::migrate::take_over(&context, disk, &pages, &mut opened, settings.progress).await?;
     let (blocks, finalizations) = log::stores::stores(opened, shared.clone());
     let newest = blocks.last_index().map_or(0, Height::get);
     let init = Actor::init(

@@ -8,7 +8,7 @@
 //!
 //! Writes gather in a buffer; `sync` makes them durable, blocks and certificates together. After a crash the active file is
 //! read up to its first bad record: what follows was never durable, or the file is damaged, and then the log does not open.
-//! Upstream's marshal uses the log through `stores`.
+//! Upstream's marshal uses the log through `stores`; `migrate` takes over the archives of the versions before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use crate::order::Fault;
 
 mod digests;
 mod heights;
+pub(super) mod migrate;
 mod record;
 mod recover;
 mod segment;

@@ -257,3 +257,40 @@ fn a_published_record_cannot_pass_for_one_of_the_log() {
         damaged(&context, 0, |bytes| bytes[segment::FILE_HEADER_BYTES + 20] ^= 1).await.expect("it counts as torn");
     });
 }
+
+/// A folder of the version before, taken over; killed at each step of it.
+#[test]
+fn old_archives_become_the_log_whenever_it_is_interrupted() {
+    use commonware_runtime::buffer::paged::CacheRef;
+    use commonware_utils::{NZU16, NZUsize};
+    const BLOCKS: u64 = 600;
+    let pages = || CacheRef::new(NZU16!(1024), NZUsize!(64));
+    let old: Vec<Block> = (0..BLOCKS).map(|height| block(height, 5)).collect();
+    for kill_after in [0, 1, 3, 10, 50, 200, 1000] {
+        let story = format!("killed after {kill_after} ms");
+        let ((), mut disks) = play(1, false, |root| async {
+            migrate::testing::write_old(&root.context(), DISK, &pages(), &old, &[]).await;
+        });
+        for life in 0..2 {
+            let ((), after) = play_on(disks, |root| async {
+                let context = root.context();
+                let mut opened = open(&context).await;
+                let pages = pages();
+                let take_over = migrate::take_over(&context, DISK, &pages, &mut opened, |_, _| ());
+                let kill = context.sleep(std::time::Duration::from_millis(kill_after));
+                if life == 0 {
+                    futures::future::select(std::pin::pin!(take_over), std::pin::pin!(kill)).await;
+                    return;
+                }
+                take_over.await.expect("it is taken over");
+                for block in &old {
+                    assert_held(&mut opened.log, block, &story).await;
+                }
+                for partition in ["blocks-key", "blocks-value", "certificates-key", "taken-over"] {
+                    assert!(context.scan(&format!("{DISK}{partition}")).await.is_err(), "{story}: {partition} is left");
+                }
+            });
+            disks = after;
+        }
+    }
+}
