@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
-use sealcast_order::engine::{Broker, Engine, Settings, SigningSeed, StartError};
+use sealcast_order::engine::{Aged, Broker, Engine, Settings, SigningSeed, StartError};
 use sealcast_order::pool::Pool;
 use sealcast_order::solo::{self, Solo};
 use sealcast_order::{
@@ -254,6 +254,32 @@ fn rule_e12_damage_that_is_met_while_it_runs_ends_it_without_a_panic() {
     // The others go on.
     engines[0].submit(frame(99)).unwrap();
     until("one more", || ledgers[..3].iter().all(|l| l.ordered() > 20));
+}
+
+/// A history of more than one file of the log, as years of idling leave it.
+#[test]
+fn rule_e15_an_aged_broker_starts_and_delivers_its_history() {
+    const BLOCKS: u64 = 40_000;
+    let folder = Folder::new("aged");
+    let settings = cluster(&folder.0);
+    let keys = (1..=4).map(|i| SigningSeed::new(&[i; 32])).collect();
+    let at = settings[0].folder.clone();
+    let aged = Aged { folder: at, namespace: b"loopback".to_vec(), keys, blocks: BLOCKS, until: 1_700_000_000_000_000 };
+    aged.write(|_| ()).expect("it is written");
+    assert_eq!(log_files(&settings[0]).len(), 2, "one is closed");
+    let ledger = Ledger::new();
+    let engine = Engine::start(settings[0].clone(), ledger.clone()).expect("it starts");
+    until("all blocks", || engine.status().height == BLOCKS);
+    let blocks = ledger.blocks();
+    for height in [1, 2, BLOCKS / 2, BLOCKS] {
+        let block = block_on(engine.block(height)).expect("it is held");
+        assert_eq!(Some(&block.hash()), blocks.get(&height));
+        assert!(block_on(engine.floor(height)).is_some(), "block {height} has a certificate");
+    }
+    engine.prune(BLOCKS - 10);
+    until("the old ones are pruned", || block_on(engine.block(1)).is_none());
+    until("their file is removed", || log_files(&settings[0]).len() == 1);
+    assert!(block_on(engine.block(BLOCKS)).is_some());
 }
 
 #[test]

@@ -30,6 +30,7 @@ use crate::application::Application;
 use crate::block::{Block, Frame};
 use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
 
+mod aged;
 mod alpha;
 mod codec;
 mod deliver;
@@ -48,6 +49,7 @@ mod stack;
 mod tests;
 mod watch;
 
+pub use aged::Aged;
 pub use proof::judge;
 #[cfg(any(test, feature = "simulation"))]
 pub use proof::two_votes;
