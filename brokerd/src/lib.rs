@@ -16,6 +16,7 @@ pub mod code;
 pub mod config;
 pub mod control;
 pub mod deal;
+pub mod descriptors;
 pub mod drops;
 pub mod ending;
 pub mod evidence;

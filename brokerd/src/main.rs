@@ -15,7 +15,7 @@ use sealcast_brokerd::control::Control;
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::serve::{Broker, Failure};
 use sealcast_brokerd::sync::Keep;
-use sealcast_brokerd::{ending, evidence, log};
+use sealcast_brokerd::{descriptors, ending, evidence, log};
 
 /// One broker of a Sealcast cluster: orders and keeps what clients publish, and reads none of it.
 #[derive(Parser)]
@@ -170,6 +170,9 @@ const CONVICTS_NOBODY: u8 = 6;
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 fn serve(run: Run) -> Result<(), Failure> {
+    if let Err(e) = descriptors::raise() {
+        log::warn(&format!("the limit of open files stays as it is: {e}"));
+    }
     let end = ending::asked(run.until_stdin_closes)?;
     let mut config = configure(&run)?;
     // The folder is this process's now. Who asks while the broker waits for others is answered when it runs.

@@ -71,6 +71,33 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     assert!(last.starts_with('{') && last.contains("\"text\":\"ending\""), "{last}");
 }
 
+/// The program, run by a shell that first sets its limits of open files.
+fn limited(limits: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{limits} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_sealcast-broker")]);
+    shell.stdin(Stdio::null()).stderr(Stdio::piped());
+    shell
+}
+
+#[test]
+fn the_program_raises_its_soft_limit_of_open_files_to_the_hard_one() {
+    let home = Home::new("raises", 1);
+    let mut command = limited("ulimit -H -n 1000 && ulimit -S -n 300");
+    let child = command.arg("run").arg(home.folder(0)).spawn().expect("it starts");
+    let limits = format!("/proc/{}/limits", child.id());
+    let allowed = || {
+        let text = fs::read_to_string(&limits).expect("it runs");
+        let line = text.lines().find(|line| line.starts_with("Max open files")).expect("a limit").to_owned();
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        (words[3].clone(), words[4].clone())
+    };
+    until("the soft limit is the hard one", || allowed() == ("1000".into(), "1000".into()));
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let (code, last) = end(child);
+    assert_eq!(code, Some(0), "{last}");
+}
+
 #[test]
 fn what_is_wrong_is_one_line_and_an_exit_code() {
     let home = Home::new("wrong", 4);
