@@ -32,6 +32,7 @@ use crate::ceremony::{EPOCH, Making, Note};
 use crate::code::Code;
 use crate::config::{CLUSTER, Config, ConfigError, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
+use crate::descriptors::{self, Meter};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
@@ -127,6 +128,7 @@ impl Broker {
             gateway: Gateway::new(cluster, drops.clone()),
             drops,
             shelf,
+            descriptors: Meter::default(),
             order: Mutex::new(None),
             read: Mutex::new(Cache::new(limits::BLOCKS_READ_BYTES_KEPT)),
             admission: Mutex::new(None),
@@ -392,6 +394,9 @@ impl Broker {
             page.figure("counter", "views_skipped", "Views given up since the start.", status.skips);
             page.figure("gauge", "running", "Whether it orders.", u8::from(status.running));
             page.figure("gauge", "clients", "Clients connected.", hall.gateway.clients());
+            page.figure("gauge", "descriptors_used", "File descriptors open.", hall.descriptors.used());
+            let allowed = descriptors::allowed();
+            page.figure("gauge", "descriptors_allowed", "File descriptors that the process may open.", allowed);
             page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", hall.gateway.outgoing_bytes());
             let ((messages_in, bytes_in), (messages_out, bytes_out)) = (hall.gateway.heard(), hall.gateway.said());
             page.figure("counter", "messages_in", "Messages of clients.", messages_in);
@@ -456,6 +461,7 @@ struct Hall {
     gateway: Gateway,
     drops: Arc<Drops>,
     shelf: Arc<Shelf>,
+    descriptors: Meter,
     order: Mutex<Option<Arc<dyn Order>>>,
     /// Old blocks as the order's archive had them: it reads whole ones, and readers want one publication after the other.
     read: Mutex<Cache<u64, Arc<Block>>>,
@@ -507,6 +513,8 @@ impl Outlet for Hall {
         status.running = order.running && self.running.load(Ordering::Acquire);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         status.clients = count(self.gateway.clients());
+        status.descriptors_used = count(self.descriptors.used());
+        status.descriptors_allowed = count(descriptors::allowed());
         if let Some(admission) = &*lock(&self.admission) {
             status.waiting = count(admission.waiting());
             status.commit_micros = admission.commit_micros();

@@ -199,6 +199,9 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     assert_eq!(brokers.len(), 4);
     assert!(brokers.iter().all(|it| it["answers"] == true && it["policy"] == 1), "{status}");
     assert!(brokers.iter().all(|it| it["oldest_block"] == 1 && it["oldest_publication"] == 0), "{status}");
+    let descriptors = |it: &Value| (it["descriptors_used"].as_u64(), it["descriptors_allowed"].as_u64());
+    let few = |it: &Value| matches!(descriptors(it), (Some(used), Some(allowed)) if used > 8 && used < allowed);
+    assert!(brokers.iter().all(few), "{status}");
     let (exit, said) = short.end();
     assert!(exit == 7 && said.contains("the time of our certificate is over"), "{said}");
     let late = home.run(&["--id", "eve", "pub", "market/eurusd", "1.1"]);

@@ -121,6 +121,10 @@ pub struct Status {
     pub waiting: u32,
     /// Median time from a frame's coming in here to its execution, microseconds; 0 if there was none of late.
     pub commit_micros: u64,
+    /// File descriptors that its process has open; 0 if it cannot tell.
+    pub descriptors_used: u32,
+    /// File descriptors that its process may open; `u32::MAX` if there is no limit.
+    pub descriptors_allowed: u32,
     /// Seconds since the threshold key was made; `None` without a key.
     pub key_age: Option<u64>,
     /// Whether the broker has a share of that key.
@@ -248,13 +252,15 @@ impl Answer {
 
 impl Status {
     /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 next act
-    ///  ‖ u64 tip ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …`
+    ///  ‖ u64 tip ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ u32 descriptors used ‖ u32 descriptors allowed
+    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …`
     fn encode(&self, w: &mut Writer) {
         w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
         w.raw(&self.at.0.to_be_bytes());
         w.u64(self.policy).u32(self.epoch).u64(self.next_act);
         w.u64(self.tip).u64(self.floor.height).u64(self.floor.sn);
-        w.u32(self.clients).u32(self.waiting).u64(self.commit_micros).u8(u8::from(self.key_age.is_some()));
+        w.u32(self.clients).u32(self.waiting).u64(self.commit_micros);
+        w.u32(self.descriptors_used).u32(self.descriptors_allowed).u8(u8::from(self.key_age.is_some()));
         self.key_age.iter().for_each(|age| {
             w.u64(*age);
         });
@@ -272,6 +278,7 @@ impl Status {
         let (next_act, tip) = (r.u64()?, r.u64()?);
         let floor = Floor { height: r.u64()?, sn: r.u64()? };
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
+        let (descriptors_used, descriptors_allowed) = (r.u32()?, r.u32()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };
         let (has_share, running) = (flag(r)?, flag(r)?);
         let reports = (0..count(r, 11)?).map(|_| Report::decode(r)).collect::<Result<_, _>>()?;
@@ -292,6 +299,8 @@ impl Status {
             clients,
             waiting,
             commit_micros,
+            descriptors_used,
+            descriptors_allowed,
             key_age,
             has_share,
             running,

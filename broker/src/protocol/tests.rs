@@ -63,6 +63,7 @@ fn replies() -> Vec<Reply> {
         Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], next_act: 9, ..Status::default() };
     let floor = Floor { height: 3, sn: 40 };
     let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
+    let status = Status { descriptors_used: 107, descriptors_allowed: 1024, ..status };
     let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
     let roots = ([4; 32], [5; 32]);
     let checkpoint =

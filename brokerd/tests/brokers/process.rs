@@ -58,6 +58,8 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
         line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().expect("a number")
     };
     assert!(figure("key_age_seconds") < 60);
+    let (used, allowed) = (figure("descriptors_used"), figure("descriptors_allowed"));
+    assert!(used > 8 && used < allowed, "{used} of {allowed}");
     let (at, broker) = (home.gateway_address(0), home.file.broker_keys()[0]);
     let opened = Channel::open(at, broker, key(1), home.cluster, Duration::from_secs(30)).expect("it is welcome");
     until("it is counted", || figure("messages_in") == 1 && figure("messages_out") == 1);

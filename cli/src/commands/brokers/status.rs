@@ -43,8 +43,19 @@ fn show(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
 /// The table; with `--json` nothing.
 pub(super) fn show_people(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
     let (highest, against) = (highest(stands), against(stands));
-    let mut rows =
-        vec![row(["broker", "addr", "role", "view", "height", "lag", "keeps", "p50 commit", "key age", "state"])];
+    let mut rows = vec![row([
+        "broker",
+        "addr",
+        "role",
+        "view",
+        "height",
+        "lag",
+        "keeps",
+        "p50 commit",
+        "key age",
+        "files",
+        "state",
+    ])];
     for it in stands {
         let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
         rows.push(cells(env, it, highest, &reports));
@@ -88,7 +99,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
         let why = it.said.as_ref().err().map_or("", String::as_str);
         // The address stands before it already.
         let why = why.strip_prefix(&format!("{}: ", it.address)).unwrap_or(why);
-        return [number, it.address.clone()].into_iter().chain(row(["-"; 7])).chain([env.output.bad(why)]).collect();
+        return [number, it.address.clone()].into_iter().chain(row(["-"; 8])).chain([env.output.bad(why)]).collect();
     };
     let commit =
         if said.commit_micros == 0 { "-".to_owned() } else { duration(Duration::from_micros(said.commit_micros)) };
@@ -114,6 +125,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
         keeps(said),
         commit,
         age,
+        files(said),
         state,
     ]
 }
@@ -137,6 +149,8 @@ fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
             object["epoch"] = json!(said.epoch);
             object["clients"] = json!(said.clients);
             object["waiting"] = json!(said.waiting);
+            object["descriptors_used"] = json!((said.descriptors_used > 0).then_some(said.descriptors_used));
+            object["descriptors_allowed"] = json!(descriptors_allowed(said));
             object["state"] = json!(state(said));
         }
         Err(why) => object["why"] = json!(why),
@@ -157,6 +171,21 @@ fn keeps(said: &Status) -> String {
 /// The first block whose publications it keeps; those before it are gone.
 fn oldest_block(said: &Status) -> u64 {
     said.floor.height + 1
+}
+
+/// How many file descriptors it has open, of how many that it may open: "112/1024".
+fn files(said: &Status) -> String {
+    let number = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    format!(
+        "{}/{}",
+        number((said.descriptors_used > 0).then_some(said.descriptors_used)),
+        number(descriptors_allowed(said))
+    )
+}
+
+/// How many file descriptors it may open; `None` without a limit.
+fn descriptors_allowed(said: &Status) -> Option<u32> {
+    (said.descriptors_allowed < u32::MAX).then_some(said.descriptors_allowed)
 }
 
 fn role(said: &Status) -> &'static str {
