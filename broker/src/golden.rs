@@ -9,6 +9,7 @@ use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, SigningKey};
+use sealcast_crypto::tdh2::Sharing;
 use sealcast_wire::Utc;
 
 use crate::fixture::{client, origin_key, publication, publish, subscribe};
@@ -49,6 +50,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
         number: 3,
         envelope: published.envelope(),
         ciphertext: b"ciphertext".to_vec(),
+        sharing: Sharing::First,
         shares: b"shares".to_vec(),
     }));
     let mut restore = Admin::new(2, Action::Restore(client(1)));

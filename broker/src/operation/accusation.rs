@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accusation = u64 sn ‖ u32 length ‖ record
-//! record     = 2 ‖ bytes16 header ‖ u32 length ‖ ciphertext ‖ shares       docs/WIRE.md, 15.6: `evidence`
+//! record     = (2 | 5 ‖ pkh, 32) ‖ bytes16 header ‖ u32 length ‖ ciphertext ‖ shares       docs/WIRE.md, 15.6: `evidence`
 //! header     = 1 ‖ client ‖ u64 number ‖ envelope
 //! ```
 //! The record is what readers keep and export, byte for byte. Brokers judge its mathematics before it is ordered: t
@@ -10,7 +10,7 @@
 //! that this ciphertext was ordered at this sn. So what is executed convicts at every broker, with or without the
 //! threshold key.
 
-use sealcast_crypto::tdh2::Label;
+use sealcast_crypto::tdh2::{Label, Sharing};
 use sealcast_wire::{Envelope, Malformed, Reader, Writer, limits};
 
 use super::{Body, Client, Operation, OperationId, read_bytes, write_bytes};
@@ -28,6 +28,8 @@ pub struct Accusation {
     pub envelope: Envelope,
     /// Its body.
     pub ciphertext: Vec<u8>,
+    /// The sharing of the threshold key that the shares are of.
+    pub sharing: Sharing,
     /// `u16 count ‖ (proved share ‖ signature) …`, as the key's group encodes them.
     pub shares: Vec<u8>,
 }
@@ -39,9 +41,11 @@ impl Accusation {
     /// [`Malformed`].
     pub fn of_record(sn: u64, record: &[u8]) -> Result<Accusation, Malformed> {
         let mut r = Reader::new(record);
-        if r.u8()? != PUBLISHER {
-            return Err(Malformed);
-        }
+        let sharing = match r.u8()? {
+            PUBLISHER => Sharing::First,
+            PUBLISHER_LATER => Sharing::Later(r.array()?),
+            _ => return Err(Malformed),
+        };
         let mut header = Reader::new(r.bytes16(usize::from(u16::MAX))?);
         if header.u8()? != HEADER_VERSION {
             return Err(Malformed);
@@ -50,7 +54,7 @@ impl Accusation {
         let envelope = Envelope::decode(&mut header)?;
         header.end()?;
         let ciphertext = read_bytes(&mut r, limits::BODY_BYTES_MAX)?.to_vec();
-        let it = Accusation { sn, client, number, envelope, ciphertext, shares: r.rest().to_vec() };
+        let it = Accusation { sn, client, number, envelope, ciphertext, sharing, shares: r.rest().to_vec() };
         // Of a publication that brokers could not have read, none was ordered.
         it.published()?;
         Ok(it)
@@ -62,7 +66,11 @@ impl Accusation {
         header.u8(HEADER_VERSION).raw(&self.client.0).u64(self.number);
         self.envelope.encode(&mut header);
         let mut w = Writer::new();
-        write_bytes(w.u8(PUBLISHER).bytes16(header.as_slice()), &self.ciphertext);
+        match &self.sharing {
+            Sharing::First => w.u8(PUBLISHER),
+            Sharing::Later(pkh) => w.u8(PUBLISHER_LATER).raw(pkh),
+        };
+        write_bytes(w.bytes16(header.as_slice()), &self.ciphertext);
         w.raw(&self.shares);
         w.finish()
     }
@@ -104,5 +112,6 @@ impl Accusation {
 
 /// As in `keys::threshold::evidence`.
 const PUBLISHER: u8 = 2;
+const PUBLISHER_LATER: u8 = 5;
 /// As in `keys::threshold::sealed`.
 const HEADER_VERSION: u8 = 1;

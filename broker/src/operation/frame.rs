@@ -65,8 +65,8 @@ pub struct Sealed<'a> {
     pub epoch: u32,
     /// The bytes.
     pub ciphertext: &'a [u8],
-    /// Of an accused ciphertext, the shares that must prove that it opens to nothing: [`Accusation::shares`].
-    pub against: Option<&'a [u8]>,
+    /// Of an accused ciphertext, the accusation: its shares must prove that the ciphertext opens to nothing.
+    pub against: Option<&'a Accusation>,
 }
 
 /// Why a frame makes the block that holds it invalid.
@@ -236,7 +236,7 @@ fn accused(accusation: &Accusation) -> Sealed<'_> {
         label: accusation.label(),
         epoch: accusation.envelope.epoch,
         ciphertext: &accusation.ciphertext,
-        against: Some(&accusation.shares),
+        against: Some(accusation),
     }
 }
 

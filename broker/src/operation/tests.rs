@@ -23,7 +23,7 @@ fn accusation() -> Accusation {
     };
     let (sn, client, number) = (17, client(1), 5);
     let (envelope, ciphertext, shares) = (published.envelope(), b"ciphertext".to_vec(), b"shares".to_vec());
-    Accusation { sn, client, number, envelope, ciphertext, shares }
+    Accusation { sn, client, number, envelope, ciphertext, sharing: tdh2::Sharing::First, shares }
 }
 
 fn samples(world: &mut World) -> Vec<Operation> {
@@ -224,15 +224,16 @@ fn rule_e4_an_accusation_names_what_was_published_and_is_checked_before_it_is_or
     let Operation::Publish(publication) = &published else { panic!("a publication") };
     assert_eq!(it.accused(), OperationId::of(&published.to_bytes()));
     assert_eq!(it.label(), publication.label(&it.client, it.number));
-    assert_eq!(Accusation::of_record(it.sn, &it.record()), Ok(it.clone()));
+    let later = Accusation { sharing: tdh2::Sharing::Later([7; 32]), ..it.clone() };
+    for it in [&it, &later] {
+        assert_eq!(Accusation::of_record(it.sn, &it.record()), Ok(it.clone()));
+    }
+    assert_ne!(it.record(), later.record(), "an accusation names the sharing that its shares are of");
     let accuse = |n: usize| vec![Operation::Accuse(Box::new(it.clone())); n];
     let judge = |good: bool| {
         let frame = Frame::sign(&world.cluster, &origin_key(2), 0, accuse(1));
         let judged = check(&world.cluster, vec![frame], |asked| {
-            assert_eq!(
-                (asked.len(), asked[0].against, asked[0].ciphertext),
-                (1, Some(&b"shares"[..]), &b"ciphertext"[..])
-            );
+            assert_eq!((asked.len(), asked[0].against, asked[0].ciphertext), (1, Some(&it), &b"ciphertext"[..]));
             assert_eq!((asked[0].client, asked[0].number, asked[0].id), (it.client, it.number, it.accused()));
             vec![good]
         });

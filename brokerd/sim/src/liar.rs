@@ -166,8 +166,9 @@ impl Liar {
                 let found = self.proved.clone().filter(other);
                 self.proved = Some(it.clone());
                 if let Some(Attachment { what: What::Proved(found), .. }) = found {
-                    let statement = statement(&self.cluster.0, &it.ciphertext, &found.proved.encode());
-                    it.what = What::Proved(SignedShare { proved: found.proved, signature: self.key.sign(&statement) });
+                    let bytes = found.proved.encode();
+                    let statement = statement(&self.cluster.0, &found.sharing, &it.ciphertext, &bytes);
+                    it.what = What::Proved(SignedShare { signature: self.key.sign(&statement), ..found });
                 }
             }
             What::Denied => {}

@@ -6,6 +6,7 @@ use sealcast_broker::operation::{Accusation, Action, Body, Execute, Header, Mome
 use sealcast_broker::state::Holder;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
+use sealcast_crypto::tdh2::Sharing;
 use sealcast_order::{Floor, Later, Status};
 
 use super::*;
@@ -299,7 +300,8 @@ fn accusing(seed: u8, first: u64, ciphertext: &[u8]) -> Bytes {
         body: Body::Plain(vec![]),
     };
     let (client, envelope, ciphertext) = (client(2), publication.envelope(), ciphertext.to_vec());
-    let accusation = Accusation { sn: 1, client, number: 3, envelope, ciphertext, shares: vec![0, 0] };
+    let accusation =
+        Accusation { sn: 1, client, number: 3, envelope, ciphertext, sharing: Sharing::First, shares: vec![0, 0] };
     let operations = vec![Operation::Accuse(Box::new(accusation))];
     operation::Frame::sign(&CLUSTER, &key(seed), first, operations).to_bytes().into()
 }

@@ -164,8 +164,8 @@ impl Liar {
                 let mut bytes = signed.proved.encode();
                 falsify(&mut bytes);
                 let proved = ProvedShare::<G>::decode(&bytes).ok()?;
-                let signature = self.key.sign(&statement(&self.cluster.0, &ciphertext, &bytes));
-                What::Proved(SignedShare { proved, signature })
+                let signature = self.key.sign(&statement(&self.cluster.0, &signed.sharing, &ciphertext, &bytes));
+                What::Proved(SignedShare { proved, signature, ..signed })
             }
             What::Denied => What::Denied,
         };

@@ -9,7 +9,7 @@ use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Entry;
 use sealcast_crypto::group::Group;
 use sealcast_crypto::tdh2::{Checked, Ciphertext, KeyShare, Label, Labelled, PublicKey, Seen};
-use sealcast_keys::threshold::evidence;
+use sealcast_keys::threshold::evidence::{self, Against};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
 use sealcast_wire::limits;
 
@@ -66,10 +66,11 @@ impl<G: Group> Shares<G> {
                     places.push(place);
                     batch.push(labelled);
                 }
-                (Some(labelled), Some(shares)) => {
+                (Some(labelled), Some(accusation)) => {
                     let (cluster, brokers) = (&shared.cluster.0, &shared.broker_keys);
+                    let against = Against { sharing: accusation.sharing, shares: &accusation.shares };
                     valid[place] =
-                        evidence::opens_to_nothing(&self.key, cluster, brokers, labelled, shares, &mut rng());
+                        evidence::opens_to_nothing(&self.key, cluster, brokers, labelled, &against, &mut rng());
                 }
                 (None, _) => {}
             }
@@ -111,8 +112,9 @@ impl<G: Group> Shares<G> {
             Kind::Share => What::Share(self.share()?.share(&it).map_err(|_| Why::Nothing)?),
             Kind::Proved => {
                 let proved = self.share()?.prove(&it, &mut rng()).map_err(|_| Why::Nothing)?;
-                let signature = shared.key.sign(&statement(&shared.cluster.0, it.id(), &proved.encode()));
-                What::Proved(SignedShare { proved, signature })
+                let sharing = self.key.sharing();
+                let signature = shared.key.sign(&statement(&shared.cluster.0, &sharing, it.id(), &proved.encode()));
+                What::Proved(SignedShare { sharing, proved, signature })
             }
             Kind::Denied => What::Denied,
         };

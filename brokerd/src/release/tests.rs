@@ -7,7 +7,7 @@ use sealcast_broker::operation::{
 };
 use sealcast_broker::protocol::{Answer, Question, SignedKey, Why};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
-use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share};
+use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use super::{Holding, Job};
@@ -169,6 +169,7 @@ fn rule_e4_a_proof_is_made_once_signed_and_given_to_all() {
     cluster.combiner.key().verify_share(&cluster.sealed[0], &signed.proved).expect("it is right");
     let statement = sealcast_keys::threshold::sealed::statement(
         &cluster.world.cluster.0,
+        &Sharing::First,
         cluster.sealed[0].id(),
         &signed.proved.encode(),
     );
@@ -210,7 +211,8 @@ where
         let count = u16::try_from(proofs.len()).expect("four").to_be_bytes().to_vec();
         let shares = [&[&count], proofs].concat().into_iter().flatten().copied().collect();
         let (client, envelope, ciphertext) = (client(3), open.envelope(), bytes.clone());
-        Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, shares }))
+        let sharing = Sharing::First;
+        Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, sharing, shares }))
     };
     let verdict = |broker: usize, operation: &Operation| {
         let frame = Frame::sign(&cluster.world.cluster, &key_of(1), cluster.world.number(1), vec![operation.clone()]);

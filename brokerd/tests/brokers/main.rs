@@ -24,7 +24,7 @@ use sealcast_brokerd::config::Config;
 use sealcast_brokerd::drops::Reason;
 use sealcast_brokerd::serve::{Broker, Failure};
 use sealcast_crypto::group::{P256, Ristretto255};
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, PublicKey, Share};
+use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use client::Reader;
@@ -246,7 +246,8 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_
     let accuse = |proofs: &[Vec<u8>]| {
         let shares = [&(proofs.len() as u16).to_be_bytes()[..], &proofs.concat()].concat();
         let (envelope, ciphertext) = (plain.envelope(), ciphertext.clone());
-        Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, shares }))
+        let sharing = Sharing::First;
+        Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, sharing, shares }))
     };
     let few = Frame::sign(&home.cluster, &cluster::key(2), reader.next, vec![accuse(&proofs[..2])]);
     reader.channels[3].submit(&few).expect("it is sent");

@@ -104,6 +104,11 @@ impl<G: Group> PublicKey<G> {
         &self.hash
     }
 
+    /// How the statements of holders name this sharing.
+    pub fn sharing(&self) -> Sharing {
+        if self.parameters().epoch == 0 { Sharing::First } else { Sharing::Later(self.hash) }
+    }
+
     /// pkh0: of the key, however it is shared.
     pub fn lasting_hash(&self) -> &[u8; 32] {
         &self.lasting_hash
@@ -155,6 +160,16 @@ impl<G: Group> fmt::Debug for PublicKey<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PublicKey").field("parameters", self.parameters()).field("h", self.h()).finish()
     }
+}
+
+/// How a statement of a holder names the sharing that it is about. Ciphertexts outlive a refresh, so a ciphertext's id does
+/// not tell under which sharing a share of it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The sharing of epoch 0. Its statements name none, and count for no other sharing.
+    First,
+    /// The sharing with this pkh, of a later epoch.
+    Later([u8; 32]),
 }
 
 /// sk_i: what one holder knows of one sharing.

@@ -68,6 +68,6 @@ mod vectors;
 
 pub use ciphertext::{Checked, Ciphertext, DecodeError, Invalid, Labelled, Seen};
 pub use combine::{Combiner, Outcome};
-pub use key::{KeyError, KeyShare, PublicKey, deal, vouching};
+pub use key::{KeyError, KeyShare, PublicKey, Sharing, deal, vouching};
 pub use label::{Header, Label, LabelError, vector_hash};
 pub use share::{BadShare, ProvedShare, Share, Verified};

@@ -86,8 +86,8 @@ impl<G: Group> Collecting<G> {
     /// Takes in what a broker says.
     ///
     /// # Errors
-    /// `Conflict` for another ciphertext's, `Auth` for a share of somebody else's or a wrong signature, `Replay` for a
-    /// second word.
+    /// `Conflict` for another ciphertext's, `Auth` for a share of somebody else's or a wrong signature, `Stale` for a proof
+    /// under another sharing of the key than ours, `Replay` for a second word.
     pub(super) fn take(&mut self, config: &Config<G>, broker: u16, said: Attachment<G>) -> Result<(), Dropped> {
         if said.ciphertext != *self.it.id() {
             self.elsewhere.insert(broker);
@@ -103,8 +103,12 @@ impl<G: Group> Collecting<G> {
                 if self.is_judged(broker) || self.proofs.contains_key(&broker) {
                     return Err(Dropped::Replay);
                 }
+                // Under another sharing it may well be right, so it says nothing about its broker.
+                if signed.sharing != config.key.sharing() {
+                    return Err(Dropped::Stale);
+                }
                 let share = *signed.proved.share();
-                let statement = statement(&config.cluster, self.it.id(), &signed.proved.encode());
+                let statement = statement(&config.cluster, &signed.sharing, self.it.id(), &signed.proved.encode());
                 let key = config.brokers.get(usize::from(broker)).ok_or(Dropped::Auth)?;
                 if share.index() != broker + 1 || !key.verify(&statement, &signed.signature) {
                     return Err(Dropped::Auth);

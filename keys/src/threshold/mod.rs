@@ -228,7 +228,7 @@ impl<G: Group> Threshold<G> {
             }
             Verdict::Denied => self.settle(now, index, None),
             Verdict::Bottom(shares) => {
-                let record = evidence::faulty(&collecting.header, &collecting.it, &shares);
+                let record = evidence::faulty(&self.config.key.sharing(), &collecting.header, &collecting.it, &shares);
                 if let Ok(Header { client, number, .. }) = Header::from_bytes(&collecting.header) {
                     self.outputs.push_back(notice(Culprit::Publisher { client, number }, record, index));
                 }

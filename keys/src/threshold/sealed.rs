@@ -6,13 +6,15 @@
 //! attachment = 1 ‖ ctid, 32 ‖ share
 //!            | 2 ‖ ctid, 32 ‖ proved share ‖ signature, 64
 //!            | 3 ‖ ctid, 32                                     this broker finds that we may not read it
+//!            | 4 ‖ ctid, 32 ‖ pkh, 32 ‖ proved share ‖ signature, 64
 //! ```
-//! Signed is `T("sealcast/v1/share"; cluster, ctid, proved share)`, so that a false proof convicts its broker (E4).
+//! A proved share is signed, so that a false proof convicts its broker (E4). Form 2 is of the key's first sharing, form 4 of a
+//! later one, which [`statement`] then names.
 
 use sealcast_crypto::group::Group;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
-use sealcast_crypto::tdh2::{Label, ProvedShare, Share};
+use sealcast_crypto::tdh2::{Label, ProvedShare, Share, Sharing};
 use sealcast_wire::{Envelope, Malformed, Reader, Writer, limits};
 
 /// What stands before a ciphertext: all that its label is made of.
@@ -109,6 +111,8 @@ pub enum What<G: Group> {
 /// A proved share under its broker's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignedShare<G: Group> {
+    /// Under which sharing of the key its broker made it.
+    pub sharing: Sharing,
     /// The share.
     pub proved: ProvedShare<G>,
     /// Over [`statement`].
@@ -121,7 +125,13 @@ impl<G: Group> Attachment<G> {
         let mut w = Writer::new();
         match &self.what {
             What::Share(share) => w.u8(SHARE).raw(&self.ciphertext).raw(&share.encode()),
-            What::Proved(it) => w.u8(PROVED).raw(&self.ciphertext).raw(&it.proved.encode()).raw(&it.signature),
+            What::Proved(it) => {
+                match &it.sharing {
+                    Sharing::First => w.u8(PROVED).raw(&self.ciphertext),
+                    Sharing::Later(pkh) => w.u8(PROVED_LATER).raw(&self.ciphertext).raw(pkh),
+                };
+                w.raw(&it.proved.encode()).raw(&it.signature)
+            }
             What::Denied => w.u8(DENIED).raw(&self.ciphertext),
         };
         w.finish()
@@ -136,7 +146,11 @@ impl<G: Group> Attachment<G> {
         let (kind, ciphertext) = (r.u8()?, r.array()?);
         let what = match kind {
             SHARE => What::Share(Share::decode(r.rest()).map_err(|_| Malformed)?),
-            PROVED => What::Proved(SignedShare::decode(&mut r)?),
+            PROVED => What::Proved(SignedShare::decode(&mut r, Sharing::First)?),
+            PROVED_LATER => {
+                let sharing = Sharing::Later(r.array()?);
+                What::Proved(SignedShare::decode(&mut r, sharing)?)
+            }
             DENIED => What::Denied,
             _ => return Err(Malformed),
         };
@@ -147,20 +161,29 @@ impl<G: Group> Attachment<G> {
 
 impl<G: Group> SignedShare<G> {
     /// `proved share ‖ signature`.
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<SignedShare<G>, Malformed> {
+    pub(super) fn decode(r: &mut Reader<'_>, sharing: Sharing) -> Result<SignedShare<G>, Malformed> {
         let proved = ProvedShare::decode(r.take(ProvedShare::<G>::LEN)?).map_err(|_| Malformed)?;
-        Ok(SignedShare { proved, signature: r.array::<SIGNATURE_LEN>()? })
+        Ok(SignedShare { sharing, proved, signature: r.array::<SIGNATURE_LEN>()? })
     }
 }
 
-/// What a broker signs with a proved share.
-pub fn statement(cluster: &[u8; 32], ciphertext: &[u8; 32], proved: &[u8]) -> [u8; 32] {
-    Transcript::new("sealcast/v1/share").add(cluster).add(ciphertext).add(proved).finish()
+/// What a broker signs with a proved share: `T("sealcast/v1/share"; cluster, ctid, proved share)` under the first sharing,
+/// `T("sealcast/v1/share of sharing"; cluster, pkh, ctid, proved share)` under a later one.
+///
+/// A refresh changes what a right share is and keeps the ciphertext's id. Each statement therefore counts under one
+/// sharing alone, or an honest broker's old share would convict it after a refresh.
+pub fn statement(cluster: &[u8; 32], sharing: &Sharing, ciphertext: &[u8; 32], proved: &[u8]) -> [u8; 32] {
+    let transcript = match sharing {
+        Sharing::First => Transcript::new("sealcast/v1/share").add(cluster),
+        Sharing::Later(pkh) => Transcript::new("sealcast/v1/share of sharing").add(cluster).add(pkh),
+    };
+    transcript.add(ciphertext).add(proved).finish()
 }
 
 const VERSION: u8 = 1;
 const SHARE: u8 = 1;
 const PROVED: u8 = 2;
 const DENIED: u8 = 3;
+const PROVED_LATER: u8 = 4;
 
 const _: () = assert!(limits::SEALED_TOGETHER_MAX <= u16::MAX as usize && limits::BODY_BYTES_MAX <= u32::MAX as usize);

@@ -1,5 +1,7 @@
 //! A cluster of n holders, of which some lie, and readers that get different shares of the same ciphertexts.
 
+mod sharings;
+
 use aws_lc_rs::digest::{SHA512, digest};
 use curve25519_dalek::Scalar;
 use curve25519_dalek::ristretto::RistrettoPoint;
@@ -7,7 +9,7 @@ use proptest::prelude::*;
 use sealcast_crypto::aead;
 use sealcast_crypto::group::Parameters;
 use sealcast_crypto::signature::{OriginKey, Signature};
-use sealcast_crypto::tdh2::{Checked, KeyShare, Label, PublicKey, deal, vouching};
+use sealcast_crypto::tdh2::{Checked, KeyShare, Label, PublicKey, Sharing, deal, vouching};
 use sealcast_wire::{EpochId, Utc};
 
 use super::sealed::{SignedShare, What, statement};
@@ -86,8 +88,10 @@ impl World {
     fn proved(&mut self, b: u16, it: &Sealed, of: &Sealed) -> (u16, Vec<u8>) {
         let (ciphertext, of) = (*self.checked(it).id(), self.checked(of));
         let proved = self.holders[usize::from(b)].prove(&of, &mut self.rng).unwrap();
-        let signature = self.signing[usize::from(b)].sign(&statement(&CLUSTER, &ciphertext, &proved.encode()));
-        (b, Attachment { ciphertext, what: What::Proved(SignedShare { proved, signature }) }.to_bytes())
+        let sharing = self.key().sharing();
+        let signature =
+            self.signing[usize::from(b)].sign(&statement(&CLUSTER, &sharing, &ciphertext, &proved.encode()));
+        (b, Attachment { ciphertext, what: What::Proved(SignedShare { sharing, proved, signature }) }.to_bytes())
     }
 
     fn proof(&mut self, b: u16, it: &Sealed) -> (u16, Vec<u8>) {
@@ -499,22 +503,33 @@ fn rule_s9_what_a_broker_moves_between_headers_and_policy_is_neither_opened_nor_
     assert_eq!(attach(&mut world.client(), 3, &[proof]), nothing());
 }
 
-/// Values, as SHA-256 of their bytes: of a header, of attachments, of what brokers sign, and of the pin of a key.
+/// Values, as SHA-256 of their bytes: of a header, of attachments, of what brokers sign, of the pin of a key, and of
+/// evidence; the last three are of a sharing after the first.
 #[test]
 fn rule_g9_formats_of_sealed_publications_do_not_change_unnoticed() {
     let world = World::new(2, 4);
     let header = Header { client: [1; 32], number: 5, envelope: Envelope { policy: 3, epoch: 1, ..envelope() } };
     let it = crafted(&world, |_| RistrettoPoint::mul_base(&Scalar::from(77_u64)));
     let proved = world.holders[0].prove(&world.checked(&it), &mut ChaCha20Rng::seed_from_u64(1)).unwrap();
-    let signed = What::Proved(SignedShare { proved, signature: [9; 64] });
-    let attachments = [What::Share(*proved.share()), signed, What::Denied];
+    let signed = |sharing| SignedShare { sharing, proved, signature: [9; 64] };
+    let (first, later) = (Sharing::First, Sharing::Later([3; 32]));
+    let attachments = [What::Share(*proved.share()), What::Proved(signed(first)), What::Denied];
     let attachments = attachments.map(|what| Attachment { ciphertext: [8; 32], what }.to_bytes());
+    let checked = world.checked(&it);
+    let records = |sharing: Sharing| {
+        let broker = evidence::false_share(&it.header, &checked, 2, &signed(sharing));
+        [broker, evidence::faulty(&sharing, &it.header, &checked, &[signed(sharing); 2])].concat()
+    };
     let seen = [
         sha256(&header.to_bytes()),
         sha256(&sealed::together(&[b"one", b""], 0).unwrap()),
         sha256(&attachments.concat()),
-        statement(&CLUSTER, &[8; 32], &proved.encode()),
+        statement(&CLUSTER, &first, &[8; 32], &proved.encode()),
         pin(&CLUSTER, &world.key().encode()),
+        sha256(&records(first)),
+        statement(&CLUSTER, &later, &[8; 32], &proved.encode()),
+        sha256(&Attachment { ciphertext: [8; 32], what: What::Proved(signed(later)) }.to_bytes()),
+        sha256(&records(later)),
     ];
     let seen = seen.map(|it| it.iter().map(|b| format!("{b:02x}")).collect::<String>());
     let expected = [
@@ -523,6 +538,10 @@ fn rule_g9_formats_of_sealed_publications_do_not_change_unnoticed() {
         "f30dad71cc6b7421d3cda57260fd7d38a00ed2519cd9d6c14b8eaf3f0784e611",
         "5a6c8d0ef4639e8f8b3d4528f6749f2238be37684d2e26046dbedbc256b34abe",
         "4580485c20bba92c1293702606575723cc16017d42c2cceb3ef6fb3bf292752b",
+        "c6f41d90b735c0d11f780785832373eec4f2b411f8bf5a761f68c6547b61bd12",
+        "73ae0af5b2dcc6588ea62a0aa3ee2f80e34d80ae61e9f0372b26da472ad102dc",
+        "3bc0e29db620256e3397c9371ba277e0c89c5f9a10cddda1093c7d584c3f5505",
+        "6128fd11241bc4db37cf0ccc5753d86ff86483d6355779e92440805b91b1a777",
     ];
     assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
@@ -631,7 +650,7 @@ fn rule_e4_nothing_but_t_brokers_signed_shares_of_a_false_ciphertext_convicts_it
         let mut unsigned = right.clone();
         unsigned[0].signature = [0; 64];
         let mut convicts = |it: &Sealed, shares: &[SignedShare<G>]| {
-            let record = evidence::faulty(&it.header, &world.checked(it), shares);
+            let record = evidence::faulty(&Sharing::First, &it.header, &world.checked(it), shares);
             evidence::judge(&world.config, &record, &mut world.rng)
         };
         let publisher = Culprit::Publisher { client: [1; 32], number: 5 };
@@ -647,7 +666,7 @@ fn rule_e4_nothing_but_t_brokers_signed_shares_of_a_false_ciphertext_convicts_it
         assert_eq!(convicts(&honest, &right), None, "evidence of another ciphertext");
         let mut elsewhere = world.config.clone();
         elsewhere.cluster = [9; 32];
-        let record = evidence::faulty(&it.header, &world.checked(&it), &right);
+        let record = evidence::faulty(&Sharing::First, &it.header, &world.checked(&it), &right);
         assert_eq!(evidence::judge(&elsewhere, &record, &mut world.rng), None, "of another cluster");
     }
 }

@@ -62,6 +62,7 @@ impl Accusing {
 #[cfg(test)]
 mod tests {
     use sealcast_broker::state;
+    use sealcast_crypto::tdh2::Sharing;
     use sealcast_wire::Envelope;
 
     use super::*;
@@ -76,7 +77,8 @@ mod tests {
             epoch: 0,
         };
         let (ciphertext, shares) = (Vec::new(), Vec::new());
-        Accusation { sn, client: Client([client; 32]), number: sn, envelope, ciphertext, shares }
+        let client = Client([client; 32]);
+        Accusation { sn, client, number: sn, envelope, ciphertext, sharing: Sharing::First, shares }
     }
 
     fn executed(code: Code, sn: u64) -> Outcome {

@@ -1,5 +1,7 @@
 //! Suspension of publishers (E4). That evidence convicts is judged before it is ordered; here all of it does.
 
+use sealcast_crypto::tdh2::Sharing;
+
 use super::*;
 use crate::operation::{Accusation, Body};
 
@@ -17,6 +19,7 @@ pub(super) fn accuse(sn: u64, seed: u8, number: u64, published: &Publication) ->
         number,
         envelope,
         ciphertext,
+        sharing: Sharing::First,
         shares: b"t shares".to_vec(),
     }))
 }
