@@ -80,6 +80,7 @@ impl Making {
         let seed = self.keys.seed(EPOCH, &mut self.rng).map_err(|e| e.to_string())?;
         let setup = Setup {
             cluster: self.cluster,
+            epoch: EPOCH,
             brokers: self.brokers,
             index: self.index,
             threshold: self.threshold,

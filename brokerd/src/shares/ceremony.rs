@@ -51,6 +51,8 @@ use super::word::{Announcement, Binding, Complaint, Dealing, Head, SEALED_LEN};
 pub struct Setup {
     /// The cluster.
     pub cluster: Cluster,
+    /// The epoch of the key that is made, from 0.
+    pub epoch: u32,
     /// n.
     pub brokers: u16,
     /// This broker, from 0.
@@ -107,7 +109,7 @@ impl<G: Suite> Ceremony<G> {
         if index >= brokers {
             return Err(SetupError::Index(index));
         }
-        let binding = Binding::new::<G>(&setup.cluster, 0, threshold, brokers);
+        let binding = Binding::new::<G>(&setup, 0);
         Ok(Ceremony {
             own: Own::derive(&setup, binding, &seed),
             setup,
@@ -403,8 +405,9 @@ impl<G: Suite> Ceremony<G> {
     /// Sums up what remains.
     fn conclude(&mut self, mut dealings: Dealings<G>, received: &BTreeMap<u16, Secret<32>>) {
         dealings.retain(|dealer, _| !self.excluded.contains_key(dealer));
-        let Setup { cluster, brokers, threshold, index, .. } = &self.setup;
-        let parameters = Parameters::new(&cluster.0, *threshold, *brokers);
+        let Setup { cluster, epoch, brokers, threshold, index, .. } = &self.setup;
+        let epoch = u64::from(*epoch);
+        let parameters = Parameters { epoch, ..Parameters::new(&cluster.0, *threshold, *brokers) };
         let commitments: Vec<&[Element<G>]> = dealings.values().map(|it| &it.commitment[..]).collect();
         let Some(key) = feldman::sum_of_commitments(parameters, &commitments) else {
             return self.fail(Failure::Degenerate);
@@ -420,7 +423,7 @@ impl<G: Suite> Ceremony<G> {
     fn fail(&mut self, why: Failure) {
         self.events.push_back(Event::Failed { run: self.run, why });
         self.run += 1;
-        self.binding = Binding::new::<G>(&self.setup.cluster, self.run, self.setup.threshold, self.setup.brokers);
+        self.binding = Binding::new::<G>(&self.setup, self.run);
         self.own = Own::derive(&self.setup, self.binding, &self.seed);
         self.lost = false;
         self.excluded.clear();

@@ -9,13 +9,14 @@
 //! Who speaks is known from the signature on the frame; the broker in the word is what proofs are bound to, and must
 //! be the same. Elements and scalars are canonical (TDH2's suites), so every word has one encoding.
 
-use sealcast_broker::genesis::Cluster;
 use sealcast_crypto::aead;
 use sealcast_crypto::disclosure::{Disclosure, Knowledge, disclosure_len, knowledge_len};
 use sealcast_crypto::group::{Element, Group};
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::{BROKERS_MAX, CEREMONY_BYTES_MAX};
 use sealcast_wire::{Malformed, Reader, Writer};
+
+use super::ceremony::Setup;
 
 /// The three rounds, and the word of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +38,10 @@ pub(super) struct Head {
     pub(super) round: Round,
 }
 
-/// What all words of one run are bound to: `T("sealcast/v1/key ceremony"; cluster, u32 run, u16 t, u16 n, u8 suite)`.
+/// What all words of one run are bound to: `T("sealcast/v1/key ceremony"; cluster, u32 run, u16 t, u16 n, u8 suite)` for the
+/// key of epoch 0, `T("sealcast/v1/key ceremony of epoch"; cluster, u32 epoch, u32 run, u16 t, u16 n, u8 suite)` for a later
+/// one. Runs of each epoch count from 0. The words of epoch 0 stay as they were ordered: a broker that lost its folder
+/// finds the key in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Binding([u8; 32]);
 
@@ -67,10 +71,16 @@ pub(super) struct Complaint<G: Group> {
 }
 
 impl Binding {
-    pub(super) fn new<G: Group>(cluster: &Cluster, run: u32, threshold: u16, brokers: u16) -> Binding {
-        let transcript = Transcript::new("sealcast/v1/key ceremony").add(&cluster.0).add(&run.to_be_bytes());
-        let transcript = transcript.add(&threshold.to_be_bytes()).add(&brokers.to_be_bytes());
-        Binding(transcript.add(&[G::SUITE]).finish())
+    pub(super) fn new<G: Group>(setup: &Setup, run: u32) -> Binding {
+        let transcript = match setup.epoch {
+            0 => Transcript::new("sealcast/v1/key ceremony").add(&setup.cluster.0),
+            epoch => {
+                let transcript = Transcript::new("sealcast/v1/key ceremony of epoch").add(&setup.cluster.0);
+                transcript.add(&epoch.to_be_bytes())
+            }
+        };
+        let transcript = transcript.add(&run.to_be_bytes()).add(&setup.threshold.to_be_bytes());
+        Binding(transcript.add(&setup.brokers.to_be_bytes()).add(&[G::SUITE]).finish())
     }
 
     pub(super) fn as_bytes(&self) -> &[u8; 32] {

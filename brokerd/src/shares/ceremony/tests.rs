@@ -40,7 +40,7 @@ enum Said {
 }
 
 fn setup(brokers: u16, threshold: u16, index: u16) -> Setup {
-    Setup { cluster: CLUSTER, brokers, index, threshold, round_blocks: ROUND }
+    Setup { cluster: CLUSTER, epoch: 0, brokers, index, threshold, round_blocks: ROUND }
 }
 
 fn seed(index: u16) -> Secret<32> {
@@ -446,14 +446,37 @@ fn rule_e8_a_word_at_the_deadline_is_in_time() {
     assert_eq!(world.agreed().dealers.len(), 4);
 }
 
-#[test]
-fn rule_e8_words_of_another_cluster_or_said_for_another_broker_are_ignored() {
-    let mut other = World::<R>::new(4, 3);
-    for (index, machine) in (0..).zip(&mut other.machines) {
-        *machine = Ceremony::new(Setup { cluster: Cluster([8; 32]), ..setup(4, 3, index) }, seed(index)).unwrap();
+/// Four brokers that make the key of this epoch for this cluster.
+fn making(cluster: Cluster, epoch: u32) -> World<R> {
+    let mut world = World::new(4, 3);
+    for (index, machine) in (0..).zip(&mut world.machines) {
+        *machine = Ceremony::new(Setup { cluster, epoch, ..setup(4, 3, index) }, seed(index)).unwrap();
     }
+    world
+}
+
+#[test]
+fn rule_e8_words_of_another_cluster_or_epoch_or_said_for_another_broker_are_ignored() {
+    for (cluster, epoch) in [(Cluster([8; 32]), 0), (CLUSTER, 1)] {
+        ignores_words_of(making(cluster, epoch), making(CLUSTER, 0), 0);
+        ignores_words_of(making(CLUSTER, 0), making(cluster, epoch), epoch);
+    }
+    ignores_words_of(making(CLUSTER, 1), making(CLUSTER, 2), 2);
+}
+
+/// The words of epoch 0 are bound as they always were: brokers find the key in those that were ordered long ago.
+#[test]
+fn rule_e8_the_binding_of_epoch_0_stays_and_that_of_a_later_epoch_names_it() {
+    let bound = |epoch| *Binding::new::<R>(&Setup { epoch, ..setup(4, 3, 0) }, 6).as_bytes();
+    let end =
+        |it: Transcript| it.add(&6_u32.to_be_bytes()).add(&3_u16.to_be_bytes()).add(&4_u16.to_be_bytes()).add(&[1]);
+    let first = end(Transcript::new("sealcast/v1/key ceremony").add(&CLUSTER.0)).finish();
+    let later = Transcript::new("sealcast/v1/key ceremony of epoch").add(&CLUSTER.0).add(&9_u32.to_be_bytes());
+    assert_eq!((bound(0), bound(9)), (first, end(later).finish()));
+}
+
+fn ignores_words_of(mut other: World<R>, mut world: World<R>, epoch: u64) {
     other.run();
-    let mut world = World::<R>::new(4, 3);
     let replay = |world: &mut World<R>| {
         world.block(other.log.iter().map(|(_, broker, word)| (*broker, word.clone())).collect());
         let shifted: Vec<_> = world.pending.iter().map(|(broker, word)| ((broker + 1) % 4, word.clone())).collect();
@@ -465,7 +488,9 @@ fn rule_e8_words_of_another_cluster_or_said_for_another_broker_are_ignored() {
         let words = mem::take(&mut world.pending);
         world.block(words);
     }
-    assert_eq!(world.agreed().dealers.len(), 4);
+    let made = world.agreed();
+    assert_eq!((made.dealers.len(), made.key.parameters().epoch), (4, epoch));
+    assert_ne!(made.key.h(), other.agreed().key.h(), "nothing that a seed gives serves two keys");
     assert!(world.said().is_empty());
 }
 
