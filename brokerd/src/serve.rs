@@ -657,6 +657,9 @@ fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
     settings.block = config.settings.block;
     settings.unacknowledged = UNACKNOWLEDGED;
     settings.threads = config.settings.threads.engine;
+    settings.progress = |done, all| {
+        log::info(&format!("moving the blocks of an older version to the log: {done} of {all}"));
+    };
     settings
 }
 

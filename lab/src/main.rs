@@ -25,6 +25,8 @@ enum Command {
     Figures(figures::Figures),
     /// Kill brokers again and again under load, and see that nothing is lost.
     Kills(brokers::kills::Kills),
+    /// Run brokers that are old, or for long, and see that nothing grows.
+    Soak(brokers::soak::Soak),
     /// How a fresh broker comes by the history of the others.
     Sync(history::Sync),
     /// One process of a measurement, driven by lines on stdin.
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Run(run) => netns::enclosed(|| run.run()),
         Command::Figures(figures) => netns::enclosed(|| figures.run()),
         Command::Kills(kills) => kills.run(),
+        Command::Soak(soak) => soak.run(),
         Command::Sync(sync) => sync.run(),
         Command::Role(role) => role.run(),
     };

@@ -20,6 +20,8 @@ use crate::Failure;
 pub(crate) struct Cluster {
     folder: PathBuf,
     keep: bool,
+    /// Files that each may have open, if not as many as this process may.
+    files: Option<u64>,
     file: Arc<ClusterFile>,
     identity: Identity,
     /// By number; `None` is one that was killed.
@@ -31,6 +33,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Makes `n` of them in a new folder within `within`, and starts them.
     pub(crate) fn start(n: usize, within: &Path) -> Result<Cluster, Failure> {
+        Cluster::start_with(n, within, None)
+    }
+
+    /// The same; each of them may have so many files open.
+    pub(crate) fn start_with(n: usize, within: &Path, files: Option<u64>) -> Result<Cluster, Failure> {
         // Whoever lacks a program is told so before anything is made.
         ["sealcast", "sealcast-broker"].iter().try_for_each(|it| beside(it).map(drop))?;
         let mut random = [0; 4];
@@ -46,7 +53,7 @@ impl Cluster {
         let file = Arc::new(load(&at.join("cluster.toml"))?);
         let identity = KeptIdentity::load(&Home::at(&home), "ann")?.identity()?.ok_or("ann has no certificate")?;
         let processes = (0..n).map(|_| None).collect();
-        let mut cluster = Cluster { folder, keep: false, file, identity, processes, watcher: None };
+        let mut cluster = Cluster { folder, keep: false, files, file, identity, processes, watcher: None };
         for broker in 0..n {
             cluster.restart(broker)?;
         }
@@ -62,6 +69,11 @@ impl Cluster {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.processes.len()
+    }
+
+    /// The processes that run.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.processes.iter().flatten().map(Child::id)
     }
 
     /// Its file.
@@ -99,7 +111,15 @@ impl Cluster {
     pub(crate) fn restart(&mut self, broker: usize) -> Result<(), Failure> {
         let folder = self.folder.join("cluster").join(format!("broker-{broker}"));
         let log = File::options().create(true).append(true).open(folder.join("log"))?;
-        let mut command = Command::new(beside("sealcast-broker")?);
+        let program = beside("sealcast-broker")?;
+        let mut command = match self.files {
+            None => Command::new(program),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(program);
+                shell
+            }
+        };
         command.arg("run").arg(&folder).arg("--until-stdin-closes");
         let child = command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).spawn()?;
         self.processes[broker] = Some(child);

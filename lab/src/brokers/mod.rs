@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `cluster` | their folders, processes and clients |
 //! | `load` | two publishers at a rate, two subscribers that remember in which order everything came |
+//! | `soak` | `sealcast lab soak brokers`: what age costs |
 //! | `kills` | `sealcast lab kills brokers`: crash after crash under load, and what must hold all the time |
 
 pub(crate) mod cluster;
 pub mod kills;
 pub(crate) mod load;
+pub mod soak;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,33 +2,32 @@
 //! are `--size` of them; then one of the brokers loses its folder, all but its key, and comes back. How long until it has
 //! executed what the others have, and how much memory it took meanwhile. `sealcast lab sync brokers` starts it.
 //!
+//! With `--aged`, what the age of a broker costs at its start: `aged`.
+//!
 //! With `--keep` the brokers prune, and the fresh one begins with a snapshot of theirs; without, it executes everything.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
-use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_broker::operation::{Body, Claim, Execute, Frame, Header, Operation, Publication, Registration};
-use sealcast_broker::protocol::{Answer, Question, Status, Why};
+use sealcast_broker::protocol::{Answer, Question, Why};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::sync::Keep;
 use sealcast_brokerd::{config, ending};
-use sealcast_crypto::ed25519::Key;
-use sealcast_crypto::identity::keytext::export_seed;
-use sealcast_crypto::secret::Secret;
-use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
 use sealcast_wire::Utc;
+
+mod aged;
+mod home;
+
+use home::{BROKERS, Home, Progress, Running, key};
 
 /// Measure how a fresh broker comes by the history of the others
 #[derive(Debug, Parser)]
@@ -36,6 +35,9 @@ struct Args {
     /// How much is published before: bytes, or with the unit kB, MB or GB
     #[arg(long, default_value = "64MB", value_parser = bytes)]
     size: u64,
+    /// Instead: start one broker with a history of so many empty blocks, made for it, beside one without any
+    #[arg(long, value_name = "BLOCKS", conflicts_with_all = ["size", "keep"])]
+    aged: Option<u64>,
     /// How far back the brokers keep publications, as in broker.toml
     #[arg(long)]
     keep: Option<Keep>,
@@ -79,6 +81,9 @@ fn run(args: &Args, end: Arc<AtomicBool>) -> io::Result<()> {
     let progress = Progress { is_shown: io::stderr().is_terminal() && !args.no_progress, end: end.clone() };
     let within = args.within.clone().unwrap_or_else(std::env::temp_dir);
     let home = Home::new(within.join(format!("sealcast-fresh-{}", std::process::id())), end)?;
+    if let Some(blocks) = args.aged {
+        return aged::run(&home, blocks, args.json, &progress);
+    }
     // Whoever ends early leaves no broker: each is killed as this function returns.
     let mut brokers: Vec<Running> = (0..BROKERS).map(|it| home.start(it, args.keep)).collect::<io::Result<_>>()?;
     let (published, filling) = home.fill(args.size, &progress)?;
@@ -126,119 +131,7 @@ fn run(args: &Args, end: Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// How far it is, on a terminal, and whether it is to end.
-struct Progress {
-    is_shown: bool,
-    end: Arc<AtomicBool>,
-}
-
-impl Progress {
-    /// So many of all are done.
-    ///
-    /// # Errors
-    /// It is to end.
-    fn tell(&self, what: &str, done: u64, all: u64) -> io::Result<()> {
-        if self.is_shown {
-            // Nobody is left to be told that standard error is closed.
-            let _ = write!(io::stderr(), "\r\x1b[K{done} of {all} {what}");
-        }
-        if self.end.load(Ordering::Acquire) {
-            self.finish();
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        Ok(())
-    }
-
-    fn finish(&self) {
-        if self.is_shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-/// The folders of a cluster, which go when it does.
-struct Home {
-    root: PathBuf,
-    file: ClusterFile,
-    issuer: SigningKey,
-    /// Once it is set, nobody is waited for.
-    end: Arc<AtomicBool>,
-}
-
-/// A broker's process, killed when dropped.
-struct Running(Child);
-
 impl Home {
-    fn new(root: PathBuf, end: Arc<AtomicBool>) -> io::Result<Home> {
-        let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([9; 32])).expect("it is a seed");
-        let mut seeds: Vec<u8> = (210..210 + BROKERS as u8).collect();
-        seeds.sort_by_key(|seed| key(*seed).public_bytes());
-        let genesis = Genesis {
-            name: "fresh-broker".into(),
-            brokers: seeds.iter().map(|seed| key(*seed).public_bytes()).collect::<BTreeSet<_>>(),
-            quorum: 1,
-            administrators: vec![Key::new(&key(200).public_bytes()).expect("it is a key")],
-            issuers: BTreeMap::from([("lab".to_owned(), Issuer::Key(issuer.public().clone()))]),
-        };
-        // Loopback of this process alone, and ports that the system gives to no outgoing connection.
-        let [.., process, part] = std::process::id().to_be_bytes();
-        let at = |port: usize| format!("127.{process}.{part}.1:{port}");
-        let addresses = |broker: usize| Addresses { gateway: at(7400 + broker), order: at(7500 + broker) };
-        let addresses = (0..BROKERS).map(addresses).collect();
-        let suite = Suite::Ristretto255;
-        let file = ClusterFile { genesis, addresses, threshold: 3, suite, key: None, endorsement: None };
-        let home = Home { root, file, issuer, end };
-        for (broker, seed) in seeds.into_iter().enumerate() {
-            let folder = home.folder(broker);
-            fs::create_dir_all(&folder)?;
-            fs::write(folder.join(config::CLUSTER), home.file.to_text())?;
-            let path = folder.join(config::KEY);
-            fs::write(&path, export_seed(&Secret::from_bytes([seed; 32])).as_bytes())?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-        }
-        Ok(home)
-    }
-
-    fn folder(&self, broker: usize) -> PathBuf {
-        self.root.join(broker.to_string())
-    }
-
-    fn start(&self, broker: usize, keep: Option<Keep>) -> io::Result<Running> {
-        let program = std::env::current_exe()?.with_file_name("sealcast-broker");
-        if !program.is_file() {
-            let what = format!("{} is not built: cargo build --release -p sealcast-brokerd", program.display());
-            return Err(io::Error::other(what));
-        }
-        let mut command = Command::new(&program);
-        command.arg("run").arg(self.folder(broker)).arg("--until-stdin-closes");
-        if let Some(keep) = keep {
-            command.args(["--keep", &keep.to_string()]);
-        }
-        let log = fs::File::create(self.root.join(format!("{broker}.log")))?;
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
-        child.map(Running).map_err(|e| io::Error::other(format!("{}: {e}", program.display())))
-    }
-
-    /// A channel to a broker, which may just be starting.
-    fn open(&self, broker: usize, seed: u8) -> io::Result<Channel> {
-        let address = self.file.addresses[broker].gateway.parse().map_err(io::Error::other)?;
-        let (keys, begun) = (self.file.broker_keys(), Instant::now());
-        loop {
-            match Channel::open(address, keys[broker], key(seed), self.file.cluster(), ANSWER) {
-                Ok((channel, _)) => return Ok(channel),
-                Err(e) if begun.elapsed() > ANSWER || self.end.load(Ordering::Acquire) => return Err(e),
-                Err(_) => thread::sleep(Duration::from_millis(20)),
-            }
-        }
-    }
-
-    fn status(&self, broker: usize) -> io::Result<Status> {
-        match self.open(broker, WATCHER)?.ask(Question::Status)? {
-            Answer::Status(status) => Ok(*status),
-            other => Err(io::Error::other(format!("no status: {other:?}"))),
-        }
-    }
-
     /// Publishes so many bytes; how many publications, and how long it took.
     fn fill(&self, size: u64, progress: &Progress) -> io::Result<(u64, f64)> {
         let mut channel = self.open(0, PUBLISHER)?;
@@ -308,29 +201,6 @@ impl Home {
     }
 }
 
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
-    }
-}
-
-impl Running {
-    /// Bytes of memory that it had at most (`VmHWM`).
-    fn memory_peak(&self) -> io::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kilobytes.map(|it| it * 1024).ok_or_else(|| io::Error::other("the kernel does not say"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Waits until the operation with this number was executed, and sends the frames again that came to nothing.
 fn executed(channel: &mut Channel, number: u64, frames: &[Frame]) -> io::Result<()> {
     let mut begun = Instant::now();
@@ -366,10 +236,6 @@ fn publish(body: &[u8]) -> Operation {
     }))
 }
 
-fn key(seed: u8) -> Arc<OriginKey> {
-    Arc::new(OriginKey::from_seed(&Secret::from_bytes([seed; 32])))
-}
-
 /// What the files in a folder take.
 fn bytes_in(folder: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
@@ -396,7 +262,6 @@ fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|it| *it > 0).ok_or_else(|| "no such size".into())
 }
 
-const BROKERS: usize = 4;
 /// The one that loses its folder.
 const FRESH: usize = 3;
 const TOPIC: &str = "lab/history";
@@ -407,8 +272,5 @@ const FRAME: usize = 32;
 const WINDOW: usize = 256;
 /// Seeds of clients.
 const PUBLISHER: u8 = 1;
-const WATCHER: u8 = 2;
-/// How long a broker may take to say something.
-const ANSWER: Duration = Duration::from_secs(30);
 /// How long the fresh one may take.
 const PATIENCE: Duration = Duration::from_secs(3600);

@@ -1,0 +1,100 @@
+//! What a long history costs a broker that starts: one with so many empty blocks, made for it, beside one without any.
+//!
+//! The first start executes the history, as after the loss of `state/`. The second one is measured: the time until it
+//! answers, and its memory and open files after a while.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sealcast_order::engine::{Aged, SigningSeed};
+
+use crate::home::{Home, Progress};
+
+/// What a start cost.
+struct Cost {
+    start: Duration,
+    memory: u64,
+    files: usize,
+}
+
+pub(crate) fn run(home: &Home, blocks: u64, json: bool, progress: &Progress) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    let begun = Instant::now();
+    let aged = Aged {
+        folder: home.folder(AGED).join("order"),
+        namespace: home.file.cluster().0.to_vec(),
+        keys: home.seeds.iter().map(|seed| SigningSeed::new(&[*seed; 32])).collect(),
+        blocks,
+        until: u64::try_from(now.as_micros()).map_err(io::Error::other)?,
+    };
+    let (is_shown, end) = (progress.is_shown, progress.end.clone());
+    let shown = Progress { is_shown, end };
+    aged.write(move |done| _ = shown.tell("blocks made", done, blocks)).map_err(io::Error::other)?;
+    let made = begun.elapsed();
+
+    let begun = Instant::now();
+    let first = home.start(AGED, None)?;
+    loop {
+        let height = home.status(AGED).map_or(0, |status| status.height);
+        progress.tell("blocks executed", height, blocks)?;
+        if height >= blocks {
+            break;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(io::Error::other(format!("it stands at block {height}")));
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    let executed = begun.elapsed();
+    first.stop()?;
+    progress.finish();
+
+    let (aged, empty) = (cost(home, AGED)?, cost(home, EMPTY)?);
+    let megabytes = |it: &Cost| it.memory as f64 / 1e6;
+    let more = megabytes(&aged) - megabytes(&empty);
+    if json {
+        println!(
+            "{{\"blocks\":{blocks},\"made_seconds\":{:.1},\"executed_seconds\":{:.1},\"start_seconds\":{:.3},\
+             \"start_seconds_empty\":{:.3},\"memory_mb\":{:.1},\"memory_mb_empty\":{:.1},\"files\":{},\"files_empty\":{}}}",
+            made.as_secs_f64(),
+            executed.as_secs_f64(),
+            aged.start.as_secs_f64(),
+            empty.start.as_secs_f64(),
+            megabytes(&aged),
+            megabytes(&empty),
+            aged.files,
+            empty.files,
+        );
+    } else {
+        println!(
+            "{blocks} blocks, made in {:.0} s, executed at the first start in {:.0} s",
+            made.as_secs_f64(),
+            executed.as_secs_f64()
+        );
+        let [aged_ms, empty_ms] = [&aged, &empty].map(|it| it.start.as_millis());
+        println!("start-up   {aged_ms} ms, {empty_ms} ms without history");
+        println!("memory     {:.0} MB, {more:+.0} MB to one without history", megabytes(&aged));
+        println!("open files {}, {} without history", aged.files, empty.files);
+    }
+    Ok(())
+}
+
+fn cost(home: &Home, broker: usize) -> io::Result<Cost> {
+    let begun = Instant::now();
+    let running = home.start(broker, None)?;
+    home.status(broker)?;
+    let start = begun.elapsed();
+    thread::sleep(SETTLED);
+    let cost = Cost { start, memory: running.memory()?, files: running.open_files()? };
+    running.stop()?;
+    Ok(cost)
+}
+
+/// The one with a history, and the one without.
+const AGED: usize = 0;
+const EMPTY: usize = 1;
+/// After so long it has allocated what it needs.
+const SETTLED: Duration = Duration::from_secs(5);
+/// How long the history may take.
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
