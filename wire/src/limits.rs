@@ -483,6 +483,18 @@ const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
 const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
+/// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
+pub const CHECK_BATCH_BYTES: usize = 64 << 10;
+/// Ciphertexts of a block that a broker proposes, unless one frame has more: the others check those that they have not
+/// seen before they vote, and whoever comes meanwhile waits for that.
+pub const BLOCK_CIPHERTEXTS_DRAWN: usize = 512;
+/// Bytes of proposed and final blocks that are not executed and durable, above which a broker proposes small ones: eight
+/// full blocks, of which the store syncs as many at once.
+pub const UNEXECUTED_BYTES_MAX: usize = 16 << 20;
+/// Bytes that it proposes then: something of each account.
+pub const BLOCK_BYTES_ALWAYS: usize = 64 << 10;
 const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);
+/// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
+pub const STRAY_BLOCKS_MAX: u64 = 64;

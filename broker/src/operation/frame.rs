@@ -213,6 +213,11 @@ impl Frame {
         })
     }
 
+    /// How many ciphertexts it brings, published or accused: each costs the check of its proof.
+    pub fn ciphertexts(&self) -> usize {
+        self.operations.iter().filter(|(_, operation)| is_sealed(operation)).count()
+    }
+
     /// How many accusations it brings: each costs the proofs of t shares.
     pub fn accusations(&self) -> usize {
         self.operations.iter().filter(|(_, operation)| matches!(operation, Operation::Accuse(_))).count()
@@ -221,6 +226,14 @@ impl Frame {
     /// How many registrations and acts of administrators it brings: each costs signatures when it is executed.
     pub fn proofs(&self) -> usize {
         self.operations.iter().filter(|(_, operation)| is_proof(operation)).count()
+    }
+}
+
+fn is_sealed(operation: &Operation) -> bool {
+    match operation {
+        Operation::Publish(publication) => matches!(publication.body, Body::Sealed(_)),
+        Operation::Accuse(_) => true,
+        _ => false,
     }
 }
 

@@ -8,12 +8,13 @@
 //!                                                      └─ deliver ◀───────┘─▶ executor
 //! ```
 //! A lane is served by one thread and a client has one lane, so that its frames keep their order; signatures are checked
-//! in batches of what has come meanwhile. Frames that a proposed block brings and nobody brought before are checked
+//! in batches of what has come meanwhile. In lanes and room accounts take turns (`fair`). Frames that a proposed block brings and nobody brought before are checked
 //! with the block; a block with a frame that is not good is not valid.
 //!
 //! *Strangers* (G8). Of a client that never registered a frame waits only if it shows who is behind the client
 //! ([`operation::Frame::introduces`]), or if one before it did. It is no matter of blocks: brokers differ in whom they know.
 
+mod fair;
 mod introduced;
 mod lane;
 mod room;
@@ -354,12 +355,12 @@ impl Shared {
         }
         let hash = frame.hash();
         let account = Account::of(head.client, known.and_then(|it| it.holder));
-        lock(&self.room).reserve(&frame, head, account).map_err(Turned::Room)?;
+        lock(&self.room).reserve(&frame, head, account.clone()).map_err(Turned::Room)?;
         if origin == Origin::Here {
             lock(&self.commits).begin(hash);
         }
         let lane = &self.lanes[usize::from(head.client.0[0]) % self.lanes.len()];
-        if lane.push(Arrived { frame, head, origin }) {
+        if lane.push(&account, Arrived { frame, head, origin }) {
             Ok(())
         } else {
             lock(&self.room).settle(&hash, None);

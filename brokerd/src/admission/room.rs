@@ -6,8 +6,9 @@
 //! ```
 //! A frame is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
 //! have waiting at most half as many bytes and frames as are still free. So one alone gets a third of the room, n of them
-//! 1/(n+2) each, and whoever comes new finds room; clients for whom nobody vouches share a small part of it. **Turns**: a frame whose predecessors are missing is held back for a while, so that the state
-//! need not refuse it.
+//! 1/(n+2) each, and whoever comes new finds room; clients for whom nobody vouches share a small part of it. Accounts take
+//! turns by bytes ([`Fair`]), in blocks and in what is forwarded: nobody waits longer because another has much waiting.
+//! **Turns**: a frame whose predecessors are missing is held back for a while, so that the state need not refuse it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use sealcast_broker::state::Holder;
 use sealcast_order::{Block, BlockSize, Frame, Hash};
 use sealcast_wire::limits;
 
+use super::fair::{Fair, Turn};
+
 /// The room.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     held: BTreeMap<Hash, Held>,
-    /// By arrival.
-    waiting: BTreeMap<u64, Hash>,
-    arrivals: u64,
+    waiting: Fair<Hash>,
     /// Whose they are, and how many of each.
     authors: BTreeMap<Client, usize>,
     /// Of frames that are being checked, ready or waiting.
@@ -34,8 +35,11 @@ pub(super) struct Room {
     /// Frames of delivered blocks that are not executed yet, by height.
     on_their_way: BTreeMap<u64, Vec<Hash>>,
     on_its_way: BTreeSet<Hash>,
+    /// Bytes of their blocks, by height.
+    on_their_way_bytes: BTreeMap<u64, usize>,
     /// By arrival.
-    strays: BTreeMap<u64, Hash>,
+    strays: BTreeMap<u64, Stray>,
+    stray_arrivals: u64,
     stray_bytes: usize,
     /// The last block delivered.
     height: u64,
@@ -80,8 +84,15 @@ struct Held {
 enum Place {
     Checking,
     Ready(Checked),
-    Waiting { checked: Checked, arrival: u64, since: u64 },
+    Waiting { checked: Checked, turn: Turn, since: u64 },
     Stray { checked: Checked, arrival: u64 },
+}
+
+/// A frame of a proposed block, and the height at which it came.
+#[derive(Debug)]
+struct Stray {
+    hash: Hash,
+    since: u64,
 }
 
 impl Place {
@@ -168,13 +179,12 @@ impl Room {
 
     /// A good frame begins to wait; `false` if it was not settled.
     pub(super) fn enter(&mut self, hash: &Hash) -> bool {
-        let (arrival, since) = (self.arrivals, self.height);
+        let since = self.height;
         let Some(held) = self.held.get_mut(hash) else { return false };
         match std::mem::replace(&mut held.place, Place::Checking) {
             Place::Ready(checked) => {
-                held.place = Place::Waiting { checked, arrival, since };
-                self.waiting.insert(arrival, *hash);
-                self.arrivals += 1;
+                let turn = self.waiting.push(&held.account, held.frame.bytes().len(), *hash);
+                held.place = Place::Waiting { checked, turn, since };
                 *self.authors.entry(held.head.client).or_default() += 1;
                 true
             }
@@ -194,21 +204,24 @@ impl Room {
             }
             return;
         }
-        let arrival = self.arrivals;
-        self.arrivals += 1;
+        let arrival = self.stray_arrivals;
+        self.stray_arrivals += 1;
         let place = Place::Stray { checked, arrival };
         // Strays take nobody's share.
         let account = Account::Stranger(head.client);
         self.held.insert(hash, Held { frame: frame.clone(), head, account, place });
-        self.strays.insert(arrival, hash);
+        self.strays.insert(arrival, Stray { hash, since: self.height });
         self.stray_bytes += frame.bytes().len();
-        while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX
-            && let Some((_, oldest)) = self.strays.pop_first()
-        {
-            if let Some(held) = self.held.remove(&oldest) {
-                self.stray_bytes -= held.frame.bytes().len();
-            }
+        while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX && self.forget_oldest_stray() {}
+    }
+
+    /// Whether there was one.
+    fn forget_oldest_stray(&mut self) -> bool {
+        let Some((_, oldest)) = self.strays.pop_first() else { return false };
+        if let Some(held) = self.held.remove(&oldest.hash) {
+            self.stray_bytes -= held.frame.bytes().len();
         }
+        true
     }
 
     /// Whose frames wait.
@@ -216,8 +229,8 @@ impl Room {
         self.authors.keys().copied().collect()
     }
 
-    /// The oldest frames that are in none of `ancestors` (the newest first) and whose turn it is, as many as a block
-    /// holds. `turns` says which number a client's next operation has, if the state knows the client; frames of clients
+    /// Frames that are in none of `ancestors` (the newest first), account by account, as many as a block holds and as
+    /// can be executed soon. `turns` says which number a client's next operation has, if the state knows the client; frames of clients
     /// that are not in it came meanwhile and are for the next block.
     pub(super) fn draw(
         &self,
@@ -238,15 +251,17 @@ impl Room {
                 turns.insert(head.client, Some(head.end));
             }
         }
-        let mut room = size.bytes;
+        let mut room = size.bytes.min(self.executed_soon(ancestors));
         let (mut accusations, mut proofs) = (limits::BLOCK_ACCUSATIONS_MAX, limits::BLOCK_PROOFS_MAX);
+        let mut ciphertexts = limits::BLOCK_CIPHERTEXTS_DRAWN;
         let mut drawn: Vec<Frame> = Vec::new();
-        for hash in self.waiting.values().filter(|hash| !taken.contains(*hash)) {
+        for hash in self.waiting.iter().filter(|hash| !taken.contains(*hash)) {
             let Some(Held { frame, head, place: Place::Waiting { checked, since, .. }, .. }) = self.held.get(hash)
             else {
                 continue;
             };
             let (accuses, proves) = (checked.frame().accusations(), checked.frame().proofs());
+            let sealed = checked.frame().ciphertexts();
             let Some(turn) = turns.get(&head.client).copied() else { continue };
             let too_early = turn.is_some_and(|turn| head.first > turn);
             if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS {
@@ -257,13 +272,15 @@ impl Room {
             }
             let length = frame.bytes().len();
             let alone = drawn.is_empty() && length > room;
-            if drawn.len() == size.frames || (length > room && !alone) {
+            let checked_soon = sealed <= ciphertexts || drawn.is_empty();
+            if drawn.len() == size.frames || (length > room && !alone) || !checked_soon {
                 break;
             }
             if turn.is_some_and(|turn| (head.first..head.end).contains(&turn)) {
                 turns.insert(head.client, Some(head.end));
             }
             room = room.saturating_sub(length);
+            ciphertexts = ciphertexts.saturating_sub(sealed);
             accusations -= accuses;
             proofs -= proves;
             drawn.push(frame.clone());
@@ -274,7 +291,14 @@ impl Room {
         drawn
     }
 
-    /// The oldest frames that wait, within `size`.
+    /// Bytes that a block on `ancestors` may hold and be executed soon: whoever is drawn later waits for all of it.
+    fn executed_soon(&self, ancestors: &[Arc<Block>]) -> usize {
+        let delivered: usize = self.on_their_way_bytes.values().sum();
+        let proposed: usize = ancestors.iter().filter(|it| it.height > self.height).map(|it| it.bytes()).sum();
+        limits::UNEXECUTED_BYTES_MAX.saturating_sub(delivered + proposed).max(limits::BLOCK_BYTES_ALWAYS)
+    }
+
+    /// Frames that wait, account by account, within `size`.
     pub(super) fn oldest(&self, size: BlockSize) -> Vec<Frame> {
         let mut room = size.bytes;
         let fits = |frame: &&Frame| {
@@ -282,7 +306,7 @@ impl Room {
             room = room.saturating_sub(frame.bytes().len());
             fits
         };
-        let held = self.waiting.values().filter_map(|hash| self.held.get(hash));
+        let held = self.waiting.iter().filter_map(|hash| self.held.get(hash));
         held.map(|held| &held.frame).take(size.frames).take_while(fits).cloned().collect()
     }
 
@@ -293,12 +317,20 @@ impl Room {
         let known = hashes.iter().map(|hash| self.take_out(hash)).collect();
         self.on_its_way.extend(&hashes);
         self.on_their_way.insert(block.height, hashes);
+        self.on_their_way_bytes.insert(block.height, block.bytes());
+        // Blocks that failed may come again soon, and not for ever.
+        while let Some((_, oldest)) = self.strays.first_key_value()
+            && oldest.since + limits::STRAY_BLOCKS_MAX < self.height
+        {
+            self.forget_oldest_stray();
+        }
         known
     }
 
     /// This block and all below it are executed: their frames may come again, and it is their numbers that then tell. Gives
     /// those frames.
     pub(super) fn executed(&mut self, height: u64) -> Vec<Hash> {
+        self.on_their_way_bytes = self.on_their_way_bytes.split_off(&(height + 1));
         let later = self.on_their_way.split_off(&(height + 1));
         let done: Vec<Hash> = std::mem::replace(&mut self.on_their_way, later).into_values().flatten().collect();
         done.iter().for_each(|hash| {
@@ -334,8 +366,8 @@ impl Room {
                 self.stray_bytes -= length;
                 return Some(checked);
             }
-            Place::Waiting { checked, arrival, .. } => {
-                self.waiting.remove(&arrival);
+            Place::Waiting { checked, turn, .. } => {
+                self.waiting.remove(turn);
                 if let Some(count) = self.authors.get_mut(&held.head.client) {
                     *count -= 1;
                     if *count == 0 {

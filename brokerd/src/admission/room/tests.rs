@@ -1,5 +1,5 @@
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::{self, Operation, check};
+use sealcast_broker::operation::{self, Body, Execute, Header, Operation, Publication, check};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 
@@ -230,4 +230,135 @@ fn rule_g7_frames_of_blocks_that_failed_are_forgotten_at_last() {
     }
     assert!(room.stray_bytes <= limits::STRAY_FRAMES_BYTES_MAX);
     assert!(room.checked(&big(0).hash()).is_none() && room.checked(&big(all - 1).hash()).is_some());
+}
+
+/// A frame of this length; its bytes are never parsed beyond their head.
+fn long(seed: u8, n: u64, bytes: usize) -> Frame {
+    let mut all = frame(seed, n, n + 1).bytes().to_vec();
+    all.resize(bytes, 0);
+    Frame::new(all)
+}
+
+impl Room {
+    /// So many long frames of a client, which wait.
+    fn flood(&mut self, seed: u8, frames: u64, bytes: usize) {
+        let good = checked(&frame(seed, 0, 1));
+        for n in 0..frames {
+            let it = long(seed, n, bytes);
+            self.reserve(&it, head(&it), known(client(seed))).expect("there is room");
+            self.settle(&it.hash(), Some(good.clone()));
+            assert!(self.enter(&it.hash()));
+        }
+    }
+}
+
+const FULL: BlockSize = BlockSize { frames: limits::BLOCK_FRAMES, bytes: limits::BLOCK_BYTES };
+
+fn draw_full(room: &Room, ancestors: &[Arc<Block>]) -> Vec<Frame> {
+    room.draw(ancestors, FULL, room.authors().into_iter().map(|who| (who, None)).collect())
+}
+
+#[test]
+fn rule_g7_a_clients_wait_does_not_depend_on_anothers_backlog() {
+    let honest = frame(1, 0, 1);
+    for backlog in [4, 1000] {
+        let mut room = Room::default();
+        room.flood(2, backlog, 32 << 10);
+        room.admit(&honest);
+        let place = draw_full(&room, &[]).iter().position(|it| *it == honest);
+        assert_eq!(place, Some(0), "it is the shortest, and all are new");
+        let forwarded = room.oldest(FULL).iter().position(|it| *it == honest);
+        assert_eq!(forwarded, Some(0), "what a new leader is sent has the same turns");
+
+        // A block of the flood is on its way; what comes now stands in the next one.
+        let mut room = Room::default();
+        room.flood(2, backlog, 32 << 10);
+        let flying = block(1, &draw_full(&room, &[]));
+        room.admit(&honest);
+        let next = draw_full(&room, std::slice::from_ref(&flying));
+        assert_eq!(next.iter().position(|it| *it == honest), Some(0));
+    }
+}
+
+#[test]
+fn rule_g7_accounts_with_much_waiting_share_a_block_and_leave_a_newcomer_its_turn() {
+    let mut room = Room::default();
+    (2..10).for_each(|seed| room.flood(seed, 64, 32 << 10));
+    for height in 1..4 {
+        let drawn = draw_full(&room, &[]);
+        let of = |seed: u8| drawn.iter().filter(|it| head(it).client == client(seed)).count();
+        let shares: Vec<usize> = (2..10).map(of).collect();
+        assert!(shares.iter().all(|it| *it == 8), "64 frames fit, of eight accounts: {shares:?}");
+        for seed in 2..10 {
+            let numbers: Vec<u64> =
+                drawn.iter().map(head).filter(|it| it.client == client(seed)).map(|it| it.first).collect();
+            assert!(numbers.is_sorted(), "one client's frames keep their order: {numbers:?}");
+        }
+        room.deliver(&block(height, &drawn));
+        room.executed(height);
+    }
+    let honest = frame(1, 0, 1);
+    room.admit(&honest);
+    let place = draw_full(&room, &[]).iter().position(|it| *it == honest);
+    assert!(place.is_some_and(|it| it <= 8), "at most one of each other account stands before it: {place:?}");
+}
+
+#[test]
+fn rule_g7_a_block_that_a_broker_proposes_is_soon_checked() {
+    let sealed = |n: u64| {
+        let publication = Publication { body: Body::Sealed(vec![7; 9]), ..plain() };
+        let operations = vec![Operation::Publish(Box::new(publication)); SEALED_OF_A_FRAME];
+        Frame::new(operation::Frame::sign(&CLUSTER, &key(1), n * 1000, operations).to_bytes())
+    };
+    let frames: Vec<Frame> = (0..10).map(sealed).collect();
+    let room = Room::with(&frames);
+    let drawn = draw_full(&room, &[]);
+    assert_eq!(drawn.len(), limits::BLOCK_CIPHERTEXTS_DRAWN / SEALED_OF_A_FRAME);
+    let flying = block(1, &drawn);
+    assert_eq!(draw_full(&room, std::slice::from_ref(&flying)), frames[drawn.len()..], "the rest is for the next one");
+}
+
+const SEALED_OF_A_FRAME: usize = 64;
+
+fn plain() -> Publication {
+    Publication {
+        headers: vec![Header { topic: "a".into(), value: None }],
+        associated: vec![],
+        access: None,
+        execute: Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: Body::Plain(vec![]),
+    }
+}
+
+#[test]
+fn rule_g7_while_much_is_not_executed_blocks_are_small_and_whoever_comes_new_is_in_them() {
+    let mut room = Room::default();
+    room.flood(2, 900, 32 << 10);
+    let mut height = 0;
+    while room.on_their_way_bytes.values().sum::<usize>() + limits::BLOCK_BYTES <= limits::UNEXECUTED_BYTES_MAX {
+        height += 1;
+        let drawn = draw_full(&room, &[]);
+        assert!(drawn.len() > 32, "a full one: {}", drawn.len());
+        room.deliver(&block(height, &drawn));
+    }
+    let honest = frame(1, 0, 1);
+    room.admit(&honest);
+    let drawn = draw_full(&room, &[]);
+    let bytes: usize = drawn.iter().map(|it| it.bytes().len()).sum();
+    assert!(bytes <= limits::BLOCK_BYTES_ALWAYS && drawn.contains(&honest), "{bytes} bytes");
+    room.executed(height);
+    assert!(draw_full(&room, &[]).len() > 32, "what is executed makes room");
+}
+
+#[test]
+fn frames_of_blocks_that_failed_are_forgotten_after_a_while() {
+    let mut room = Room::default();
+    let a = frame(1, 0, 1);
+    room.remember(&a, head(&a), checked(&a));
+    room.deliver(&block(limits::STRAY_BLOCKS_MAX, &[]));
+    assert!(room.checked(&a.hash()).is_some(), "another leader may bring it");
+    room.deliver(&block(limits::STRAY_BLOCKS_MAX + 1, &[]));
+    assert!(room.is_empty(), "its memory goes back");
 }
