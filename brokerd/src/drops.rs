@@ -31,6 +31,8 @@ pub enum Reason {
     Ending,
     /// Too many questions are open.
     Questions,
+    /// An unregistered client exceeded its open questions again and again.
+    Strikes,
     /// A frame whose bytes are none.
     FrameMalformed,
     /// A frame whose signature is false.
@@ -95,6 +97,7 @@ impl fmt::Display for Reason {
             Reason::Broken => "broken",
             Reason::Ending => "ending",
             Reason::Questions => "questions",
+            Reason::Strikes => "strikes",
             Reason::FrameMalformed => "frame_malformed",
             Reason::FrameSignature => "frame_signature",
             Reason::FrameCiphertext => "frame_ciphertext",
@@ -113,7 +116,7 @@ impl fmt::Display for Reason {
 }
 
 /// In the order of their numbers.
-const REASONS: [Reason; 25] = [
+const REASONS: [Reason; 26] = [
     Reason::Connections,
     Reason::Handshake,
     Reason::Late,
@@ -126,6 +129,7 @@ const REASONS: [Reason; 25] = [
     Reason::Broken,
     Reason::Ending,
     Reason::Questions,
+    Reason::Strikes,
     Reason::FrameMalformed,
     Reason::FrameSignature,
     Reason::FrameCiphertext,

@@ -473,6 +473,14 @@ pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
 /// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
 pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
 /// Clients whose registration was seen lately, and may not be executed here yet: what they send behind it is taken.
+/// Questions beyond `QUESTIONS_STRANGER_MAX` with which a client that is not registered loses its channel: more than one
+/// that asks all its `CLIENT_QUESTIONS_MAX` at once.
+pub const QUESTION_STRIKES_MAX: u32 = 128;
+/// Time for which a broker does not hear a client after each of them.
+pub const QUESTION_STRIKE_PAUSE: Duration = Duration::from_millis(10);
+/// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
+/// much they ask, it costs an eighth of a core.
+pub const QUESTIONS_STRANGERS_REST: u32 = 7;
 pub const INTRODUCED_CLIENTS: usize = 4096;
 /// Blocks for which a frame is held back because frames before it are missing.
 pub const TURN_PATIENCE_BLOCKS: u64 = 64;
@@ -498,3 +506,4 @@ const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);
 /// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
 pub const STRAY_BLOCKS_MAX: u64 = 64;
+const _: () = assert!(QUESTIONS_STRANGER_MAX + QUESTION_STRIKES_MAX as usize > CLIENT_QUESTIONS_MAX);

@@ -12,7 +12,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use super::guest::Guest;
@@ -95,8 +95,15 @@ async fn talk(
     let lost = guest.lost();
     channel.open(Reply::Welcome(welcome).to_bytes().into());
     let channel = channel.clone();
-    let listener =
-        Listener { shared: shared.clone(), guest, client, channel: channel.clone(), service: service.clone() };
+    // It keeps its place until its connection is closed.
+    let mut listener = Listener {
+        shared: shared.clone(),
+        guest,
+        client,
+        channel: channel.clone(),
+        service: service.clone(),
+        strikes: 0,
+    };
     let says = |message| service.says(&client, message);
     let ended = tokio::select! {
         ended = listener.listen(input) => ended,
@@ -156,10 +163,12 @@ struct Listener {
     client: Client,
     channel: Arc<Outgoing>,
     service: Arc<dyn Service>,
+    /// Questions beyond those that it may have open, while it was not registered.
+    strikes: u32,
 }
 
 impl Listener {
-    async fn listen(mut self, mut input: Input) -> Result<(), Reason> {
+    async fn listen(&mut self, mut input: Input) -> Result<(), Reason> {
         let open = Arc::new(());
         let shared = self.shared.clone();
         while let Some(length) = input.length().await? {
@@ -182,7 +191,9 @@ impl Listener {
             match Request::from_bytes(&message) {
                 Ok(Request::Ask { id, question }) => {
                     self.guest.look_again(&shared, &self.service).await;
-                    self.ask(&open, id, question);
+                    if !self.ask(&open, id, question) && self.guest.is_stranger() {
+                        self.strike().await?;
+                    }
                 }
                 _ => return Err(Reason::Malformed),
             }
@@ -197,14 +208,27 @@ impl Listener {
         }
     }
 
-    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`.
-    fn ask(&self, open: &Arc<()>, id: u64, question: Question) {
+    /// An unregistered client asked more than it may: it is not heard for a while, and at last no more.
+    async fn strike(&mut self) -> Result<(), Reason> {
+        self.strikes += 1;
+        if self.strikes > limits::QUESTION_STRIKES_MAX {
+            return Err(Reason::Strikes);
+        }
+        sleep(limits::QUESTION_STRIKE_PAUSE).await;
+        Ok(())
+    }
+
+    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`. Says whether
+    /// the client may ask that.
+    fn ask(&self, open: &Arc<()>, id: u64, question: Question) -> bool {
         let means = self.guest.means(&self.shared);
         let is_one_of_few = Arc::strong_count(open) <= means.questions_each;
         let (true, Ok(of_all)) = (is_one_of_few, means.questions.clone().try_acquire_owned()) else {
             self.shared.drops.count(Reason::Questions);
-            return self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
+            self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
+            return false;
         };
+        let rest = means.rest;
         let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
         let (service, lane, mine) = (self.service.clone(), means.lane.clone(), open.clone());
         tokio::spawn(async move {
@@ -214,11 +238,17 @@ impl Listener {
                 return;
             }
             tokio::task::spawn_blocking(move || {
+                let begun = std::time::Instant::now();
                 let answer = service.answer(&client, question);
                 reply(&shared, &channel, &Reply::Answer { id, answer });
-                drop((mine, of_all, lane));
+                drop((mine, of_all));
+                if rest > 0 {
+                    std::thread::sleep(begun.elapsed().min(REST_MAX) * rest);
+                }
+                drop(lane);
             });
         });
+        true
     }
 
     fn reply(&self, it: &Reply) {
@@ -296,6 +326,8 @@ const COPIED_BYTES: usize = 16 << 10;
 const WRITE_BYTES: usize = 256 << 10;
 /// How long the end of a channel may take.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// An answer that took longer counts as this: an old block's body that was read from a slow disk.
+const REST_MAX: Duration = Duration::from_millis(2);
 /// Silence after which the kernel asks whether the client's machine still stands.
 const SILENCE: Duration = Duration::from_secs(60);
 

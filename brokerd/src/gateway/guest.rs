@@ -39,6 +39,8 @@ pub(super) struct Means {
     pub(super) request_bytes: usize,
     /// Open questions of one client.
     pub(super) questions_each: usize,
+    /// A thread rests so many times as long as an answer took it.
+    pub(super) rest: u32,
 }
 
 impl Guest {

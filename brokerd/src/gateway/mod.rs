@@ -139,6 +139,7 @@ impl Gateway {
             lane: Arc::new(Semaphore::new(1)),
             request_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
             questions_each: limits::QUESTIONS_STRANGER_MAX,
+            rest: limits::QUESTIONS_STRANGERS_REST,
         };
         let known = Means {
             reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
@@ -147,6 +148,7 @@ impl Gateway {
             lane: Arc::new(Semaphore::new(0)),
             request_bytes: limits::GATEWAY_REQUEST_BYTES_MAX,
             questions_each: limits::QUESTIONS_MAX,
+            rest: 0,
         };
         let shared = Shared {
             cluster,

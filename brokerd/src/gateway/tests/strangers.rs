@@ -112,3 +112,32 @@ fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
     last.say(&longest).expect("it is sent");
     until("the longest frame is here", || lock(&world.counter.frames).len() == 1);
 }
+
+#[test]
+fn rule_g8_an_unregistered_client_that_asks_too_much_again_and_again_loses_its_channel() {
+    let world = small();
+    world.knows(1, registered("ann"));
+    world.counter.thinks.store(true, Ordering::Release);
+    let most = limits::QUESTIONS_STRANGER_MAX as u64 + u64::from(limits::QUESTION_STRIKES_MAX);
+    let ask = |channel: &mut Channel, questions: std::ops::Range<u64>| {
+        for id in questions {
+            channel.say(&Request::Ask { id, question: Question::Status }).expect("it is sent");
+        }
+    };
+    let mut greedy = world.open(20);
+    ask(&mut greedy, 0..most);
+    let strikes = u64::from(limits::QUESTION_STRIKES_MAX);
+    until("it has all its strikes", || world.drops.of(Reason::Questions) == strikes);
+    assert!(world.gateway.is_here(&client(20)) && world.drops.of(Reason::Strikes) == 0);
+    ask(&mut greedy, most..most + 1);
+    world.dropped(Reason::Strikes);
+    until("it has left", || !world.gateway.is_here(&client(20)));
+
+    // A registered client is told that the broker is busy, and stays.
+    world.counter.thinks.store(false, Ordering::Release);
+    let mut registered = world.open(1);
+    for _ in 0..2 * most {
+        assert_eq!(registered.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    }
+    assert_eq!(world.drops.of(Reason::Strikes), 1);
+}
