@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Reason {
     /// As many connections of strangers are open as may be, and this was the oldest.
     Connections,
+    /// As many connections are open as the process's file descriptors allow: this one is closed at once.
+    Descriptors,
     /// What came is no TLS 1.3 with a raw public key, or not our protocol.
     Handshake,
     /// No hello came in time.
@@ -86,6 +88,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::Connections => "connections",
+            Reason::Descriptors => "descriptors",
             Reason::Handshake => "handshake",
             Reason::Late => "late",
             Reason::Cluster => "cluster",
@@ -116,8 +119,9 @@ impl fmt::Display for Reason {
 }
 
 /// In the order of their numbers.
-const REASONS: [Reason; 26] = [
+const REASONS: [Reason; 27] = [
     Reason::Connections,
+    Reason::Descriptors,
     Reason::Handshake,
     Reason::Late,
     Reason::Cluster,

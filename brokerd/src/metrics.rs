@@ -30,8 +30,12 @@ impl Server {
                 if ended.load(Ordering::Acquire) {
                     return;
                 }
-                // Who asks badly, or leaves, gets nothing.
-                let _ = socket.and_then(|socket| answer(socket, &page));
+                match socket {
+                    // Who asks badly, or leaves, gets nothing.
+                    Ok(socket) => drop(answer(socket, &page)),
+                    // Out of descriptors: without a rest it would ask again at once.
+                    Err(_) => thread::sleep(ACCEPT_AGAIN),
+                }
             }
         })?;
         Ok(Server { address, end, thread: Some(thread) })
@@ -106,6 +110,8 @@ impl Page {
     }
 }
 
+/// How long it rests after it could not accept a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long one who asks may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a request that are read.

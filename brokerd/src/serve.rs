@@ -32,7 +32,7 @@ use crate::ceremony::{EPOCH, Making, Note};
 use crate::code::Code;
 use crate::config::{CLUSTER, Config, ConfigError, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
-use crate::descriptors::{self, Meter};
+use crate::descriptors::{self, Budget, Meter};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
@@ -68,6 +68,13 @@ pub enum Failure {
     Address(String),
     /// Its disk.
     Storage(String),
+    /// The operating system allows its process too few open files.
+    Descriptors {
+        /// How many it needs for what, and how many are allowed.
+        what: String,
+        /// What to type.
+        hint: String,
+    },
     /// The order ended.
     Order(String),
     /// The others have pruned blocks that it lacks: started again, it begins with a snapshot of theirs.
@@ -81,7 +88,7 @@ impl Failure {
             Failure::File(error) => error.code,
             Failure::Config(_) => Code::Content,
             Failure::Address(_) => Code::Address,
-            Failure::Storage(_) => Code::System,
+            Failure::Storage(_) | Failure::Descriptors { .. } => Code::System,
             Failure::Order(_) | Failure::Behind(_) => Code::Ended,
         }
     }
@@ -93,6 +100,7 @@ impl Failure {
             Failure::Config(_) => "sealcast explain E0305",
             Failure::Address(_) => "«ss -ltnp» shows who listens there; broker.toml and --metrics name other addresses",
             Failure::Storage(_) => "once the disk does its work, start the broker again: it goes on where it was",
+            Failure::Descriptors { hint, .. } => hint,
             Failure::Order(_) => "start the broker again: it goes on where it was",
             Failure::Behind(_) => "start the broker again: it begins with a snapshot of the others",
         }
@@ -121,11 +129,14 @@ impl Broker {
     ) -> Result<Option<Broker>, Failure> {
         let key = Arc::new(OriginKey::from_seed(&config.seed));
         let (cluster, n) = (config.cluster.cluster(), config.cluster.brokers());
+        let budget = Budget::new(n, descriptors::allowed())
+            .map_err(|e| Failure::Descriptors { what: e.to_string(), hint: e.hint() })?;
+        budget.shortage().iter().for_each(|it| log::warn(it));
         let drops = Arc::new(Drops::default());
         let shelf = Shelf::open(&config.at("evidence"), &config.cluster.genesis);
         let shelf = Arc::new(shelf.map_err(|e| storage(&config.at("evidence"), &e))?);
         let hall = Arc::new(Hall {
-            gateway: Gateway::new(cluster, drops.clone()),
+            gateway: Gateway::new(cluster, drops.clone(), budget.connections),
             drops,
             shelf,
             descriptors: Meter::default(),
@@ -450,6 +461,7 @@ impl fmt::Display for Failure {
             Failure::Config(what)
             | Failure::Address(what)
             | Failure::Storage(what)
+            | Failure::Descriptors { what, .. }
             | Failure::Order(what)
             | Failure::Behind(what) => f.write_str(what),
         }

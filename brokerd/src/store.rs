@@ -14,6 +14,7 @@ use std::path::Path;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable as _, Snapshot};
 use sealcast_broker::state::{self, Changes, Row, Store, StoreError};
+use sealcast_wire::limits;
 
 pub use memory::Memory;
 
@@ -35,7 +36,8 @@ impl Lsm {
     pub fn open(folder: &Path) -> Result<Lsm, StoreError> {
         let named = |error: fjall::Error| StoreError(format!("{} ({})", said(&error), folder.display()));
         let open = || {
-            let database = Database::builder(folder).worker_threads(1).cache_size(CACHE_BYTES).open()?;
+            let builder = Database::builder(folder).worker_threads(1).cache_size(CACHE_BYTES);
+            let database = builder.max_cached_files(Some(limits::STORE_FILES_OPEN)).open()?;
             let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
             database.persist(PersistMode::SyncAll)?;
             Ok(Lsm(Where::Disk { database, rows }))

@@ -431,6 +431,19 @@ const _: () = assert!(SEALED_WAITING_BYTES_MAX > BODY_BYTES_MAX);
 pub const GATEWAY_REGISTERED_MAX: usize = 3072;
 /// Connections of strangers to it, those still in their handshake among them: with one more, the oldest of them ends.
 pub const GATEWAY_STRANGERS_MAX: usize = 1024;
+/// Connections that have lost their place and are not closed yet; with more of them new ones are closed at once.
+pub const GATEWAY_CLOSING_MAX: usize = 16;
+/// Client connections for which there must be file descriptors, or the broker does not start.
+pub const GATEWAY_CONNECTIONS_MIN: usize = 16;
+/// File descriptors that the order's log holds open, at most.
+pub const ORDER_DESCRIPTORS: usize = 64;
+/// Files of rows that the store keeps open.
+pub const STORE_FILES_OPEN: usize = 32;
+/// File descriptors for each other broker: the order's link and one that is being dialled, a channel in each direction.
+pub const BROKER_DESCRIPTORS: usize = 4;
+/// File descriptors for all else that a broker opens: standard streams, listeners, its threads' wake-ups, the store's
+/// journals and compactions, key files, snapshots, figures, handshakes at the order's port.
+pub const RESERVED_DESCRIPTORS: usize = 48;
 /// Time from a client's connecting to its hello.
 pub const GATEWAY_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time that a message of a client may take from its first byte to its last: the longest at 140 KB/s.
@@ -460,19 +473,6 @@ pub const QUESTIONS_ALL_MAX: usize = 16_384;
 pub const QUESTIONS_STRANGER_MAX: usize = 16;
 /// The same of all of them.
 pub const QUESTIONS_STRANGERS_MAX: usize = 1024;
-/// Frames whose signatures are checked in one batch; larger batches gain little.
-pub const CHECK_BATCH_FRAMES: usize = 128;
-/// Frames that wait to be checked or ordered, of a client that is not registered.
-pub const STRANGER_FRAMES_MAX: usize = 16;
-/// Bytes of them: several certificates.
-pub const STRANGER_BYTES_MAX: usize = 1 << 20;
-/// Frames of all clients that are not registered, that wait to be checked or ordered: keys are free.
-pub const STRANGERS_FRAMES_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
-/// Bytes of them.
-pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
-/// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
-pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
-/// Clients whose registration was seen lately, and may not be executed here yet: what they send behind it is taken.
 /// Questions beyond `QUESTIONS_STRANGER_MAX` with which a client that is not registered loses its channel: more than one
 /// that asks all its `CLIENT_QUESTIONS_MAX` at once.
 pub const QUESTION_STRIKES_MAX: u32 = 128;
@@ -481,16 +481,8 @@ pub const QUESTION_STRIKE_PAUSE: Duration = Duration::from_millis(10);
 /// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
 /// much they ask, it costs an eighth of a core.
 pub const QUESTIONS_STRANGERS_REST: u32 = 7;
-pub const INTRODUCED_CLIENTS: usize = 4096;
-/// Blocks for which a frame is held back because frames before it are missing.
-pub const TURN_PATIENCE_BLOCKS: u64 = 64;
-/// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
-pub const FALSE_FORWARDS_MAX: u32 = 16;
-
-const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
-const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
-const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
-const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
+/// Frames whose signatures are checked in one batch; larger batches gain little.
+pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
 pub const CHECK_BATCH_BYTES: usize = 64 << 10;
 /// Ciphertexts of a block that a broker proposes, unless one frame has more: the others check those that they have not
@@ -501,9 +493,30 @@ pub const BLOCK_CIPHERTEXTS_DRAWN: usize = 512;
 pub const UNEXECUTED_BYTES_MAX: usize = 16 << 20;
 /// Bytes that it proposes then: something of each account.
 pub const BLOCK_BYTES_ALWAYS: usize = 64 << 10;
+/// Frames that wait to be checked or ordered, of a client that is not registered.
+pub const STRANGER_FRAMES_MAX: usize = 16;
+/// Bytes of them: several certificates.
+pub const STRANGER_BYTES_MAX: usize = 1 << 20;
+/// Frames of all clients that are not registered, that wait to be checked or ordered: keys are free.
+pub const STRANGERS_FRAMES_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
+/// Bytes of them.
+pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
+/// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
+pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
+/// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
+pub const STRAY_BLOCKS_MAX: u64 = 64;
+/// Clients whose registration was seen lately, and may not be executed here yet: what they send behind it is taken.
+pub const INTRODUCED_CLIENTS: usize = 4096;
+/// Blocks for which a frame is held back because frames before it are missing.
+pub const TURN_PATIENCE_BLOCKS: u64 = 64;
+/// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
+pub const FALSE_FORWARDS_MAX: u32 = 16;
+
+const _: () = assert!(QUESTIONS_STRANGER_MAX + QUESTION_STRIKES_MAX as usize > CLIENT_QUESTIONS_MAX);
+const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
+const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
+const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
+const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
 const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);
-/// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
-pub const STRAY_BLOCKS_MAX: u64 = 64;
-const _: () = assert!(QUESTIONS_STRANGER_MAX + QUESTION_STRIKES_MAX as usize > CLIENT_QUESTIONS_MAX);

@@ -24,6 +24,7 @@ mod outgoing;
 mod traffic;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +42,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use crate::descriptors::{self, Connections};
 use crate::drops::{Drops, Reason};
 use guest::Means;
 use lobby::Lobby;
@@ -97,6 +99,8 @@ struct Shared {
     heard: Traffic,
     said: Traffic,
     lobby: Arc<Lobby>,
+    /// One permit for each connection, whoever's.
+    connections: Arc<Semaphore>,
     /// One permit for each channel of a registered client.
     registered: Arc<Semaphore>,
     /// One permit for each byte of long messages, by who is behind the clients that are here.
@@ -111,25 +115,21 @@ struct Shared {
 
 /// How much there is for whom.
 struct Sizes {
-    registered: usize,
-    strangers: usize,
+    connections: Connections,
     strangers_reading_bytes: usize,
 }
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        Sizes {
-            registered: limits::GATEWAY_REGISTERED_MAX,
-            strangers: limits::GATEWAY_STRANGERS_MAX,
-            strangers_reading_bytes: limits::GATEWAY_READING_STRANGERS_BYTES_MAX,
-        }
+        let strangers_reading_bytes = limits::GATEWAY_READING_STRANGERS_BYTES_MAX;
+        Sizes { connections: Connections::ALL, strangers_reading_bytes }
     }
 }
 
 impl Gateway {
     /// A gateway without doors yet: replies to clients go nowhere until [`Gateway::listen`].
-    pub fn new(cluster: Cluster, drops: Arc<Drops>) -> Gateway {
-        Gateway::sized(cluster, drops, &Sizes::default())
+    pub fn new(cluster: Cluster, drops: Arc<Drops>, connections: Connections) -> Gateway {
+        Gateway::sized(cluster, drops, &Sizes { connections, ..Sizes::default() })
     }
 
     fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
@@ -156,8 +156,9 @@ impl Gateway {
             outgoing_bytes: Arc::new(AtomicUsize::new(0)),
             heard: Traffic::default(),
             said: Traffic::default(),
-            lobby: Lobby::new(sizes.strangers),
-            registered: Arc::new(Semaphore::new(sizes.registered)),
+            lobby: Lobby::new(sizes.connections.unregistered),
+            connections: Arc::new(Semaphore::new(sizes.connections.total() + limits::GATEWAY_CLOSING_MAX)),
+            registered: Arc::new(Semaphore::new(sizes.connections.registered)),
             reading: Mutex::default(),
             strangers,
             known,
@@ -301,10 +302,22 @@ async fn accept(
     acceptor: TlsAcceptor,
     service: Arc<dyn Service>,
 ) {
+    let mut spare = Spare::open();
     loop {
-        let Ok((socket, _)) = listener.accept().await else {
-            // Out of files, or a connection that was gone at once: the next one may be better.
-            tokio::time::sleep(ACCEPT_AGAIN).await;
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            Err(e) => {
+                if descriptors::are_used_up(&e) {
+                    shared.drops.count(Reason::Descriptors);
+                    spare.turn_away(&listener).await;
+                }
+                // Otherwise a connection was gone at once: the next one may be better.
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let Ok(connection) = shared.connections.clone().try_acquire_owned() else {
+            shared.drops.count(Reason::Descriptors);
             continue;
         };
         let seat = shared.lobby.enter();
@@ -314,7 +327,25 @@ async fn accept(
             if let Some(reason) = reason {
                 shared.drops.count(reason);
             }
+            drop(connection);
         });
+    }
+}
+
+/// A descriptor that is given up where there is no other one: whoever knocks is then turned away, and does not wait for
+/// an answer that does not come.
+struct Spare(Option<File>);
+
+impl Spare {
+    fn open() -> Spare {
+        Spare(File::open("/dev/null").ok())
+    }
+
+    async fn turn_away(&mut self, listener: &tokio::net::TcpListener) {
+        self.0 = None;
+        // Whom it gives is closed at once.
+        drop(tokio::time::timeout(ACCEPT_AGAIN, listener.accept()).await);
+        *self = Spare::open();
     }
 }
 

@@ -20,6 +20,7 @@ use super::join::{Place, prepare, turns};
 use super::peers::{Peers, left_behind};
 use super::retention::Keep;
 use super::votes::Votes;
+use crate::descriptors::Connections;
 use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
@@ -144,7 +145,7 @@ impl Service for Door {
 fn doors(world: &World, aged: &[Broker], lies: [Lie; 3]) -> (ClusterFile, Vec<Gateway>) {
     let mut addresses = Vec::new();
     let gateways = aged.iter().zip(lies).zip(brokers()).map(|((broker, lie), key)| {
-        let gateway = Gateway::new(world.cluster, Arc::new(Drops::default()));
+        let gateway = Gateway::new(world.cluster, Arc::new(Drops::default()), Connections::ALL);
         let door = Arc::new(Door { executor: broker.executor.clone(), lie });
         let anywhere: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let address = gateway.listen(anywhere, Arc::new(key), door, 1).expect("it listens");

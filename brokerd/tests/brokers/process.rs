@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use sealcast_broker::protocol::{Answer, Question};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
@@ -84,7 +84,7 @@ fn limited(limits: &str) -> Command {
 #[test]
 fn the_program_raises_its_soft_limit_of_open_files_to_the_hard_one() {
     let home = Home::new("raises", 1);
-    let mut command = limited("ulimit -H -n 1000 && ulimit -S -n 300");
+    let mut command = limited("ulimit -n 1000 && ulimit -S -n 300");
     let child = command.arg("run").arg(home.folder(0)).spawn().expect("it starts");
     let limits = format!("/proc/{}/limits", child.id());
     let allowed = || {
@@ -95,6 +95,68 @@ fn the_program_raises_its_soft_limit_of_open_files_to_the_hard_one() {
     };
     until("the soft limit is the hard one", || allowed() == ("1000".into(), "1000".into()));
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let (code, last) = end(child);
+    assert_eq!(code, Some(0), "{last}");
+}
+
+#[test]
+fn with_too_few_open_files_the_program_says_how_many_it_needs_and_what_to_type() {
+    let home = Home::new("too-few-files", 4);
+    let child = limited("ulimit -n 64").arg("run").arg(home.folder(0)).spawn().expect("it starts");
+    let (code, last) = end(child);
+    assert_eq!(code, Some(1), "{last}");
+    let said = last.contains("error[E0101]: this broker needs at least 188 open files")
+        && last.contains(
+            "allows it 64: 64 for the order, 12 for 3 other brokers, 32 for rows, 64 in reserve, 16 for clients",
+        )
+        && last.contains("; hint: ulimit -n 4268; in a systemd service: LimitNOFILE=4268");
+    assert!(said, "{last}");
+}
+
+#[test]
+fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
+    let home = Home::new("no-files", 1);
+    let port = home.metrics_address();
+    let mut command = program();
+    command.arg("run").arg(home.folder(0)).args(["--metrics", &port.to_string()]);
+    let child = command.spawn().expect("it starts");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    let (at, broker) = (home.gateway_address(0), home.file.broker_keys()[0]);
+    until("it listens", || TcpStream::connect(port).is_ok() && TcpStream::connect(at).is_ok());
+    let opened = Channel::open(at, broker, key(1), home.cluster, Duration::from_secs(30)).expect("it is welcome");
+    let mut honest = opened.0;
+
+    // Somebody takes all descriptors away; those that are open stay.
+    let nofile = |limit: u64| {
+        let limit = Rlimit { current: Some(limit), maximum: getrlimit(Resource::Nofile).maximum };
+        prlimit(Some(pid), Resource::Nofile, limit).expect("it is ours").current.expect("a limit")
+    };
+    let open = fs::read_dir(format!("/proc/{}/fd", child.id())).expect("it runs").count() as u64;
+    let before = nofile(open);
+    for _ in 0..4 {
+        // Whoever knocks is turned away at once: nothing comes, and the connection ends.
+        let mut knock = TcpStream::connect(at).expect("the system takes it");
+        knock.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+        assert_eq!(knock.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+    let status = |channel: &mut Channel| match channel.ask(Question::Status).expect("an answer") {
+        Answer::Status(status) => *status,
+        other => panic!("{other:?}"),
+    };
+    assert!(status(&mut honest).running);
+    nofile(before);
+    let figures = || {
+        let mut socket = TcpStream::connect(port).ok()?;
+        socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+        let mut text = String::new();
+        socket.read_to_string(&mut text).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("sealcast_broker_drops{reason=\"descriptors\"} "))?;
+        line.parse::<u64>().ok()
+    };
+    until("it counted them", || figures().is_some_and(|n| n >= 4));
+    let again = Channel::open(at, broker, key(2), home.cluster, Duration::from_secs(30));
+    assert!(again.is_ok() && status(&mut honest).running, "with descriptors it lets clients in again");
     kill_process(pid, Signal::TERM).expect("it runs");
     let (code, last) = end(child);
     assert_eq!(code, Some(0), "{last}");

@@ -5,8 +5,7 @@ use super::*;
 /// Four strangers, two registered clients.
 fn small() -> World {
     World::sized(&Sizes {
-        registered: 2,
-        strangers: 4,
+        connections: Connections { registered: 2, unregistered: 4, brokers: 1 },
         strangers_reading_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
     })
 }
@@ -140,4 +139,23 @@ fn rule_g8_an_unregistered_client_that_asks_too_much_again_and_again_loses_its_c
         assert_eq!(registered.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
     }
     assert_eq!(world.drops.of(Reason::Strikes), 1);
+}
+
+#[test]
+fn rule_g7_at_the_limit_of_descriptors_new_connections_are_closed_and_others_go_on() {
+    let world = World::sized(&Sizes {
+        connections: Connections { registered: 1, unregistered: 1, brokers: 0 },
+        ..Sizes::default()
+    });
+    world.knows(1, registered("ann"));
+    let mut honest = world.open(1);
+    // Connections that lose their place are closed soon; those that come faster are not let in.
+    until("some are turned away", || {
+        let many: Vec<_> = (0..64).map(|_| TcpStream::connect(world.address)).collect();
+        drop(many);
+        world.drops.of(Reason::Descriptors) > 0
+    });
+    assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    let open = || Channel::open(world.address, key(200).public_bytes(), key(20), CLUSTER, PATIENCE);
+    until("somebody gets in again", || open().is_ok());
 }
