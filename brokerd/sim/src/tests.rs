@@ -37,7 +37,7 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
         let misdeeds = matches!(fault, Fault::Deed(_));
         assert_eq!((report.counts.lies > 0, report.counts.misdeeds > 0), (lies, misdeeds), "{:?}", report.counts);
         // What correct clients publish comes to 34 places; villains of these kinds publish, too.
-        let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer));
+        let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer | Deed::Flooder));
         assert!(!adds || report.counts.delivered + report.counts.empty > 34, "the villain did nothing");
     }
     assert!(fault != Fault::JoiningBesideLiar || only.is_some() || lied > 0, "no joiner met a lie");
@@ -143,6 +143,11 @@ fn what_is_replayed_is_executed_once_and_for_its_publisher() {
 #[test]
 fn rule_e3_a_foreign_issuers_word_opens_nothing() {
     holds(Fault::Deed(Deed::ForeignIssuer), SEEDS, 1, Threshold::Default);
+}
+
+#[test]
+fn rule_g7_a_flooder_keeps_nobodys_publications_from_coming() {
+    holds(Fault::Deed(Deed::Flooder), SEEDS, 1, Threshold::Default);
 }
 
 #[test]

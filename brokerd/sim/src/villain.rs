@@ -20,11 +20,14 @@ pub enum Deed {
     Replayer,
     /// Registers by the word of somebody who is no issuer, and publishes for attributes that nobody gives.
     ForeignIssuer,
+    /// Sends long frames to one broker faster than they are ordered.
+    Flooder,
 }
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 4] = [Deed::SameNumberTwice, Deed::MalformedCiphertext, Deed::Replayer, Deed::ForeignIssuer];
+    pub const ALL: [Deed; 5] =
+        [Deed::SameNumberTwice, Deed::MalformedCiphertext, Deed::Replayer, Deed::ForeignIssuer, Deed::Flooder];
 
     /// As it is called on the command line.
     pub fn name(self) -> &'static str {
@@ -33,6 +36,7 @@ impl Deed {
             Deed::MalformedCiphertext => "malformed-ciphertext",
             Deed::Replayer => "replayer",
             Deed::ForeignIssuer => "foreign-issuer",
+            Deed::Flooder => "flooder",
         }
     }
 }
@@ -152,6 +156,15 @@ impl Villain {
                 self.send(act, cast, self.number, at, Operation::Publish(Box::new(publication)));
                 self.number += 1;
             }
+            Deed::Flooder => {
+                for n in 0..FLOOD_FRAMES {
+                    let plan = self.plan(format!("flood {turn} {n} {}", "~".repeat(FLOOD_BYTES)), None);
+                    let operation = Operation::Publish(Box::new(plan.publication(policy)));
+                    act.plans.push((plan, self.number));
+                    self.send(act, cast, self.number, usize::from(self.seed) % cast.brokers(), operation);
+                    self.number += 1;
+                }
+            }
         }
     }
 
@@ -174,3 +187,8 @@ fn sealed_in(frame: &[u8]) -> Option<Publication> {
         _ => None,
     })
 }
+
+/// Frames that a flooder sends at one time.
+const FLOOD_FRAMES: usize = 16;
+/// Bytes of each.
+const FLOOD_BYTES: usize = 4096;
