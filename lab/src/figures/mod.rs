@@ -151,6 +151,7 @@ const BROKERS: &[Unit] = &[
     Unit { rows: brokers::LATENCY, about: "one publication at a time", measure: brokers::latency },
     Unit { rows: brokers::SEALED, about: "sealed publications", measure: brokers::sealed },
     Unit { rows: brokers::READS, about: "reads of single publications", measure: brokers::reads },
+    Unit { rows: brokers::FLOODS, about: "an honest client beside a flood", measure: brokers::floods },
     Unit { rows: brokers::FAULTS, about: "faults and build", measure: brokers::faults },
     Unit { rows: threshold::ROWS, about: "threshold encryption", measure: threshold::measure },
 ];

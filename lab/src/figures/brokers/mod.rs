@@ -2,6 +2,7 @@
 //! machine's cores: four brokers, publisher and subscriber.
 
 mod faults;
+mod flood;
 mod ordered;
 mod sealed;
 
@@ -14,6 +15,7 @@ use crate::Failure;
 use crate::brokers::beside;
 
 pub(super) use faults::{FAULTS, faults};
+pub(super) use flood::{FLOODS, floods};
 pub(super) use ordered::{LATENCY, ORDERED, latency, ordered};
 pub(super) use sealed::{READS, SEALED, reads, sealed};
 
