@@ -1,17 +1,20 @@
 //! Lines about the process on standard error, for people or, with `--json`, for programs.
+//!
+//! Each line begins with its time: a date of RFC 3339 in UTC, with milliseconds, as `2026-11-23T19:02:21.896Z`.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
+use time::OffsetDateTime;
+use time::macros::format_description;
 
 use crate::serve::Failure;
 
 static JSON: AtomicBool = AtomicBool::new(false);
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From now on, one JSON object per line: `{"at": seconds, "level": …, "text": …}`.
+/// From now on, one JSON object per line: `{"at": time, "level": …, "text": …}`.
 pub fn as_json() {
     JSON.store(true, Ordering::Relaxed);
 }
@@ -45,7 +48,7 @@ pub fn failure(failure: &Failure) {
     if is(&JSON) {
         return write(&json!({ "at": now(), "level": "error", "code": code, "text": text, "hint": hint }).to_string());
     }
-    write(&format!("{:.3} error[{code}]: {text}; hint: {hint}", now()));
+    write(&format!("{} error[{code}]: {text}; hint: {hint}", now()));
 }
 
 /// From now on, a thread that panics says so in one line; with `RUST_BACKTRACE` set, in as many as that wants.
@@ -66,7 +69,7 @@ pub fn panics_in_one_line() {
 fn line(level: &str, text: &str) {
     write(&match is(&JSON) {
         true => json!({ "at": now(), "level": level, "text": text }).to_string(),
-        false => format!("{:.3} {level}: {text}", now()),
+        false => format!("{} {level}: {text}", now()),
     });
 }
 
@@ -79,6 +82,25 @@ fn is(switch: &AtomicBool) -> bool {
     switch.load(Ordering::Relaxed)
 }
 
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+fn now() -> String {
+    shown(OffsetDateTime::now_utc())
+}
+
+/// A time in UTC, as RFC 3339 writes it, with milliseconds.
+fn shown(at: OffsetDateTime) -> String {
+    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    // A clock that shows a year beyond 9999 has no date of this form.
+    at.format(format).unwrap_or_else(|_| at.unix_timestamp().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_begins_with_a_date_of_rfc_3339() {
+        let at = |nanos| shown(OffsetDateTime::from_unix_timestamp_nanos(nanos).expect("it is a date"));
+        assert_eq!(at(1_795_453_341_896_999_999), "2026-11-23T17:02:21.896Z");
+        assert_eq!(at(0), "1970-01-01T00:00:00.000Z");
+    }
 }

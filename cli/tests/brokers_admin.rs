@@ -37,8 +37,13 @@ fn a_broker_is_run_with_what_the_command_line_says() {
     let came = run(&[&all[..], &["--threads", "2", "--keep", "2d", "--solo", "-q"]].concat());
     let said = "error[E0301]: nowhere/cluster.toml: there is no such file; hint: «sealcast brokers init» makes one";
     assert!(came.exit == 3 && came.stderr.trim_end().ends_with(said), "{}", came.stderr);
+    // Each line begins with its date, RFC 3339 in UTC.
+    let date = regex::Regex::new(r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$").expect("it is valid");
+    let first = came.stderr.split(' ').next().unwrap_or_default();
+    assert!(date.is_match(first), "{}", came.stderr);
     let came = run(&["--log-format", "json", "--keep", "100000 blocks"]);
     let line: Value = serde_json::from_str(came.stderr.trim_end()).expect("one object");
+    assert!(line["at"].as_str().is_some_and(|at| date.is_match(at)), "{line}");
     assert_eq!((came.exit, line["code"].as_str()), (3, Some("E0301")), "{line}");
     // What it does not take, its own program says.
     assert!(run(&["--keep", "7 blocks"]).stderr.contains("at least «128 blocks»"));
