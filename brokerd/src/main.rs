@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rustix::fs::Mode;
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::protocol::Report;
 use sealcast_brokerd::config::{BATCH_SIZE, BLOCK_SIZE, Config, Given, ShareOn, THREADS};
@@ -173,6 +174,8 @@ fn serve(run: Run) -> Result<(), Failure> {
     if let Err(e) = descriptors::raise() {
         log::warn(&format!("the limit of open files stays as it is: {e}"));
     }
+    // Whatever libraries make below the folder is this user's alone, too.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let end = ending::asked(run.until_stdin_closes)?;
     let mut config = configure(&run)?;
     // The folder is this process's now. Who asks while the broker waits for others is answered when it runs.

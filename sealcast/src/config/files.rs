@@ -197,11 +197,36 @@ impl Lock {
 /// The system's own, and [`FileError::Exposed`] if the folder is another user's or open to others.
 pub fn private_folder(path: &Path) -> Result<(), FileError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| FileError::io(path, e))?;
+    let (mine, mode) = owned(path)?;
+    if mine && mode & OTHERS == 0 { Ok(()) } else { Err(FileError::Exposed { path: path.to_owned(), mode }) }
+}
+
+/// The same of a folder that only this program makes: one that others can look into, as earlier versions made it, is
+/// closed to them (mode 0700).
+///
+/// # Errors
+/// As [`private_folder`]. A folder that others can write into stays as it is and is refused: they may have put something
+/// there.
+pub fn program_folder(path: &Path) -> Result<(), FileError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| FileError::io(path, e))?;
+    let (mine, mode) = owned(path)?;
+    if mine && mode & OTHERS != 0 && mode & OTHERS_WRITE == 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(|e| FileError::io(path, e))?;
+    }
+    private_folder(path)
+}
+
+/// Whether a path is a folder of this user, not a link to one, and its permission bits.
+fn owned(path: &Path) -> Result<(bool, u32), FileError> {
     let meta = fs::symlink_metadata(path).map_err(|e| FileError::io(path, e))?;
     let mine = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
-    let mode = meta.permissions().mode() & 0o7777;
-    if mine && mode & 0o077 == 0 { Ok(()) } else { Err(FileError::Exposed { path: path.to_owned(), mode }) }
+    Ok((mine, meta.permissions().mode() & 0o7777))
 }
+
+/// Permission bits of everybody but the owner.
+const OTHERS: u32 = 0o077;
+/// Those of them that let others write.
+const OTHERS_WRITE: u32 = 0o022;
 
 #[cfg(test)]
 mod tests {
@@ -247,6 +272,29 @@ mod tests {
         write_secret(&path, b"x", Overwrite::Never).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(read_secret(&path), Err(FileError::Exposed { mode: 0o640, .. })));
+    }
+
+    #[test]
+    fn a_folder_of_an_earlier_version_is_closed_to_others() {
+        let folder = Folder::new("earlier");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let opened = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let inner = folder.0.join("state/clusters");
+        program_folder(&inner).unwrap();
+        assert_eq!([mode(&inner), mode(&folder.0.join("state"))], [0o700, 0o700]);
+
+        opened(&inner, 0o755);
+        assert!(
+            matches!(private_folder(&inner), Err(FileError::Exposed { mode: 0o755, .. })),
+            "it may be a user's own"
+        );
+        program_folder(&inner).unwrap();
+        assert_eq!(mode(&inner), 0o700);
+
+        // Others may have put something there.
+        opened(&inner, 0o775);
+        assert!(matches!(program_folder(&inner), Err(FileError::Exposed { mode: 0o775, .. })));
+        assert_eq!(mode(&inner), 0o775);
     }
 
     #[test]

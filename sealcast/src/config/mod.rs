@@ -10,7 +10,9 @@ mod paths;
 mod voucher;
 
 pub use context::{Context, Contexts};
-pub use files::{FileError, Lock, Overwrite, private_folder, read_public, read_secret, write_public, write_secret};
+pub use files::{
+    FileError, Lock, Overwrite, private_folder, program_folder, read_public, read_secret, write_public, write_secret,
+};
 pub use identity::{KeptIdentity, Membership};
 pub use paths::{Home, NameError, name_checked};
 pub use voucher::Voucher;

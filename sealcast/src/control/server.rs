@@ -14,7 +14,7 @@ use sealcast_wire::limits;
 
 use super::{Answer, LINE_BYTES_MAX, Reply, Request};
 use crate::code::Code;
-use crate::config::private_folder;
+use crate::config::program_folder;
 use crate::error::{Error, Result};
 use crate::group::lock;
 
@@ -53,7 +53,7 @@ impl Server {
     /// [`Code::Duplicate`] if a living process has it, or the system's own.
     pub fn open(path: &Path, handler: Arc<dyn Handler>) -> Result<Server> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        private_folder(folder)?;
+        program_folder(folder)?;
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(Code::Duplicate, "another process of yours runs with this identity")
                 .with_hint("sealcast group leave ends it; or give this process an identity of its own"));

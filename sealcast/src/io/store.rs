@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use sealcast_crypto::hash::Transcript;
 
-use crate::config::{Overwrite, private_folder, write_secret};
+use crate::config::{Overwrite, program_folder, write_secret};
 use crate::error::{Error, Result};
 
 /// See the module.
@@ -35,7 +35,7 @@ impl Store {
     /// [`crate::Code::Duplicate`] if another process has it, or the system's own.
     pub fn open(path: &Path) -> Result<Store> {
         if let Some(folder) = path.parent() {
-            private_folder(folder)?;
+            program_folder(folder)?;
         }
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
         let file = file.map_err(|e| Error::system(path.display(), &e))?;

@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use sealcast::brokers::save;
 use sealcast::code::Code;
 use sealcast::config::{
-    FileError, Home, KeptIdentity, Overwrite, name_checked, private_folder, read_public, write_secret,
+    FileError, Home, KeptIdentity, Overwrite, name_checked, private_folder, program_folder, read_public, write_secret,
 };
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Mismatch};
 use sealcast_broker::genesis::{Genesis, Issuer};
@@ -284,7 +283,8 @@ pub(super) fn folders(folder: &Path, n: usize) -> Result<Vec<PathBuf>, Failure> 
 /// Where `up` keeps a cluster of this name.
 pub(super) fn default_folder(env: &Env<'_>, name: &str) -> Result<PathBuf, Failure> {
     let parent = env.home.state().join("clusters");
-    fs::create_dir_all(&parent).map_err(|e| FileError::io(&parent, e))?;
+    program_folder(env.home.state())?;
+    program_folder(&parent)?;
     Ok(parent.join(name_checked(name)?))
 }
 
