@@ -79,6 +79,11 @@ pub(crate) fn members(n: usize) -> String {
     if n == 1 { "1 member".to_owned() } else { format!("{n} members") }
 }
 
+/// `1 broker`, `4 brokers`.
+pub(crate) fn brokers(n: usize) -> String {
+    if n == 1 { "1 broker".to_owned() } else { format!("{n} brokers") }
+}
+
 /// `1,234,567`.
 pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();

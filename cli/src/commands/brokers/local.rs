@@ -153,11 +153,11 @@ impl Local {
         self.folder.join("scratch")
     }
 
-    /// Fails if a broker has ended by itself, with what it said last.
+    /// Fails if a broker has ended by itself, and says how.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.processes.ended().into_iter().next() {
             None => Ok(()),
-            Some((number, said)) => Err(Failure::new(Code::System, format!("broker {number} has ended: {said}"))),
+            Some(it) => Err(Failure::new(Code::System, format!("broker {} {}", it.number, it.how))),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::commands::Env;
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::target;
-use crate::text::duration;
+use crate::text::{brokers as brokers_of, duration};
 
 pub(super) fn up(env: &Env<'_>, made: &Made, folder: Option<PathBuf>, wait: Duration) -> Result<(), Failure> {
     let folder = match folder {
@@ -42,11 +42,16 @@ pub(super) fn up(env: &Env<'_>, made: &Made, folder: Option<PathBuf>, wait: Dura
     init::told(env, &cluster)?;
     let begun = Instant::now();
     let folders = init::folders(&folder, cluster.file.brokers())?;
-    let mut processes = Processes::start(&folders)?;
+    let mut processes = Processes::start_missing(&folders)?;
+    let elsewhere = processes.running() - processes.own();
+    if elsewhere > 0 {
+        let all = cluster.file.brokers();
+        env.output.say(format!("running   {elsewhere} of {} run already, started elsewhere", brokers_of(all)));
+    }
     let result = serve(env, cluster, &folders, &mut processes, wait, begun);
-    let running = processes.running();
-    if running > 0 {
-        env.output.say(format!("stopping {running} brokers"));
+    let own = processes.own();
+    if own > 0 {
+        env.output.say(format!("stopping {}", brokers_of(own)));
     }
     if !processes.stop(STOP_PATIENCE) {
         env.output.warn(format!("a broker did not end within {} and was killed", duration(STOP_PATIENCE)));
@@ -73,7 +78,8 @@ fn differing(made: &Made, file: &ClusterFile) -> Vec<&'static str> {
     asked.into_iter().filter_map(|(option, differs)| differs.then_some(option)).collect()
 }
 
-/// Waits until they are ready, says so, and watches them until Ctrl-C.
+/// Waits until they are ready, says so, and watches them until Ctrl-C. Those that run go on when others end, also when
+/// they are too few to order anything: whoever starts another one by hand needs them.
 fn serve(
     env: &Env<'_>,
     mut cluster: init::Cluster,
@@ -116,26 +122,63 @@ fn serve(
     brokers.close();
     let told = json!({
         "cluster": hex(&cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
-        "url": context.1, "context": context.0, "ready_ms": begun.elapsed().as_millis() as u64,
+        "url": context.1, "context": context.0, "started": processes.own(), "ready_ms": begun.elapsed().as_millis() as u64,
     });
     env.output.object(&told)?;
     env.output.line(format!("context   {}  {}   selected", context.0, context.1))?;
     env.output.say(
         "          Next:  sealcast sub 'market/#'   |   sealcast pub market/eurusd 1.0842   (in another terminal)",
     );
+    if processes.own() == 0 {
+        env.output.say("          All of them run already. Whoever started them stops them");
+        return Ok(());
+    }
     env.output
-        .say("          Ctrl-C stops the brokers; what they hold stays, and «sealcast brokers up» goes on with it");
-    let needed = 2 * cluster.file.faulty() + 1;
+        .say("          Ctrl-C stops the brokers; what they hold stays, and 'sealcast brokers up' goes on with it");
+    watch(env, processes, &cluster)
+}
+
+/// Until Ctrl-C, tells who ends, who comes back, and whether enough run.
+fn watch(env: &Env<'_>, processes: &mut Processes, cluster: &init::Cluster) -> Result<(), Failure> {
+    let (mut enough, mut looked) = (true, Instant::now());
     while !interrupt::asked() {
         tell_ended(env, processes);
-        if processes.running() < needed {
-            let what = format!("{} of {} brokers run, {needed} must", processes.running(), cluster.file.brokers());
-            return Err(Failure::new(Code::NoQuorum, what)
-                .hint("their folders have a file «log» each; then: sealcast brokers up"));
+        if looked.elapsed() > LOOK_AGAIN {
+            looked = Instant::now();
+            for number in processes.returned() {
+                env.output.say(format!("running   broker {number} runs again, started elsewhere"));
+            }
+        }
+        if processes.running() == 0 {
+            return Err(too_few(processes, cluster, "run"));
+        }
+        let now = processes.running() >= needed(cluster);
+        if now != enough {
+            enough = now;
+            match enough {
+                true => env.output.say(format!("order     {} run, enough to go on", brokers_of(processes.running()))),
+                false => env.output.warn(format!("{}: those that run wait", too_few(processes, cluster, "run").what())),
+            }
         }
         std::thread::sleep(STEP);
     }
-    Ok(())
+    if enough { Ok(()) } else { Err(too_few(processes, cluster, "ran at the end")) }
+}
+
+/// How many must run so that anything is ordered: 2f + 1.
+fn needed(cluster: &init::Cluster) -> usize {
+    2 * cluster.file.faulty() + 1
+}
+
+fn too_few(processes: &Processes, cluster: &init::Cluster, run: &str) -> Failure {
+    let (running, all, needed) = (processes.running(), cluster.file.brokers(), needed(cluster));
+    let what = format!("only {running} of {} {run}, and {needed} are needed to order anything", brokers_of(all));
+    Failure::new(Code::NoQuorum, what).hint(format!("{}; then: sealcast brokers up", logs(cluster)))
+}
+
+/// Where the brokers say why they end.
+fn logs(cluster: &init::Cluster) -> String {
+    format!("each broker has a log: {}/broker-N/log", Home::shown(cluster.path.parent().unwrap_or(Path::new("."))))
 }
 
 /// Tries until it is done, while enough brokers run.
@@ -153,15 +196,11 @@ fn watched(
             return Err(Failure::said(130));
         }
         tell_ended(env, processes);
-        let logs =
-            format!("the log of each: {}/broker-N/log", Home::shown(cluster.path.parent().unwrap_or(Path::new("."))));
-        if processes.running() < 2 * cluster.file.faulty() + 1 {
-            return Err(
-                Failure::new(Code::NoQuorum, format!("{} brokers run, too few", processes.running())).hint(logs)
-            );
+        if processes.running() < needed(cluster) {
+            return Err(too_few(processes, cluster, "run"));
         }
         if begun.elapsed() > wait {
-            return Err(Failure::new(Code::TimedOut, format!("{late} after {}", duration(wait))).hint(logs));
+            return Err(Failure::new(Code::TimedOut, format!("{late} after {}", duration(wait))).hint(logs(cluster)));
         }
         if told.elapsed() > TELL_AGAIN {
             told = Instant::now();
@@ -172,8 +211,11 @@ fn watched(
 }
 
 fn tell_ended(env: &Env<'_>, processes: &mut Processes) {
-    for (number, last) in processes.ended() {
-        env.output.warn(format!("broker {number} has ended: {last}"));
+    for it in processes.ended() {
+        let folder = Home::shown(&it.folder);
+        env.output.warn(format!("broker {} {}", it.number, it.how));
+        env.output
+            .say(format!("          To start it again:  sealcast brokers run {folder}   (its log: {folder}/log)"));
     }
 }
 
@@ -196,5 +238,7 @@ fn context(env: &Env<'_>, cluster: &init::Cluster) -> Result<(String, String), F
 const STEP: Duration = Duration::from_millis(100);
 const SURVEY: Duration = Duration::from_secs(2);
 const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// How often `up` looks whether somebody has started a broker that had ended.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long brokers may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
