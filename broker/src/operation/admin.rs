@@ -72,16 +72,21 @@ impl Admin {
     /// # Errors
     /// [`AdminError`].
     pub fn verify(&self, genesis: &Genesis, cluster: &Cluster) -> Result<(), AdminError> {
-        let digest = self.digest(cluster);
-        let good = |(place, signature): &(u16, Signature)| {
-            let key: Option<&Key> = genesis.administrators.get(usize::from(*place));
-            key.is_some_and(|key| key.verify(&digest, signature))
-        };
-        if self.signatures.len() >= genesis.quorum && self.signatures.iter().all(good) {
+        if self.signatures.len() >= genesis.quorum && self.false_signatures(genesis, cluster).is_empty() {
             Ok(())
         } else {
             Err(AdminError::Signatures)
         }
+    }
+
+    /// Whose signatures do not hold, by place in genesis' list, ascending; a place behind its end is nobody's.
+    pub fn false_signatures(&self, genesis: &Genesis, cluster: &Cluster) -> Vec<u16> {
+        let digest = self.digest(cluster);
+        let is_false = |(place, signature): &&(u16, Signature)| {
+            let key: Option<&Key> = genesis.administrators.get(usize::from(*place));
+            key.is_none_or(|key| !key.verify(&digest, signature))
+        };
+        self.signatures.iter().filter(is_false).map(|(place, _)| *place).collect()
     }
 
     /// What is signed: `T("sealcast/v1/admin"; cluster, u64 number, action)`.

@@ -232,6 +232,16 @@ fn rule_e3_acts_of_administrators_execute_once_and_in_order() {
     let mut alone = crate::operation::Admin::new(3, policy(""));
     alone.sign(&run.world.genesis, &run.world.cluster, &run.world.administrators[0]);
     assert_eq!(run.codes(1, vec![Operation::Administer(alone)]), [Code::Signatures]);
+    // Of a false signature everybody sees whose it is.
+    let Operation::Administer(mut forged) = run.world.admin(3, policy("")) else { panic!("an act") };
+    assert_eq!(forged.false_signatures(&run.world.genesis, &run.world.cluster), []);
+    let (place, signature) = forged.signatures.last_mut().expect("it is signed");
+    let place = *place;
+    signature[0] ^= 1;
+    assert_eq!(forged.false_signatures(&run.world.genesis, &run.world.cluster), [place]);
+    forged.signatures.push((9, [0; 64]));
+    assert_eq!(forged.false_signatures(&run.world.genesis, &run.world.cluster), [place, 9]);
+    assert_eq!(run.codes(1, vec![Operation::Administer(forged)]), [Code::Signatures]);
     let courier = run.world.admin(3, policy(""));
     assert_eq!(run.codes(77, vec![courier]), [Code::Done], "anybody may bring it");
 }
