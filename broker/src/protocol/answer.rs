@@ -6,7 +6,7 @@ use super::update::{body, entry};
 use super::{Checkpoint, History, SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
 use crate::operation::{Client, Policy};
 use crate::receipt::Testimony;
-use crate::state::{Entry, Floor, Notice, Place, Reading, Results};
+use crate::state::{Entry, Floor, Notice, Place, Reading, Results, SubjectStatus};
 
 /// The answer to a [`super::Question`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
 /// bodies, which their ids name, and for what is signed.
@@ -62,6 +62,8 @@ pub enum Answer {
     /// To `Evidence`: what is said of whom, each with its proof. That the broker says so means nothing: a proof convicts,
     /// or it does not.
     Evidence(Vec<(Report, Vec<u8>)>),
+    /// To `Subject`.
+    Subject(SubjectStatus),
     /// There is no answer.
     No(Why),
 }
@@ -168,7 +170,7 @@ impl Answer {
     /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ u64 height ‖ bytes16 value)
     /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
     /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes | 15 ‖ u64 number ‖ u32 length ‖ policy
-    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misdeed ‖ u32 length ‖ proof) …
+    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misdeed ‖ u32 length ‖ proof) … | 17 ‖ subject's status
     /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
     /// ```
     /// Each list stands behind a `u32 count`.
@@ -205,6 +207,7 @@ impl Answer {
                 report.encode(w);
                 write_bytes(w, proof);
             }),
+            Answer::Subject(status) => status.encode(w.u8(17)),
             Answer::No(why) => {
                 w.u8(11).u8(*why as u8);
             }
@@ -245,6 +248,7 @@ impl Answer {
                     Answer::Evidence((0..n).map(|_| one(r)).collect::<Result<_, _>>()?)
                 }
             },
+            17 => Answer::Subject(SubjectStatus::decode(r)?),
             _ => return Err(Malformed),
         })
     }

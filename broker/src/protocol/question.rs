@@ -5,6 +5,7 @@ use sealcast_wire::{Malformed, Reader, Writer, limits};
 use super::flag;
 use crate::operation::Header;
 use crate::operation::publication::{read_headers, write_headers};
+use crate::state::Subject;
 
 /// A question. `floor` is the highest block whose effects the client has seen (E9): a broker that has not executed it
 /// answers [`super::Why::Behind`].
@@ -114,6 +115,13 @@ pub enum Question {
         /// E9.
         floor: u64,
     },
+    /// What has become of a client, a certificate or a claim; asked by administrators alone.
+    Subject {
+        /// Which.
+        subject: Subject,
+        /// E9.
+        floor: u64,
+    },
 }
 
 impl Question {
@@ -122,6 +130,7 @@ impl Question {
     /// 5 ‖ header ‖ u64 from ‖ u16 limit ‖ u64 floor | 6 ‖ header ‖ u64 floor | 7 ‖ bytes16 topic ‖ bytes16 key ‖ u64 floor
     /// 8 ‖ u64 subscription ‖ u64 place ‖ u64 sn ‖ u64 floor | 9 ‖ u16 count ‖ u64 sn … | 10 ‖ u64 sn ‖ u8 proved | 11 | 12
     /// 13 | 14 ‖ u64 height | 15 ‖ u64 height ‖ u64 offset | 16 ‖ u64 floor | 17 | 18 ‖ u64 sn
+    /// 19 ‖ u64 floor ‖ subject
     /// ```
     pub(super) fn encode(&self, w: &mut Writer) {
         match self {
@@ -150,6 +159,10 @@ impl Question {
             Question::Policy { floor } => w.u8(16).u64(*floor),
             Question::Evidence => w.u8(17),
             Question::Witness { sn } => w.u8(18).u64(*sn),
+            Question::Subject { subject, floor } => {
+                subject.encode(w.u8(19).u64(*floor));
+                w
+            }
         };
     }
 
@@ -179,6 +192,10 @@ impl Question {
             16 => Question::Policy { floor: r.u64()? },
             17 => Question::Evidence,
             18 => Question::Witness { sn: r.u64()? },
+            19 => {
+                let floor = r.u64()?;
+                Question::Subject { subject: Subject::decode(r)?, floor }
+            }
             _ => return Err(Malformed),
         })
     }

@@ -6,7 +6,7 @@ use crate::fixture::{NOW, World, client, origin_key, publication, publish, subsc
 use crate::genesis::Genesis;
 use crate::operation::{Checked, Frame, Operation, Policy, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
-use crate::state::{Floor, Memory, Outbox, Place, Reading, State};
+use crate::state::{Floor, Memory, Outbox, Place, Reading, State, Subject, SubjectStatus};
 
 /// Client 1 subscribes and client 2 publishes, in one block.
 fn story() -> (World, State<Memory>, Outbox) {
@@ -95,6 +95,8 @@ fn replies() -> Vec<Reply> {
                 .parse()
                 .expect("it parses"),
         },
+        Answer::Subject(SubjectStatus { revoked: true, suspended: Some(9), clients: 2 }),
+        Answer::Subject(SubjectStatus::default()),
         Answer::No(Why::Behind),
     ];
     let mut all: Vec<Reply> = answers.into_iter().zip(0..).map(|(answer, id)| Reply::Answer { id, answer }).collect();
@@ -130,11 +132,34 @@ fn requests() -> Vec<Request> {
         Question::Part { height: 64, offset: 1 << 20 },
         Question::Policy { floor: 8 },
         Question::Evidence,
+        Question::Subject { subject: Subject::Client(client(1)), floor: 8 },
+        Question::Subject { subject: credential(), floor: 8 },
     ];
     let mut all: Vec<Request> =
         questions.into_iter().zip(0..).map(|(question, id)| Request::Ask { id, question }).collect();
     all.extend([Request::Hello { cluster: World::new().cluster }, Request::Submit(vec![1; 5])]);
     all
+}
+
+fn credential() -> Subject {
+    Subject::Credential { issuer: "exchange".into(), serial: vec![7] }
+}
+
+/// docs/WIRE.md 15.
+#[test]
+fn rule_g9_the_question_about_a_subject_has_its_form() {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let asked = Request::Ask { id: 5, question: Question::Subject { subject: credential(), floor: 8 } };
+    let expected = "03000000000000000513000000000000000802000865786368616e6765000107";
+    assert_eq!(hex(&asked.to_bytes()), expected);
+    let asked = Request::Ask { id: 5, question: Question::Subject { subject: Subject::Client(client(1)), floor: 8 } };
+    assert_eq!(
+        hex(&asked.to_bytes()),
+        format!("030000000000000005130000000000000008 01{}", hex(&client(1).0)).replace(' ', "")
+    );
+    let status = SubjectStatus { revoked: true, suspended: Some(9), clients: 2 };
+    let answer = Reply::Answer { id: 5, answer: Answer::Subject(status) };
+    assert_eq!(hex(&answer.to_bytes()), "05000000000000000511010100000000000000090000 0002".replace(' ', ""));
 }
 
 #[test]

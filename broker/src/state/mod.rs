@@ -34,6 +34,7 @@ mod results;
 mod resume;
 mod snapshot;
 pub mod store;
+mod subject;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,7 @@ pub use read::{Place, ReadError, Reading};
 pub use resume::{Resumed, Resuming};
 pub use snapshot::{Restore, RestoreError, SnapshotHead, elements};
 pub use store::{Changes, Memory, Row, Store, StoreError};
+pub use subject::{Subject, SubjectStatus};
 
 /// A broker's state at one height.
 #[derive(Clone, Debug)]

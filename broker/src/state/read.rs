@@ -163,10 +163,15 @@ impl<S: Store> State<S> {
     /// # Errors
     /// `Denied`, or `Store`.
     pub fn tells(&self, client: &Client) -> Result<(), ReadError> {
-        match self.genesis.administrators.iter().any(|key| *key.as_bytes() == client.0) {
+        match self.administers(client) {
             true => Ok(()),
             false => self.reader(client).map(drop),
         }
+    }
+
+    /// Whether a client's key is one of the administrators' in genesis.
+    pub(super) fn administers(&self, client: &Client) -> bool {
+        self.genesis.administrators.iter().any(|key| *key.as_bytes() == client.0)
     }
 
     /// Whether a share of the publication with this sn may leave for the client now (E2).

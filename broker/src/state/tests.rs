@@ -214,6 +214,23 @@ fn rule_e2_a_revocation_binds_at_once_for_notices_and_for_reads() {
     assert_eq!(run.codes(1, vec![again]), [Code::Revoked]);
     let again = run.world.claim(3, &[("desk", "fx")]);
     assert_eq!(run.codes(3, vec![Operation::Sync, again]), [Code::Unregistered, Code::CredentialRevoked]);
+    // Administrators see before what an act would change.
+    let known = |seed| Subject::Client(client(seed));
+    let of = |serial: u8| Subject::Credential { issuer: "exchange".into(), serial: vec![serial] };
+    let ended = SubjectStatus { revoked: true, suspended: None, clients: 0 };
+    let height = run.state.height();
+    let administrator = Client(run.world.administrators[0].public_bytes());
+    let told = |subject: Subject| run.state.read_subject(&administrator, &subject, height);
+    assert_eq!(told(known(1)), Ok(SubjectStatus { clients: 1, ..ended }));
+    assert_eq!(told(known(2)), Ok(SubjectStatus { clients: 1, ..SubjectStatus::default() }));
+    assert_eq!(told(known(9)), Ok(SubjectStatus::default()), "it never came");
+    assert_eq!(told(of(3)), Ok(ended), "nobody has it any more");
+    assert_eq!(told(of(2)), Ok(SubjectStatus { clients: 1, ..SubjectStatus::default() }));
+    assert_eq!(told(of(99)), Ok(SubjectStatus::default()));
+    assert_eq!(run.state.read_subject(&client(2), &of(2), height), Err(ReadError::Denied), "administrators alone");
+    let later = run.state.read_subject(&administrator, &of(2), height + 1);
+    assert_eq!(later, Err(ReadError::Behind { height }), "E9");
+
     assert_eq!(run.codes(2, vec![run.world.admin(3, Action::RevokeClient(client(1)))]), [Code::Futile]);
     assert_eq!(run.codes(2, vec![run.world.admin(4, Action::RevokeClient(client(9)))]), [Code::Done]);
     let late = run.world.claim(9, &[]);

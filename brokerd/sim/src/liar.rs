@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Client, Policy};
 use sealcast_broker::protocol::{Answer, Contents, Offer, Reply, Update, Why};
-use sealcast_broker::state::{Code, Reading, Run, SnapshotHead};
+use sealcast_broker::state::{Code, Reading, Run, SnapshotHead, SubjectStatus};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
@@ -215,6 +215,7 @@ impl Liar {
                     }
                     Answer::Value(_) => Answer::Value(Some((1, b"lie".to_vec()))),
                     Answer::Policy { number, .. } => Answer::Policy { number, policy: Policy::default() },
+                    Answer::Subject(it) => Answer::Subject(SubjectStatus { revoked: !it.revoked, ..it }),
                     other => other,
                 };
                 Reply::Answer { id, answer }

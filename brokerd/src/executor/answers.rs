@@ -84,6 +84,9 @@ impl Shared {
                 let (number, policy) = state.read_policy(client, floor).map_err(read)?;
                 Ok(Answer::Policy { number, policy: policy.clone() })
             }
+            Question::Subject { subject, floor } => {
+                self.state().read_subject(client, &subject, floor).map(Answer::Subject).map_err(read)
+            }
             Question::Resume { subscription, place, sn, floor } => {
                 let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
                 // Blocks are executed between two steps.

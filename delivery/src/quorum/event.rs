@@ -7,7 +7,7 @@ use sealcast_broker::contradiction::Contradiction;
 use sealcast_broker::operation::{Header, Interest, OperationId, Policy, Publication};
 use sealcast_broker::protocol::{Refusal, Report, SignedKey, Status, Why};
 use sealcast_broker::receipt::Receipt;
-use sealcast_broker::state::{self, Advertisement, Entry};
+use sealcast_broker::state::{self, Advertisement, Entry, Subject, SubjectStatus};
 use sealcast_wire::{Monotonic, Utc};
 
 use crate::Token;
@@ -190,6 +190,8 @@ pub enum Read {
     },
     /// The global policy in force.
     Policy,
+    /// What has become of a client, a certificate or a claim; administrators alone are told.
+    Subject(Subject),
 }
 
 /// What was read.
@@ -206,6 +208,8 @@ pub enum Answer {
         /// Its rules.
         policy: Policy,
     },
+    /// What has become of a client, a certificate or a claim.
+    Subject(SubjectStatus),
 }
 
 /// A place of a topic.

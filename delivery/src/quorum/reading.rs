@@ -106,6 +106,7 @@ impl Quorum {
             Read::Latest { header } => Question::Latest { header, floor },
             Read::Value { topic, key } => Question::Value { topic, key, floor },
             Read::Policy => Question::Policy { floor },
+            Read::Subject(subject) => Question::Subject { subject, floor },
         };
         self.ask(now, Purpose::Read(token), question, self.faulty + 1);
     }
@@ -125,6 +126,12 @@ impl Quorum {
             }
             Some(protocol::Answer::Policy { number, policy }) => {
                 let answer = Answer::Policy { number: *number, policy: policy.clone() };
+                self.reads.remove(&token);
+                self.outputs.push_back(Output::Read(token, Ok(answer)));
+                return true;
+            }
+            Some(protocol::Answer::Subject(status)) => {
+                let answer = Answer::Subject(*status);
                 self.reads.remove(&token);
                 self.outputs.push_back(Output::Read(token, Ok(answer)));
                 return true;

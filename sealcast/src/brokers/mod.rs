@@ -32,7 +32,7 @@ use sealcast_broker::operation::{
 };
 use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
-use sealcast_broker::state::{Code as Became, Entry, Outcome as Came};
+use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
 use sealcast_delivery::quorum::{Answer, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Utc, limits};
@@ -418,7 +418,7 @@ impl Brokers {
     pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
         match self.ask(what, linearizable, self.shared.patience)? {
             Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
-            Answer::Value(_) | Answer::Policy { .. } => Err(Error::new(Code::Usage, "this was no place")),
+            _ => Err(Error::new(Code::Usage, "this was no place")),
         }
     }
 
@@ -430,7 +430,7 @@ impl Brokers {
         let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
         match self.ask(&what, linearizable, self.shared.patience)? {
             Answer::Value(value) => Ok(value),
-            Answer::Places(_) | Answer::Policy { .. } => Err(Error::new(Code::Usage, "this was no value")),
+            _ => Err(Error::new(Code::Usage, "this was no value")),
         }
     }
 
@@ -442,7 +442,19 @@ impl Brokers {
     pub fn policy(&self, patience: Duration) -> Result<(u64, Policy)> {
         match self.ask(&Read::Policy, false, patience)? {
             Answer::Policy { number, policy } => Ok((number, policy)),
-            Answer::Places(_) | Answer::Value(_) => Err(Error::new(Code::Usage, "this was no policy")),
+            _ => Err(Error::new(Code::Usage, "this was no policy")),
+        }
+    }
+
+    /// What has become of a client, a certificate or a claim, as f + 1 brokers say: to administrators' own keys alone
+    /// ([`ClientKey::own`]).
+    ///
+    /// # Errors
+    /// As [`Brokers::read`].
+    pub fn subject(&self, subject: &Subject) -> Result<SubjectStatus> {
+        match self.ask(&Read::Subject(subject.clone()), false, self.shared.patience)? {
+            Answer::Subject(status) => Ok(status),
+            _ => Err(Error::new(Code::Usage, "this was no subject")),
         }
     }
 

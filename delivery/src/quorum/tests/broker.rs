@@ -9,7 +9,7 @@ use sealcast_broker::protocol::{
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
-    Floor, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, elements,
+    Floor, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, SubjectStatus, elements,
 };
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::Utc;
@@ -249,6 +249,7 @@ impl Broker {
             | Question::Latest { floor, .. }
             | Question::Value { floor, .. }
             | Question::Policy { floor }
+            | Question::Subject { floor, .. }
             | Question::Resume { floor, .. } = &mut question
         {
             *floor = 0;
@@ -315,6 +316,13 @@ impl Broker {
                     Answer::Policy { number, policy: Policy::default() }
                 }
                 Ok((number, policy)) => Answer::Policy { number, policy: policy.clone() },
+                Err(error) => no(error),
+            },
+            Question::Subject { subject, floor } => match state.read_subject(client, &subject, floor) {
+                Ok(it) if self.behaviour == Behaviour::LiarInResults => {
+                    Answer::Subject(SubjectStatus { revoked: !it.revoked, ..it })
+                }
+                Ok(it) => Answer::Subject(it),
                 Err(error) => no(error),
             },
             Question::Resume { subscription, place, sn, floor } => {
