@@ -173,6 +173,21 @@ impl Cluster {
     /// A client that is told what concerns all, as the policy in force: by the chosen identity's key if it is an administrator's, or that
     /// of another identity of this user if none was named; else by its certificate.
     pub(crate) fn open_known(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
+        match self.open_administrator(env)? {
+            Some(brokers) => {
+                if let Some(me) = self.me(env)? {
+                    self.warn_of_strangers(env, &me);
+                }
+                brokers.ready()?;
+                Ok(brokers)
+            }
+            None => self.open_registered(env),
+        }
+    }
+
+    /// A client by an administrator's key: that of the chosen identity, or of another one of this user if none was named.
+    /// `None` if none of them is an administrator's.
+    pub(crate) fn open_administrator(&self, env: &Env<'_>) -> Result<Option<Brokers>, Failure> {
         let chosen = target::identity(env)?;
         let others = env.home.identities().into_iter().filter(|_| env.global.id.is_none());
         let administrators = &self.file.genesis.administrators;
@@ -181,18 +196,9 @@ impl Cluster {
             let key = KeptIdentity::load(&env.home, &name).ok()?.secret.origin_key()?;
             administrators.iter().any(|it| *it.as_bytes() == key.public_bytes()).then_some((name, key))
         };
-        match chosen.into_iter().chain(others).find_map(administers) {
-            Some((name, key)) => {
-                env.output.detail(format!("asked as the administrator {name}"));
-                if let Some(me) = self.me(env)? {
-                    self.warn_of_strangers(env, &me);
-                }
-                let brokers = self.start(ClientKey::own(key), Vec::new())?;
-                brokers.ready()?;
-                Ok(brokers)
-            }
-            None => self.open_registered(env),
-        }
+        let Some((name, key)) = chosen.into_iter().chain(others).find_map(administers) else { return Ok(None) };
+        env.output.detail(format!("asked as the administrator {name}"));
+        Ok(Some(self.start(ClientKey::own(key), Vec::new())?))
     }
 
     /// A client of it that the brokers know.

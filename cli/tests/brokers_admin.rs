@@ -175,6 +175,10 @@ fn administrators_rule_running_brokers_two_of_three() {
     std::fs::write(home.path().join("policy.toml"), policy).unwrap();
     let begun = home.good(&["--id", "una", "policy", "set", "policy.toml", "--out", "act.toml"]);
     assert!(begun.contains("signed by 1 of 2"), "{begun}");
+    let look = home.good(&["--id", "bob", "brokers", "sign", "act.toml", "--look"]);
+    assert!(look.contains("a policy with 1 rule: ") && look.contains("signed by 1 of 2"), "anybody may look: {look}");
+    assert!(look.contains("good      the signature of administrator"), "{look}");
+    sign_beside_a_false_signature(&home);
     let nobody = home.run(&["--id", "bob", "brokers", "sign", "act.toml"]);
     assert!(nobody.exit == 5 && nobody.stderr.contains("not an administrator"), "{}{}", nobody.stdout, nobody.stderr);
     let twice = home.good(&["--id", "una", "brokers", "sign", "act.toml"]);
@@ -182,7 +186,7 @@ fn administrators_rule_running_brokers_two_of_three() {
     let done = home.good(&["--id", "duo", "brokers", "sign", "act.toml"]);
     assert!(done.contains("signed by 2 of 2") && done.contains("in force from block"), "{done}");
     let again = home.run(&["--id", "tre", "brokers", "sign", "act.toml"]);
-    assert!(again.exit != 0 && again.stderr.contains("2 is next"), "each act once: {}{}", again.stdout, again.stderr);
+    assert!(again.exit == 0 && again.stdout.contains("in force already"), "{}{}", again.stdout, again.stderr);
     home.good(&["--id", "ann", "pub", "market/eurusd", "1.0842"]);
     home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
 
@@ -210,6 +214,8 @@ fn administrators_rule_running_brokers_two_of_three() {
     let verdict = home.run(&["brokers", "evidence", "verify", proof.to_str().unwrap()]);
     assert!(verdict.exit == 6 && verdict.stderr.contains("convicts nobody"), "{}{}", verdict.stdout, verdict.stderr);
 
+    whom_nobody_knows(&home);
+
     // A revocation that has returned binds: 2f + 1 brokers have signed that they executed it.
     let list = home.good(&["ca", "ls", "exchange", "--json"]);
     let bob = list.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|it| it["name"] == "bob");
@@ -217,6 +223,10 @@ fn administrators_rule_running_brokers_two_of_three() {
     let of = format!("exchange:{serial}");
     let begun = home.good(&["--id", "tre", "brokers", "revoke", "--serial", &of, "--out", "revoke.toml"]);
     assert!(begun.contains("signed by 1 of 2"), "{begun}");
+    let news = rules.replace("market/#", "news/#");
+    std::fs::write(home.path().join("policy.toml"), format!("number = 2\n[issuers]\nexchange = [\"desk\"]\n{news}"))
+        .unwrap();
+    home.good(&["--id", "una", "policy", "set", "policy.toml", "--out", "slow.toml"]);
     home.good(&["--id", "bob", "pub", "market/eurusd", "1.0844"]);
     let done = home.good(&["--id", "una", "--json", "brokers", "sign", "revoke.toml"]);
     let done: Value = serde_json::from_str(done.trim()).expect("an object");
@@ -229,6 +239,19 @@ fn administrators_rule_running_brokers_two_of_three() {
         refused.stderr
     );
     home.good(&["--id", "ann", "pub", "market/eurusd", "1.0846"]);
+
+    // Another act with its number was faster; and what is revoked is not revoked again.
+    let slow = home.run(&["--id", "duo", "brokers", "sign", "slow.toml"]);
+    let over = "act 2 is over: another act was executed under its number; the next act is 3";
+    assert!(slow.exit == 2 && slow.stderr.contains(over), "{}{}", slow.stdout, slow.stderr);
+    let twice = home.run(&["--id", "una", "brokers", "revoke", "--serial", &of]);
+    assert!(
+        twice.exit == 2 && twice.stderr.contains("of exchange is revoked already"),
+        "{}{}",
+        twice.stdout,
+        twice.stderr
+    );
+    assert!(twice.stderr.contains("nothing is left to do"), "{}", twice.stderr);
 
     // Nobody is suspended, whom nobody accused.
     let futile = home.run(&["--id", "una", "brokers", "restore", "xyz"]);
@@ -256,4 +279,44 @@ fn administrators_rule_running_brokers_two_of_three() {
     assert_eq!(exit, 130, "{all}");
     let gone = home.run(&["brokers", "reload", "market/broker-1"]);
     assert!(gone.exit == 4 && gone.stderr.contains("no broker answers"), "{}", gone.stderr);
+}
+
+/// One bit of una's signature in `act.toml` is changed: whoever signs next is told whose it is, and signs all the same.
+fn sign_beside_a_false_signature(home: &Home) {
+    let text = std::fs::read_to_string(home.path().join("act.toml")).unwrap();
+    let act = text.lines().find(|line| line.starts_with("act = ")).expect("it has one");
+    let last = if act.ends_with("0\"") { "1" } else { "0" };
+    let changed = format!("{}{last}\"", &act[..act.len() - 2]);
+    std::fs::write(home.path().join("spoiled.toml"), text.replace(act, &changed)).unwrap();
+    let whose =
+        regex::Regex::new(r"the signature of administrator [012] \([0-9a-f]{16}…\) is false").expect("it is valid");
+    let look = home.run(&["--id", "duo", "brokers", "sign", "spoiled.toml", "--look"]);
+    assert!(look.exit == 6 && look.stdout.contains("signed by 0 of 2"), "{}{}", look.stdout, look.stderr);
+    assert!(whose.is_match(&look.stderr), "{}", look.stderr);
+    let signed = home.run(&["--id", "duo", "brokers", "sign", "spoiled.toml"]);
+    assert!(signed.exit == 0 && whose.is_match(&signed.stderr), "{}{}", signed.stdout, signed.stderr);
+    assert!(signed.stdout.contains("signed by 1 of 2"), "duo's alone: {}", signed.stdout);
+    home.good(&["brokers", "sign", "spoiled.toml", "--look"]);
+}
+
+/// An issuer whom nobody knows is refused; a certificate or client whom the brokers do not know is warned of.
+fn whom_nobody_knows(home: &Home) {
+    let revoke =
+        |whom: &[&str]| home.run(&[&["--id", "una", "brokers", "revoke", "--out", "nobody.toml"], whom].concat());
+    let nosuch = revoke(&["--serial", "nosuch:1"]);
+    assert!(nosuch.exit == 2 && nosuch.stderr.contains("market has no issuer 'nosuch'"), "{}", nosuch.stderr);
+    assert!(nosuch.stderr.contains("its issuers are exchange"), "{}", nosuch.stderr);
+    let near = revoke(&["--serial", "exchnge:1"]);
+    assert!(near.exit == 2 && near.stderr.contains("did you mean 'exchange'?"), "{}", near.stderr);
+    assert!(!home.path().join("nobody.toml").exists());
+
+    let unused = revoke(&["--serial", "exchange:99"]);
+    let warning = "certificate 99 of exchange is used by no client of these brokers";
+    assert!(unused.exit == 0 && unused.stderr.contains(warning), "{}{}", unused.stdout, unused.stderr);
+    let client = "22".repeat(32);
+    let never = revoke(&[&client]);
+    let warning = format!("client {client} has never come to these brokers");
+    assert!(never.exit == 0 && never.stderr.contains(&warning), "{}{}", never.stdout, never.stderr);
+    let futile = home.run(&["--id", "una", "brokers", "restore", &client]);
+    assert!(futile.exit == 2 && futile.stderr.contains("is not suspended"), "{}", futile.stderr);
 }

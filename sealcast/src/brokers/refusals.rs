@@ -42,9 +42,11 @@ pub(super) fn done(outcome: &Came) -> Result<()> {
         Became::Signatures => Error::new(Code::Denied, "not signed by enough administrators")
             .with_hint("sealcast brokers sign FILE adds a signature"),
         Became::AdminNumber => {
-            Error::new(Code::BadValue, format!("acts of administrators are numbered, and {} is next", number()))
+            Error::new(Code::BadValue, format!("the brokers execute act {} of the administrators next", number()))
+                .with_hint("acts are executed in order, each once; begin this one again")
         }
-        Became::Futile => Error::new(Code::BadValue, "this changes nothing, or turns something back"),
+        Became::Futile => Error::new(Code::BadValue, "this has changed nothing: what it asks for is so already")
+            .with_hint("nothing is left to do; 'sealcast brokers status' shows who is suspended"),
         Became::Suspended => {
             let since = number();
             Error::new(Code::Excluded, format!("since block {since} evidence keeps this client from publishing"))

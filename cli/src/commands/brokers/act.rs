@@ -13,16 +13,17 @@ use std::path::{Path, PathBuf};
 
 use sealcast::brokers::Brokers;
 use sealcast::code::Code;
-use sealcast::config::{FileError, Home, KeptIdentity, Overwrite, read_public, write_public};
+use sealcast::config::{Home, KeptIdentity, Overwrite, write_public};
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Action, Admin, Client, Operation};
+use sealcast_broker::state::Subject;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Administer, Which};
+use super::{Administer, Which, sign};
 use crate::cluster::{As, Cluster, hex, interest, unhex};
 use crate::commands::Env;
-use crate::hint::Failure;
+use crate::hint::{Failure, nearest};
 use crate::target;
 
 /// An act and what it is, for people.
@@ -33,10 +34,10 @@ pub(crate) struct Act {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    cluster: String,
+pub(super) struct File {
+    pub(super) cluster: String,
     what: String,
-    act: String,
+    pub(super) act: String,
 }
 
 pub(super) fn advertise(env: &Env<'_>, scope: &str, text: &str, which: &Which) -> Result<(), Failure> {
@@ -64,16 +65,32 @@ pub(super) fn revoke(
             Act { what: format!("revoke client {}", hex(&key.0)), action: Action::RevokeClient(key) }
         }
         (None, Some(serial)) => {
-            let hint = "--serial ISSUER:SERIAL, as «sealcast ca ls NAME» shows it";
-            let wrong = || Failure::new(Code::BadValue, format!("«{serial}» is no certificate")).hint(hint);
+            let hint = "--serial ISSUER:SERIAL, as 'sealcast ca ls NAME' shows it";
+            let wrong = || Failure::new(Code::BadValue, format!("'{serial}' is no certificate")).hint(hint);
             let (issuer, number) = serial.split_once(':').ok_or_else(wrong)?;
             let bytes = serial_bytes(number).ok_or_else(wrong)?;
+            known_issuer(&Cluster::of(env, administer.which.cluster.as_deref())?, issuer)?;
             let action = Action::RevokeCredential { issuer: issuer.to_owned(), serial: bytes };
             Act { what: format!("revoke certificate {number} of {issuer}"), action }
         }
         (None, None) => return Err(Failure::new(Code::Usage, "whom? A client, or --serial ISSUER:SERIAL")),
     };
     bring(env, act, administer)
+}
+
+/// Refuses an issuer that the cluster file does not name: what it signed is in force nowhere, and a misspelt one would
+/// leave the right certificate in force.
+fn known_issuer(cluster: &Cluster, issuer: &str) -> Result<(), Failure> {
+    let issuers = &cluster.file.genesis.issuers;
+    if issuers.contains_key(issuer) {
+        return Ok(());
+    }
+    let what = format!("--serial: {} has no issuer '{issuer}'", cluster.file.genesis.name);
+    let hint = match nearest(issuer, issuers.keys().map(String::as_str)) {
+        Some(better) => format!("did you mean '{better}'?"),
+        None => format!("its issuers are {}", issuers.keys().cloned().collect::<Vec<_>>().join(", ")),
+    };
+    Err(Failure::new(Code::BadValue, what).hint(hint))
 }
 
 /// Lifts the suspension of a client by evidence.
@@ -85,8 +102,8 @@ pub(super) fn restore(env: &Env<'_>, client: &str, administer: &Administer) -> R
 fn client_named(client: &str) -> Result<Client, Failure> {
     let key = unhex(client).and_then(|bytes| bytes.try_into().ok()).map(Client);
     key.ok_or_else(|| {
-        Failure::new(Code::BadValue, format!("«{client}» is no client's key: 64 hex digits"))
-            .hint("«sealcast read» and «sealcast sub --json» name the client of each publication")
+        Failure::new(Code::BadValue, format!("'{client}' is no client's key: 64 hex digits"))
+            .hint("'sealcast read' and 'sealcast sub --json' name the client of each publication")
     })
 }
 
@@ -96,36 +113,38 @@ pub(crate) fn bring(env: &Env<'_>, act: Act, administer: &Administer) -> Result<
     let brokers = cluster.open(env, &As::Anybody)?;
     brokers.ready()?;
     let number = brokers.next_act()?;
+    look_before(env, &cluster, &act)?;
     let mut admin = Admin::new(number, act.action);
     sign_here(env, &cluster, &mut admin)?;
     let out = administer.out.clone().unwrap_or_else(|| PathBuf::from(format!("act-{number}.toml")));
     carry_out(env, &cluster, brokers, admin, &act.what, &out)
 }
 
-pub(super) fn sign(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Failure> {
-    let cluster = Cluster::of(env, which.cluster.as_deref())?;
-    let text = read_public(path)?;
-    let file: File = toml::from_str(&text).map_err(|e| FileError::toml(path, &text, &e))?;
-    let shown = Home::shown(path);
-    let of = hex(&cluster.file.cluster().0);
-    if file.cluster != of {
-        let what = format!("{shown} is an act for another cluster: {}, not {of}", file.cluster);
-        return Err(Failure::new(Code::Content, what).hint("--cluster FILE: the file of the cluster that it is for"));
-    }
-    let operation = unhex(&file.act).and_then(|bytes| Operation::from_bytes(&bytes).ok());
-    let Some(Operation::Administer(mut admin)) = operation else {
-        return Err(Failure::new(Code::Content, format!("{shown}: «act» is no act of administrators"))
-            .hint("get the file again from whoever began the act"));
+/// Looks whether an act would change anything, as the brokers stand now. What they do not say hinders nobody.
+fn look_before(env: &Env<'_>, cluster: &Cluster, act: &Act) -> Result<(), Failure> {
+    let Some(subject) = sign::subject(&act.action) else { return Ok(()) };
+    let Some(status) = sign::status_of(env, cluster, &subject)? else { return Ok(()) };
+    let already = match act.action {
+        Action::Restore(_) => status.suspended.is_none().then_some("is not suspended"),
+        _ => status.revoked.then_some("is revoked already"),
     };
-    // What is signed is what is said here, not what the file says of itself.
-    let what = described(&admin.action);
-    env.output.say(format!("signing   act {}: {what}", admin.number));
-    sign_here(env, &cluster, &mut admin)?;
-    let brokers = cluster.open(env, &As::Anybody)?;
-    carry_out(env, &cluster, brokers, admin, &what, path)
+    let named = sign::named(&subject);
+    if let Some(already) = already {
+        return Err(Failure::new(Code::BadValue, format!("{named} {already}"))
+            .hint("nothing is left to do; an act would only use up its number"));
+    }
+    if status.clients == 0 {
+        let (what, compare) = match &subject {
+            Subject::Client(_) => ("has never come to these brokers", "compare the key"),
+            Subject::Credential { .. } => ("is used by no client of these brokers", "compare the number"),
+        };
+        env.output.warn(format!("{named} {what}: {compare}; the act is good all the same"));
+    }
+    Ok(())
 }
 
-fn carry_out(
+/// Writes the act for the next administrator, or lets the brokers execute it if enough have signed.
+pub(super) fn carry_out(
     env: &Env<'_>,
     cluster: &Cluster,
     brokers: Brokers,
@@ -151,7 +170,12 @@ fn carry_out(
         return Ok(());
     }
     brokers.ready()?;
-    let (height, number_of_ours) = brokers.submit(&Operation::Administer(admin))?;
+    let (height, number_of_ours) = match brokers.submit(&Operation::Administer(admin.clone())) {
+        Ok(done) => done,
+        // Another administrator may have been faster.
+        Err(e) if brokers.next_act()? > number => return sign::too_late(env, cluster, &admin, brokers.next_act()?, e),
+        Err(e) => return Err(e.into()),
+    };
     // E2: it is said to be done once it binds.
     let executed = brokers.bound(height, number_of_ours)?.signatures.len();
     brokers.close();
@@ -164,7 +188,7 @@ fn carry_out(
 }
 
 /// Adds the signature of the chosen identity, or of whichever of this user's is an administrator.
-fn sign_here(env: &Env<'_>, cluster: &Cluster, admin: &mut Admin) -> Result<(), Failure> {
+pub(super) fn sign_here(env: &Env<'_>, cluster: &Cluster, admin: &mut Admin) -> Result<(), Failure> {
     let chosen = target::identity(env)?;
     let named = env.global.id.is_some();
     let others = env.home.identities().into_iter().filter(|_| !named);
@@ -180,19 +204,6 @@ fn sign_here(env: &Env<'_>, cluster: &Cluster, admin: &mut Admin) -> Result<(), 
     let who = chosen.filter(|_| named).map_or("none of your identities is".to_owned(), |name| format!("{name} is not"));
     Err(Failure::new(Code::Denied, format!("{who} an administrator of {}", genesis.name))
         .hint("the cluster file lists the administrators' keys; genesis fixes them"))
-}
-
-fn described(action: &Action) -> String {
-    match action {
-        Action::Policy(policy) => {
-            let rules: Vec<String> = policy.rules.iter().map(ToString::to_string).collect();
-            format!("a policy with {} rules: {}", rules.len(), rules.join("; "))
-        }
-        Action::RevokeClient(client) => format!("revoke client {}", hex(&client.0)),
-        Action::RevokeCredential { issuer, serial } => format!("revoke certificate {} of {issuer}", hex(serial)),
-        Action::Epoch(epoch) => format!("key epoch {epoch}"),
-        Action::Restore(client) => format!("restore client {}", hex(&client.0)),
-    }
 }
 
 /// `17`, as the authority numbers its certificates, or hex after `0x`.

@@ -6,6 +6,7 @@ mod init;
 mod local;
 mod processes;
 mod reload;
+mod sign;
 mod status;
 mod up;
 mod vouch;
@@ -136,6 +137,9 @@ enum Verb {
     Sign {
         /// The act, as `policy set`, `revoke` or `restore` wrote it
         act: PathBuf,
+        /// Show what it does and who has signed it, and sign nothing; exit 6 if a signature is false
+        #[arg(long, visible_alias = "dry-run")]
+        look: bool,
         #[command(flatten)]
         which: Which,
     },
@@ -301,7 +305,7 @@ impl Brokers {
                 act::revoke(env, client.as_deref(), serial.as_deref(), &administer)
             }
             Verb::Restore { client, administer } => act::restore(env, &client, &administer),
-            Verb::Sign { act, which } => act::sign(env, &act, &which),
+            Verb::Sign { act, look, which } => sign::sign(env, &act, look, &which),
         }
     }
 }
