@@ -320,3 +320,23 @@ fn whom_nobody_knows(home: &Home) {
     let futile = home.run(&["--id", "una", "brokers", "restore", &client]);
     assert!(futile.exit == 2 && futile.stderr.contains("is not suspended"), "{}", futile.stderr);
 }
+
+#[test]
+fn ports_that_others_hold_are_refused_when_brokers_are_made() {
+    let home = Home::new("brokers-ports");
+    home.good(&["ca", "init", "exchange"]);
+    home.good(&["ca", "issue", "ann"]);
+    let alone = home.typed("--id ann brokers init --quorum 3 --port 0 alone");
+    assert!(alone.exit == 2 && alone.stderr.contains("--quorum 3: there is 1 administrator\n"), "{}", alone.stderr);
+    home.good(&["--id", "ann", "brokers", "init", "--name", "one", "--port", "9000", "home/state/clusters/one"]);
+    let overlaps = home.typed("--id ann brokers init --port 9100 two");
+    let taken = "--port 9100: 127.0.0.1:9100 is taken by broker 0 of one, for the other brokers";
+    assert!(overlaps.exit == 2 && overlaps.stderr.contains(taken), "{}", overlaps.stderr);
+    assert!(overlaps.stderr.contains("--port 0 takes free ports") && !home.path().join("two").exists());
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it listens").port();
+    let in_use = home.typed(&format!("--id ann brokers init --port {} three", port - 100));
+    let taken = format!("127.0.0.1:{port} is taken by a program that runs now");
+    assert!(in_use.exit == 2 && in_use.stderr.contains(&taken), "{}", in_use.stderr);
+}

@@ -6,16 +6,20 @@
 //! DIR/broker-2/cluster.toml      the same cluster file, so that the folder can be moved to its machine
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sealcast::brokers::save;
+use sealcast::brokers::{load, save};
 use sealcast::code::Code;
 use sealcast::config::{
-    FileError, Home, KeptIdentity, Overwrite, name_checked, private_folder, program_folder, read_public, write_secret,
+    Contexts, FileError, Home, KeptIdentity, Overwrite, name_checked, private_folder, program_folder, read_public,
+    write_secret,
 };
+use sealcast::url::{Url, Way};
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Mismatch};
 use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_crypto::ed25519::Key;
@@ -93,13 +97,17 @@ pub(super) fn make(env: &Env<'_>, made: &Made, folder: &Path) -> Result<Cluster,
     let most = administrators.len();
     let quorum = made.quorum.unwrap_or(most / 2 + 1);
     if !(1..=most).contains(&quorum) {
-        return Err(Failure::new(Code::BadValue, format!("--quorum {quorum}: there are {most} administrators")));
+        let there =
+            if most == 1 { "there is 1 administrator".to_owned() } else { format!("there are {most} administrators") };
+        return Err(Failure::new(Code::BadValue, format!("--quorum {quorum}: {there}"))
+            .hint(format!("--quorum 1 to {most}; --admin scpub1… names one more administrator")));
     }
     let threshold = u16::try_from(if made.paper { f + 1 } else { 2 * f + 1 }).expect("brokers have a limit");
     let seeds = seeds(made.n);
     let genesis =
         Genesis { name: made.name.clone(), brokers: seeds.keys().copied().collect(), quorum, administrators, issuers };
     let addresses = addresses(made)?;
+    not_taken(env, made, &addresses)?;
     let mut file =
         ClusterFile { genesis, addresses, threshold, suite: made.suite.into(), key: None, endorsement: None };
     endorse(env, &mut file)?;
@@ -241,6 +249,45 @@ fn addresses(made: &Made) -> Result<Vec<Addresses>, Failure> {
     Ok(ports.into_iter().enumerate().map(one).collect())
 }
 
+/// Refuses a `--port` with which a broker would listen where another one does or will: a broker of another cluster of this
+/// user, or whoever listens on this machine now.
+fn not_taken(env: &Env<'_>, made: &Made, addresses: &[Addresses]) -> Result<(), Failure> {
+    let Some(port) = made.port.filter(|it| *it != 0) else { return Ok(()) };
+    let taken = |at: &str, by: &str| {
+        Err(Failure::new(Code::BadValue, format!("--port {port}: {at} is taken by {by}"))
+            .hint(format!("brokers listen at {port} and {} and above; --port 0 takes free ports", port + ORDER_PORTS)))
+    };
+    let all = || addresses.iter().flat_map(|it| [&it.gateway, &it.order]);
+    for other in known_clusters(env) {
+        let name = &other.genesis.name;
+        for (number, held) in other.addresses.iter().enumerate() {
+            if all().any(|at| *at == held.gateway) {
+                return taken(&held.gateway, &format!("broker {number} of {name}, for clients"));
+            }
+            if all().any(|at| *at == held.order) {
+                return taken(&held.order, &format!("broker {number} of {name}, for the other brokers"));
+            }
+        }
+    }
+    let in_use = |at: &&String| TcpListener::bind(at.as_str()).is_err_and(|e| e.kind() == ErrorKind::AddrInUse);
+    match all().find(in_use) {
+        Some(at) => taken(at, "a program that runs now"),
+        None => Ok(()),
+    }
+}
+
+/// The clusters that `up` has made here, and those of contexts. A file that cannot be read is not this command's business.
+fn known_clusters(env: &Env<'_>) -> Vec<ClusterFile> {
+    let made = fs::read_dir(env.home.state().join(CLUSTERS)).into_iter().flatten().flatten();
+    let contexts = Contexts::load(&env.home).map(|it| it.context).unwrap_or_default();
+    let urls = contexts.values().filter_map(|it| match Url::parse(&it.url).ok()?.way {
+        Way::Quorum(path) => Some(path),
+        _ => None,
+    });
+    let paths: BTreeSet<PathBuf> = made.map(|it| it.path().join("cluster.toml")).chain(urls).collect();
+    paths.iter().filter_map(|path| load(path).ok()).collect()
+}
+
 /// Ports that are free now, and that no system gives to outgoing connections: a broker that was down finds its own free
 /// again.
 pub(super) fn free_ports(n: usize) -> Result<Vec<(u16, u16)>, Failure> {
@@ -282,12 +329,14 @@ pub(super) fn folders(folder: &Path, n: usize) -> Result<Vec<PathBuf>, Failure> 
 
 /// Where `up` keeps a cluster of this name.
 pub(super) fn default_folder(env: &Env<'_>, name: &str) -> Result<PathBuf, Failure> {
-    let parent = env.home.state().join("clusters");
+    let parent = env.home.state().join(CLUSTERS);
     program_folder(env.home.state())?;
     program_folder(&parent)?;
     Ok(parent.join(name_checked(name)?))
 }
 
+/// The folder of clusters that `up` makes, in the state folder.
+const CLUSTERS: &str = "clusters";
 /// Of the first broker, for clients.
 const PORTS: u16 = 7400;
 /// Those between brokers are so much higher.
