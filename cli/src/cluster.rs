@@ -268,6 +268,18 @@ pub(crate) fn interest(text: &str) -> Result<Interest, Failure> {
     })
 }
 
+/// The URL with the cluster file elsewhere, and with the pin of that file if it names none yet and no authority.
+pub(crate) fn moved(url: &Url, path: &Path, file: &ClusterFile) -> String {
+    let text = url.to_string();
+    let options = text.split_once('?').map_or("", |(_, options)| options);
+    let named = url.options.pin.is_some() || url.options.authority.is_some();
+    let pin = (!named).then(|| format!("pin={}", &hex(&file.cluster().0)[..PIN_DIGITS]));
+    let options: Vec<&str> =
+        [Some(options), pin.as_deref()].into_iter().flatten().filter(|it| !it.is_empty()).collect();
+    let mark = if options.is_empty() { "" } else { "?" };
+    format!("quorum:{}{mark}{}", path.display(), options.join("&"))
+}
+
 /// Digits of a cluster's id that a URL is given: 128 bits.
 pub(crate) const PIN_DIGITS: usize = 32;
 

@@ -322,6 +322,41 @@ fn whom_nobody_knows(home: &Home) {
 }
 
 #[test]
+fn an_invite_names_the_brokers_wherever_it_is_opened() {
+    let (home, carl) = (Home::new("invite-brokers"), Home::new("invite-carl"));
+    home.good(&["ca", "init", "exchange"]);
+    home.good(&["ca", "issue", "ann"]);
+    home.good(&["--id", "ann", "brokers", "init", "-n", "4", "--port", "0", "--name", "market", "market"]);
+    carl.good(&["id", "new", "carl"]);
+    let key = carl.good(&["id", "export", "carl"]).trim().to_owned();
+    let invite = ["--url", "quorum:market/cluster.toml", "invite", "--for", &key, "--as", "carl", "-o", "carl.invite"];
+    let said: Value = serde_json::from_str(&home.good(&[&invite[..], &["--json"]].concat())).expect("an object");
+    let cluster = home.path().join("market/cluster.toml");
+    let id = load(&cluster).expect("init wrote it").cluster();
+    let pin: String = id.0[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(said["url"], format!("quorum:{}?pin={pin}", cluster.display()), "{said}");
+
+    // On carl's machine there is no such file yet.
+    std::fs::rename(home.path().join("carl.invite"), carl.path().join("carl.invite")).unwrap();
+    let moved = carl.path().join("cluster.toml");
+    std::fs::rename(&cluster, carl.path().join("elsewhere.toml")).unwrap();
+    let joined = carl.run(&["join", "carl.invite"]);
+    assert!(joined.exit == 0 && joined.stderr.contains("is not there yet"), "{}{}", joined.stdout, joined.stderr);
+    // Another cluster's file is not taken for it.
+    home.good(&["--id", "ann", "brokers", "init", "-n", "4", "--port", "0", "--name", "market", "other"]);
+    std::fs::copy(home.path().join("other/cluster.toml"), &moved).unwrap();
+    let joined = carl.run(&["join", "carl.invite"]);
+    assert!(joined.exit == 0 && joined.stderr.contains("is of another cluster"), "{}{}", joined.stdout, joined.stderr);
+    // Beside the invite it is found, and the context works in every folder.
+    std::fs::rename(carl.path().join("elsewhere.toml"), &moved).unwrap();
+    let joined = carl.run(&["join", "carl.invite"]);
+    assert!(joined.exit == 0 && !joined.stderr.contains("cluster file"), "{}{}", joined.stdout, joined.stderr);
+    let url = format!("quorum:{}?pin={pin}", moved.display());
+    assert!(joined.stdout.contains(&url), "{}", joined.stdout);
+    assert!(carl.good(&["ctx", "ls"]).contains(&url));
+}
+
+#[test]
 fn ports_that_others_hold_are_refused_when_brokers_are_made() {
     let home = Home::new("brokers-ports");
     home.good(&["ca", "init", "exchange"]);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use sealcast::brokers::load_named;
 use sealcast::code::Code;
 use sealcast::config::{Contexts, Home, Overwrite, write_public};
 use sealcast::url::{Url, Way};
@@ -15,6 +16,7 @@ use super::Env;
 use super::ca::{Which, certify, public_keys};
 use super::grant::{Grant, attributes_shown, rights_shown};
 use crate::authority::{KeptAuthority, choose};
+use crate::cluster::moved;
 use crate::hint::Failure;
 use crate::target::Target;
 use crate::text::{date, duration, now, parse_duration};
@@ -119,12 +121,11 @@ impl Invite {
             out.display()
         ));
         if let Ok(Url { way: Way::Quorum(path), .. }) = Url::parse(&contents.url) {
-            env.output.say(format!("          There the brokers' cluster file must be at {}", path.display()));
-            if path.is_absolute() {
-                let other =
-                    "if it lies elsewhere there:  sealcast --url quorum:cluster.toml invite …   (its path there)";
-                env.output.say(format!("          {other}"));
-            }
+            let name = path.file_name().unwrap_or_default().display();
+            env.output.say(format!(
+                "          There the brokers' cluster file must be at {}, or as {name} beside the invite",
+                path.display()
+            ));
         }
         if let Some(farther) = farther(&contents.url) {
             let id = Contexts::load(&env.home)?.context.get(&group).and_then(|c| c.id.clone());
@@ -153,9 +154,28 @@ fn farther(url: &str) -> Option<String> {
 /// Where the newcomer shall go: the context named as the group, unless the command line says otherwise.
 fn meeting_place(env: &Env<'_>, group: &str) -> Result<String, Failure> {
     let said = env.global.url.is_some() || env.global.ctx.is_some();
-    match Contexts::load(&env.home)?.context.get(group).filter(|_| !said) {
-        Some(context) => Ok(context.url.clone()),
-        None => Ok(Target::of(env)?.url.to_string()),
+    let text = match Contexts::load(&env.home)?.context.get(group).filter(|_| !said) {
+        Some(context) => context.url.clone(),
+        None => Target::of(env)?.url.to_string(),
+    };
+    // What cannot be read as a URL is refused by whoever joins, as ever.
+    match Url::parse(&text) {
+        Ok(url) => everywhere(env, &url),
+        Err(_) => Ok(text),
+    }
+}
+
+/// A URL that means the same in every folder, and names its brokers: whoever joins goes by it alone (E11).
+fn everywhere(env: &Env<'_>, url: &Url) -> Result<String, Failure> {
+    let Way::Quorum(path) = &url.way else { return Ok(url.to_string()) };
+    let absolute = std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e))?;
+    match load_named(path, &url.options) {
+        Ok(file) => Ok(moved(url, &absolute, &file)),
+        Err(e) if e.code() == Code::Missing => {
+            env.output.warn(format!("{} is not here, so the invite names it as it is, without its id", path.display()));
+            Ok(url.to_string())
+        }
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -1,16 +1,18 @@
 //! `sealcast join FILE`: become a member with an invite.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sealcast::brokers::load_named;
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite, name_checked};
-use sealcast::url::Url;
+use sealcast::url::{Url, Way};
 use sealcast_crypto::identity::invite::Opened;
 use sealcast_crypto::identity::{Fingerprint, Invite, InviteError, keytext};
 use serde_json::json;
 
 use super::{Env, read_text};
+use crate::cluster::moved;
 use crate::hint::Failure;
 use crate::target;
 use crate::text::{FLOOR, date, now};
@@ -19,7 +21,8 @@ use crate::text::{FLOOR, date, now};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Opens the invite with the identity that it is for, puts certificate and veil beside its keys, and
-makes a context named after the group, which is then in use.
+makes a context named after the group, which is then in use. The cluster file of brokers may
+lie where the invite says, beside the invite, or in this folder.
 
 Examples:
   sealcast join robot7.invite
@@ -40,9 +43,37 @@ impl Join {
         let sealed = Invite::from_pem(&text)
             .map_err(|e| Failure::new(Code::Content, format!("{}: {e}", Home::shown(&self.file))))?;
         let (identity, opened) = open(env, &sealed, expected)?;
-        Url::parse(&opened.invite.url)?;
-        keep(env, identity, &opened)
+        let url = Url::parse(&opened.invite.url)?;
+        let url = reachable(env, &url, &self.file)?;
+        keep(env, identity, &opened, &url)
     }
+}
+
+/// The invite's URL as it holds on this machine: the cluster file that it names may lie beside the invite, or here. Says
+/// so if it is nowhere.
+fn reachable(env: &Env<'_>, url: &Url, invite: &Path) -> Result<String, Failure> {
+    let Way::Quorum(path) = &url.way else { return Ok(url.to_string()) };
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e));
+    let beside = invite.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().unwrap_or_default();
+    let named = url.options.pin.is_some() || url.options.authority.is_some();
+    // A file elsewhere is the right one if the URL says how to know it.
+    let others = [beside.join(name), Path::new(name).to_path_buf()].into_iter().filter(|_| named);
+    let mut wrong = None;
+    for candidate in std::iter::once(path.clone()).chain(others) {
+        match load_named(&candidate, &url.options) {
+            Ok(file) => return Ok(moved(url, &absolute(&candidate)?, &file)),
+            Err(e) if e.code() == Code::Missing => {}
+            Err(e) => wrong = wrong.or(Some(e)),
+        }
+    }
+    let shown = Home::shown(&absolute(path)?);
+    match wrong {
+        Some(e) => env.output.warn(format!("the brokers' cluster file cannot be used: {e}")),
+        None => env.output.warn(format!("the brokers' cluster file is not there yet: {shown}")),
+    }
+    env.output.say("          Get it from whoever invites you, and put it there: nothing works before");
+    Ok(url.to_string())
 }
 
 /// Opens it with `--id`, else with whichever identity of this user it is for.
@@ -85,7 +116,7 @@ fn refused(error: InviteError) -> Failure {
 }
 
 /// Certificate and veil go beside the keys; a second authority's into an identity of its own.
-fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened) -> Result<(), Failure> {
+fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened, url: &str) -> Result<(), Failure> {
     let invite = &opened.invite;
     let anchor = opened.identity.anchor().clone();
     let mut veils = std::collections::BTreeMap::from([(invite.group.clone(), invite.veil.clone())]);
@@ -105,8 +136,8 @@ fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened) -> Result<()
         .expect("an opened invite holds a verified certificate");
     identity.membership = Some(Membership { certificate, anchor, policy: invite.policy.clone(), veils });
     identity.save(overwrite)?;
-    let context = make_context(env, &invite.group, &invite.url, &identity.name())?;
-    told(env, &identity, opened, &context)
+    let context = make_context(env, &invite.group, url, &identity.name())?;
+    told(env, &identity, opened, &context, url)
 }
 
 /// A context named after the group; if that is somebody else's, after the identity too.
@@ -122,11 +153,11 @@ fn make_context(env: &Env<'_>, group: &str, url: &str, id: &str) -> Result<Strin
     })
 }
 
-fn told(env: &Env<'_>, identity: &KeptIdentity, opened: &Opened, context: &str) -> Result<(), Failure> {
+fn told(env: &Env<'_>, identity: &KeptIdentity, opened: &Opened, context: &str, url: &str) -> Result<(), Failure> {
     let (invite, verified) = (&opened.invite, opened.identity.certificate());
     let fingerprint = opened.identity.authority().to_string();
     env.output.object(&json!({
-        "group": invite.group, "url": invite.url, "id": identity.name(), "name": verified.name.to_string(),
+        "group": invite.group, "url": url, "id": identity.name(), "name": verified.name.to_string(),
         "authority": fingerprint, "valid_to": date(verified.not_after), "context": context,
     }))?;
     let authority = opened.identity.anchor().certificate().name().clone();
@@ -138,7 +169,7 @@ fn told(env: &Env<'_>, identity: &KeptIdentity, opened: &Opened, context: &str) 
         verified.name,
         date(verified.not_after)
     ))?;
-    env.output.line(format!("context   {context}  {}   selected", invite.url))?;
+    env.output.line(format!("context   {context}  {url}   selected"))?;
     let shown = keytext::short(&fingerprint);
     env.output.say(format!(
         "          Is {shown} the authority that invited you? Compare it by another way.\n          Next:  sealcast sub '#'"
