@@ -187,6 +187,11 @@ fn administrators_rule_running_brokers_two_of_three() {
     assert!(done.contains("signed by 2 of 2") && done.contains("in force from block"), "{done}");
     let again = home.run(&["--id", "tre", "brokers", "sign", "act.toml"]);
     assert!(again.exit == 0 && again.stdout.contains("in force already"), "{}{}", again.stdout, again.stderr);
+    let doctor = home.good(&["--id", "ann", "doctor"]);
+    assert!(
+        doctor.contains("market, 4 brokers of which 1 may lie") && doctor.contains("all 4 brokers answer"),
+        "{doctor}"
+    );
     home.good(&["--id", "ann", "pub", "market/eurusd", "1.0842"]);
     home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
 
@@ -279,6 +284,8 @@ fn administrators_rule_running_brokers_two_of_three() {
     assert_eq!(exit, 130, "{all}");
     let gone = home.run(&["brokers", "reload", "market/broker-1"]);
     assert!(gone.exit == 4 && gone.stderr.contains("no broker answers"), "{}", gone.stderr);
+    let doctor = home.run(&["--id", "ann", "doctor"]);
+    assert!(doctor.exit == 8 && doctor.stdout.contains("0 of 4 brokers answer, and 3 are needed"), "{}", doctor.stdout);
 }
 
 /// One bit of una's signature in `act.toml` is changed: whoever signs next is told whose it is, and signs all the same.

@@ -1,5 +1,7 @@
 //! `sealcast doctor`: what stands between you and the group, and the line that repairs it.
 
+mod brokers;
+
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -19,7 +21,7 @@ use crate::hint::{Failure, plain};
 use crate::target::Target;
 use crate::text::{bytes, table, thousands};
 
-/// Check route, TTL, buffers, MTU, interface, clock and your identity
+/// Check route, TTL, buffers, MTU, interface, brokers, clock and your identity
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is one check; ! marks what will hurt, x what cannot work, with the line that repairs it.
@@ -71,8 +73,10 @@ impl Doctor {
             Ok(target) => {
                 checks.push(Check::good("url", format!("{} (from {})", target.url, target.from)));
                 checks.extend(keys(env, &target));
-                if let Way::Multicast(group) = &target.url.way {
-                    checks.extend(network(*group, &target));
+                match &target.url.way {
+                    Way::Multicast(group) => checks.extend(network(*group, &target)),
+                    Way::Quorum(_) => checks.extend(brokers::check(env, &target)),
+                    _ => {}
                 }
             }
         }
