@@ -1,6 +1,7 @@
 //! Two hospitals and an insurer exchange records through four brokers that none of them trusts.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use sealcast::brokers::{Brokers, FRAME_OPERATIONS, Item, Outgoing, Published, Subscription};
@@ -141,7 +142,7 @@ fn nothing_readable(local: &Local) -> Result<String, Failure> {
                 if path.is_dir() {
                     folders.push(path);
                 } else if let Ok(content) = std::fs::read(&path) {
-                    bytes += content.len() as u64;
+                    bytes += entry.metadata().map_or(0, |it| on_disk(&it));
                     let holds = |text: &str| content.windows(text.len()).any(|window| window == text.as_bytes());
                     if holds(RECORD) || holds(BILL) {
                         return Err(broken(format!("a broker keeps what it must not know, in {}", path.display())));
@@ -151,6 +152,12 @@ fn nothing_readable(local: &Local) -> Result<String, Failure> {
         }
     }
     Ok(format!("the brokers keep {} on their disks, and not a word of either", crate::text::bytes(bytes)))
+}
+
+/// The bytes of disk that a file takes, as `du` counts them: brokers reserve more than they write.
+fn on_disk(file: &std::fs::Metadata) -> u64 {
+    // Linux: `st_blocks` is in units of 512 bytes, whatever the file system's are.
+    512 * file.blocks()
 }
 
 fn receipt(publisher: &Person, local: &Local, record: &Published) -> Result<String, Failure> {
@@ -379,3 +386,22 @@ const BILL: &str = "bill 17: excision, 214.50";
 const EACH: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(15);
 const KEY_PATIENCE: Duration = Duration::from_secs(40);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_only_reserves_takes_no_disk() {
+        let path = std::env::temp_dir().join(format!("sealcast-on-disk-{}", std::process::id()));
+        let file = std::fs::File::create(&path).expect("it is made");
+        file.set_len(64 << 20).expect("it is sparse");
+        let sparse = on_disk(&file.metadata().expect("it is there"));
+        std::fs::write(&path, [7; 100_000]).expect("it is written");
+        std::fs::File::open(&path).and_then(|it| it.sync_all()).expect("it is stored");
+        let written = on_disk(&std::fs::metadata(&path).expect("it is there"));
+        std::fs::remove_file(&path).expect("it was there");
+        assert!(sparse < 1 << 20, "{sparse}");
+        assert!((100_000..1 << 20).contains(&written), "{written}");
+    }
+}
