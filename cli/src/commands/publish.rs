@@ -36,7 +36,9 @@ Beside a running «sealcast sub» of the same identity it goes through that sess
 the group, sends, leaves, and says so.
 
 Through brokers all messages are in one order and kept there, with and without --ordered; --safe is
-for groups.
+for groups. --allow protects the message. Everything else is in clear to the brokers: topics, --value,
+--also, --associated, the condition itself, and what --put and --increment store. Every client that the
+policy lets read the topic can read a stored value; every client that may publish there can change it.
 
 Examples:
   sealcast pub ward3/vitals '{\"hr\":72}'

@@ -17,6 +17,7 @@ use super::Pub;
 use super::lines::Lines;
 use crate::cluster::Cluster;
 use crate::commands::{self, Env, receipt};
+use crate::format::safe;
 use crate::hint::{Failure, nearest};
 
 impl Pub {
@@ -32,6 +33,7 @@ impl Pub {
             let failure = Failure::new(Code::BadPair, "brokers do not say when all readers hold a message");
             return Err(failure.hint("leave out --safe; --receipt FILE keeps the brokers' word that it has its place"));
         }
+        self.extra.check_clear(self.allow.is_some())?;
         let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
         if let Some(value) = &self.value {
             check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
@@ -74,7 +76,7 @@ impl Pub {
         done
     }
 
-    /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`
+    /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`; what is in clear is said, and for whom.
     fn published(
         &self,
         env: &Env<'_>,
@@ -95,7 +97,7 @@ impl Pub {
         env.output.object(&json!({
             "topic": self.topic, "value": self.value, "messages": messages, "bytes": outgoing.body.len() + more, "number": number, "through": "brokers",
             "height": it.height, "sn": it.sn, "sealed": sealed, "allow": allow, "signed": signed, "receipt": self.receipt,
-            "numbers": it.places, "sum": sum,
+            "numbers": it.places, "sum": sum, "key_in_clear": self.extra.key_in_clear(),
         }))?;
         let mut line = format!("number {number}");
         if messages > 1 {
@@ -114,6 +116,9 @@ impl Pub {
             (false, None) => "  in clear".to_owned(),
         }
         .as_str();
+        if let Some(key) = self.extra.key_in_clear() {
+            line += &format!("  value of {} in clear, for all whom the policy lets read {}", safe(key), safe(&self.topic));
+        }
         if let Some(path) = &self.receipt {
             line += &format!("  receipt {}", path.display());
         }

@@ -7,6 +7,7 @@ use sealcast_broker::operation::{Execute, Header};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::limits;
 
+use crate::format::safe;
 use crate::hint::Failure;
 
 /// See the module.
@@ -18,7 +19,7 @@ pub(super) struct Extra {
     /// Text for the readers that the brokers may read, too (brokers)
     #[arg(long, value_name = "TEXT")]
     associated: Option<String>,
-    /// Set a value that the brokers keep with the topic; «sealcast read TOPIC --key KEY» reads it (brokers)
+    /// Set a value that the brokers keep with the topic, in clear; «sealcast read TOPIC --key KEY» reads it (brokers)
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "increment")]
     put: Option<String>,
     /// With --put: only if it is this now, else nothing is published
@@ -27,9 +28,12 @@ pub(super) struct Extra {
     /// With --put: only if there is none, else nothing is published
     #[arg(long, requires = "put")]
     expect_none: bool,
-    /// Add N, or 1, to a number that the brokers keep with the topic, and say the sum (brokers)
+    /// Add N, or 1, to a number that the brokers keep with the topic, in clear, and say the sum (brokers)
     #[arg(long, value_name = "KEY[=N]")]
     increment: Option<String>,
+    /// With --allow: let --put and --increment store their value in clear, which --allow does not protect (brokers)
+    #[arg(long, requires = "allow")]
+    clear: bool,
 }
 
 impl Extra {
@@ -63,6 +67,29 @@ impl Extra {
     /// What need not be kept from brokers.
     pub(super) fn associated(&self) -> Vec<u8> {
         self.associated.as_deref().unwrap_or_default().as_bytes().to_vec()
+    }
+
+    /// The key whose value the brokers keep in clear, if there is one.
+    pub(super) fn key_in_clear(&self) -> Option<&str> {
+        let put = self.put.as_deref().map(|text| text.split_once('=').map_or(text, |(key, _)| key));
+        put.or_else(|| self.increment.as_deref().map(|text| text.split_once('=').map_or(text, |(key, _)| key)))
+    }
+
+    /// Refuses a value that its publisher may take for sealed: `--allow` protects the message and nothing else.
+    ///
+    /// # Errors
+    /// [`Code::Usage`] with `--put` or `--increment`, unless `--clear` was given.
+    pub(super) fn check_clear(&self, is_for_some: bool) -> Result<(), Failure> {
+        let option = if self.put.is_some() { "--put" } else { "--increment" };
+        match self.key_in_clear() {
+            Some(key) if is_for_some && !self.clear => {
+                let key = safe(key);
+                let what = format!("{option} stores «{key}» in clear at the brokers; --allow protects the message only");
+                Err(Failure::new(Code::Usage, what)
+                    .hint("put the value into the message, or add --clear to store it in clear all the same"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What brokers do with the values that they keep.
