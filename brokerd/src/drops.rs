@@ -47,6 +47,8 @@ pub enum Reason {
     FrameStranger,
     /// A frame of a client that is not registered, which shows something false of who is behind it.
     FrameProof,
+    /// A frame that publishes at a topic at which nothing can be published.
+    FrameTopic,
     /// A frame of another client.
     FrameNotYours,
     /// A frame that fits no block.
@@ -107,6 +109,7 @@ impl fmt::Display for Reason {
             Reason::FrameAccusation => "frame_accusation",
             Reason::FrameStranger => "frame_stranger",
             Reason::FrameProof => "frame_proof",
+            Reason::FrameTopic => "frame_topic",
             Reason::FrameNotYours => "frame_not_yours",
             Reason::FrameTooLarge => "frame_too_large",
             Reason::FrameFull => "frame_full",
@@ -119,7 +122,7 @@ impl fmt::Display for Reason {
 }
 
 /// In the order of their numbers.
-const REASONS: [Reason; 27] = [
+const REASONS: [Reason; 28] = [
     Reason::Connections,
     Reason::Descriptors,
     Reason::Handshake,
@@ -140,6 +143,7 @@ const REASONS: [Reason; 27] = [
     Reason::FrameAccusation,
     Reason::FrameStranger,
     Reason::FrameProof,
+    Reason::FrameTopic,
     Reason::FrameNotYours,
     Reason::FrameTooLarge,
     Reason::FrameFull,

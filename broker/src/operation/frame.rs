@@ -19,7 +19,7 @@ use sealcast_crypto::signature::{OriginKey, SIGNATURE_LEN, Signature};
 use sealcast_crypto::tdh2::Label;
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
-use super::{Accusation, Body, Client, Operation, OperationId, Publication, read_bytes, write_bytes};
+use super::{Accusation, Body, Client, Operation, OperationId, Publication, TopicError, read_bytes, write_bytes};
 use crate::genesis::Cluster;
 
 /// One client's operations, parsed; the signature is not yet believed.
@@ -216,6 +216,18 @@ impl Frame {
     /// How many ciphertexts it brings, published or accused: each costs the check of its proof.
     pub fn ciphertexts(&self) -> usize {
         self.operations.iter().filter(|(_, operation)| is_sealed(operation)).count()
+    }
+
+    /// Whether a publication in it names a topic at which nothing can be published. Admission asks; blocks are valid with
+    /// such frames, since old ones hold some.
+    ///
+    /// # Errors
+    /// [`TopicError`] of the first.
+    pub fn check_topics(&self) -> Result<(), TopicError> {
+        self.operations.iter().try_for_each(|(_, operation)| match operation {
+            Operation::Publish(publication) => publication.check_topics(),
+            _ => Ok(()),
+        })
     }
 
     /// How many accusations it brings: each costs the proofs of t shares.

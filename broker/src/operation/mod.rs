@@ -35,7 +35,7 @@ pub use admin::{Action, Admin, AdminError};
 pub use constraint::{Constraint, Interest};
 pub use frame::{Checked, Frame, FrameError, Head, Keys, Sealed, check, sign_encoded};
 pub use policy::{Act, Policy, Rule};
-pub use publication::{Body, Execute, Header, Publication};
+pub use publication::{Body, Execute, Header, Publication, TopicError, check_published};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};
 pub use stranger::{Moment, StrangerError};
 

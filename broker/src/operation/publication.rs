@@ -17,6 +17,37 @@ pub struct Header {
     pub value: Option<String>,
 }
 
+/// Why nothing can be published at a topic. Brokers take no frame that tries; what was ordered before they looked stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopicError {
+    /// It holds a `+` or a `#`, which mean other topics in a pattern.
+    #[error("a topic of a publication holds no + and no #: they are for patterns")]
+    Wildcard,
+    /// It holds a control character: who reads the name does not see it, and no rule for the visible name covers it.
+    #[error("a topic of a publication holds no control characters")]
+    Control,
+    /// It begins or ends with a blank.
+    #[error("a topic of a publication neither begins nor ends with a blank")]
+    Blank,
+}
+
+/// Whether something can be published at a topic that [`sealcast_crypto::identity::check_topic`] takes: rules name topics by
+/// patterns, and must not be evaded by a name that only looks like theirs.
+///
+/// # Errors
+/// [`TopicError`].
+pub fn check_published(topic: &str) -> Result<(), TopicError> {
+    if topic.contains(['+', '#']) {
+        Err(TopicError::Wildcard)
+    } else if topic.chars().any(char::is_control) {
+        Err(TopicError::Control)
+    } else if topic.starts_with(char::is_whitespace) || topic.ends_with(char::is_whitespace) {
+        Err(TopicError::Blank)
+    } else {
+        Ok(())
+    }
+}
+
 /// What `pub` orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
@@ -84,6 +115,14 @@ pub enum Body {
 }
 
 impl Publication {
+    /// Whether something can be published at each of its topics.
+    ///
+    /// # Errors
+    /// [`TopicError`] of the first where it cannot.
+    pub fn check_topics(&self) -> Result<(), TopicError> {
+        self.headers.iter().try_for_each(|it| check_published(&it.topic))
+    }
+
     /// The label that a ciphertext is bound to: client, number, and everything of the publication but its body.
     pub fn label(&self, client: &Client, number: u64) -> Label {
         Label::of(&client.0, number, &self.envelope())

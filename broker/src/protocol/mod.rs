@@ -179,6 +179,9 @@ pub enum Refusal {
     /// A registration or an act of administrators in it is false, and brokers do not know the client.
     #[error("what should show who is behind the client is false")]
     Proof = 12,
+    /// A publication in it is at a topic with a wildcard, a control character, or a blank at an end.
+    #[error("nothing can be published at such a topic")]
+    Topic = 13,
 }
 
 /// Which broker sends a client the contents of a block's update: each in turn, not the same for all clients.
@@ -286,9 +289,9 @@ impl Refusal {
     fn from_number(number: u8) -> Result<Refusal, Malformed> {
         use Refusal::{
             Accusation, Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Proof, Quota, Signature,
-            TooLarge, Unregistered,
+            TooLarge, Topic, Unregistered,
         };
-        let of_frames = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Executed, Accusation];
+        let of_frames = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Executed, Accusation, Topic];
         let all = of_frames.into_iter().chain([Full, Quota, Ended, Unregistered, Proof]);
         all.into_iter().find(|why| *why as u8 == number).ok_or(Malformed)
     }

@@ -105,6 +105,7 @@ fn replies() -> Vec<Reply> {
         Reply::Refused { first: 4, why: Refusal::Quota },
         Reply::Refused { first: 5, why: Refusal::Unregistered },
         Reply::Refused { first: 6, why: Refusal::Proof },
+        Reply::Refused { first: 7, why: Refusal::Topic },
         Reply::Update(update),
         Reply::Attach { sn: 3, attachment: vec![1, 2, 3] },
     ]);

@@ -13,6 +13,9 @@
 //!
 //! *Strangers* (G8). Of a client that never registered a frame waits only if it shows who is behind the client
 //! ([`operation::Frame::introduces`]), or if one before it did. It is no matter of blocks: brokers differ in whom they know.
+//!
+//! *Topics.* No frame waits that publishes at a topic which rules for a visible name would not cover
+//! ([`operation::check_published`]). Blocks may hold such frames: old ones do, and what they came to stays.
 
 mod fair;
 mod introduced;
@@ -319,6 +322,8 @@ enum Wrong {
     Stranger,
     /// It comes from nobody, and what it shows is false.
     Proof,
+    /// It publishes where nothing can be published. Blocks that hold such a frame are valid, as old ones are.
+    Topic,
 }
 
 /// Why a frame is not even checked.
@@ -441,6 +446,7 @@ impl Shared {
     /// Whether a frame may come from this client (G8): keys are free, and each accusation costs the proofs of t shares,
     /// each registration that comes to nothing a signature or two at all brokers, again and again.
     fn greet(&self, frame: &operation::Frame) -> Result<(), Wrong> {
+        frame.check_topics().map_err(|_| Wrong::Topic)?;
         let client = frame.client();
         let known = self.execution.known(&client);
         if frame.accusations() > 0 && known.as_ref().is_none_or(|it| it.holder.is_none()) {
@@ -466,6 +472,7 @@ impl Shared {
             // It may be registered where this broker has not come yet.
             Wrong::Stranger => (Reason::FrameStranger, Refusal::Unregistered),
             Wrong::Proof => (Reason::FrameProof, Refusal::Proof),
+            Wrong::Topic => (Reason::FrameTopic, Refusal::Topic),
         };
         self.drops.count(reason);
         match arrived.origin {
@@ -475,8 +482,9 @@ impl Shared {
                 self.outlet.send(&client, Reply::Refused { first, why: refusal });
             }
             Origin::Broker(broker) => match why {
-                // Honest brokers may be ahead of this one in what they executed, and in having a key.
-                Wrong::Stranger => {}
+                // Honest brokers may be ahead of this one in what they executed, and in having a key; and those of an
+                // older version take any topic.
+                Wrong::Stranger | Wrong::Topic => {}
                 Wrong::Frame(FrameError::Ciphertext | FrameError::Accusation) if !has_key => {}
                 // They differ in nothing else: whatever they forward they have checked, by the same key.
                 Wrong::Frame(_) | Wrong::Proof => self.false_forward(broker),

@@ -41,6 +41,20 @@ fn sealed(seed: u8, ciphertext: &[u8]) -> Bytes {
     operation::Frame::sign(&CLUSTER, &key(seed), 0, operations).to_bytes().into()
 }
 
+/// In clear.
+fn published_at(seed: u8, topic: &str) -> Bytes {
+    let publication = Publication {
+        headers: vec![Header { topic: "a".into(), value: None }, Header { topic: topic.into(), value: None }],
+        associated: vec![],
+        access: None,
+        execute: Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: Body::Plain(Vec::new()),
+    };
+    operation::Frame::sign(&CLUSTER, &key(seed), 0, vec![Operation::Publish(Box::new(publication))]).to_bytes().into()
+}
+
 fn forged(seed: u8, first: u64) -> Bytes {
     let mut bytes = frame(seed, first).to_vec();
     let last = bytes.len() - 40;
@@ -266,6 +280,30 @@ fn false_signatures_and_ciphertexts_are_refused_and_do_not_touch_others() {
     assert!(refused.contains(&(client(1), Reply::Refused { first: 10, why: Refusal::Signature })));
     assert!(refused.contains(&(client(24), Reply::Refused { first: 0, why: Refusal::Ciphertext })));
     assert_eq!(world.admission.waiting_bytes(), frame(1, 12).len() * 2 + sealed(23, b"good").len());
+}
+
+#[test]
+fn what_is_published_at_a_topic_that_only_looks_like_another_is_refused_before_it_is_ordered() {
+    let world = World::new();
+    let topics = ["records/+/x", "records/#", "records/a/x\n", "records/a/x ", " records/a/x", "records/\u{7f}a"];
+    for (seed, topic) in (30..).zip(topics) {
+        world.admission.submit(&client(seed), published_at(seed, topic)).expect("it is looked at");
+    }
+    world.admission.submit(&client(50), published_at(50, "records/a b/x")).expect("it is looked at");
+    until("one waits, the others are refused", || {
+        world.admission.waiting() == 1 && world.refused().len() == topics.len()
+    });
+    for (seed, _) in (30..).zip(topics) {
+        assert!(world.refused().contains(&(client(seed), Reply::Refused { first: 0, why: Refusal::Topic })), "{seed}");
+    }
+    // Blocks of brokers that took it before are valid all the same, and a broker that forwards it is not a liar.
+    assert!(world.valid(&[published_at(30, "records/+/x")]));
+    for n in 0..u64::from(limits::FALSE_FORWARDS_MAX) + 1 {
+        let before = world.drops.of(Reason::FrameTopic);
+        let seed = 60 + n as u8;
+        assert_eq!(world.admission.offer(Origin::Broker(1), Frame::new(published_at(seed, "a#"))), Ok(()), "{n}");
+        until("it is turned away", || world.drops.of(Reason::FrameTopic) > before);
+    }
 }
 
 #[test]
