@@ -202,6 +202,14 @@ impl<G: Group> Collecting<G> {
         }
     }
 
+    /// Brokers whose share is here and may be right: of those that are not believed, and once it is doubted, only with proof.
+    pub(super) fn holders(&self, liars: &BTreeSet<u16>) -> BTreeSet<u16> {
+        match &self.trust {
+            Trust::Optimistic => self.shares.keys().filter(|broker| !liars.contains(broker)).copied().collect(),
+            Trust::Proved { verified, .. } => verified.keys().chain(self.proofs.keys()).copied().collect(),
+        }
+    }
+
     /// From now on shares count with proof only.
     pub(super) fn doubt(&mut self) {
         if let Trust::Optimistic = self.trust {

@@ -66,6 +66,17 @@ use crate::{
     Token,
 };
 
+/// What a delivered publication that does not open waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Its place in the order.
+    pub index: u64,
+    /// How many shares open it.
+    pub needed: usize,
+    /// Brokers whose share has come and may be right: fewer than that.
+    pub holders: BTreeSet<u16>,
+}
+
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.
 pub struct Threshold<G: Group = Ristretto255> {
     config: Config<G>,
@@ -154,6 +165,23 @@ impl<G: Group> Threshold<G> {
     /// Brokers that are believed with proof only.
     pub fn liars(&self) -> &BTreeSet<u16> {
         &self.liars
+    }
+
+    /// The first publication that has waited for shares for `patience` in which no other came to anything either, or four
+    /// times as long.
+    pub fn shortage(&self, now: Monotonic, patience: Duration) -> Option<Shortage> {
+        let is_quiet = self.settled.is_none_or(|(_, at)| now.since(at) >= patience);
+        let patience = if is_quiet { patience } else { 4 * patience };
+        let late = |(_, it): &(&u64, &Collecting<G>)| now.since(it.since) >= patience;
+        let (index, _) = self.collecting.iter().find(late)?;
+        self.shortage_of(*index)
+    }
+
+    /// What the publication at a place waits for; `None` if it does not, or has shares enough that are being judged.
+    pub fn shortage_of(&self, index: u64) -> Option<Shortage> {
+        let holders = self.collecting.get(&index)?.holders(&self.liars);
+        let needed = self.config.threshold();
+        (holders.len() < needed).then_some(Shortage { index, needed, holders })
     }
 
     /// What was not used, by reason.

@@ -57,6 +57,11 @@ impl Header {
     }
 }
 
+/// Bytes of a sealed body that its payloads cannot use: the ciphertext's own, and the payloads' lengths.
+pub const fn together_overhead(ciphertext: usize, payloads: usize) -> usize {
+    ciphertext + 2 + 4 * payloads
+}
+
 /// The plaintext of these payloads; `None` if they are none, or too many or too large for one ciphertext with
 /// `overhead` bytes of its own.
 pub(super) fn together(payloads: &[&[u8]], overhead: usize) -> Option<Vec<u8>> {

@@ -384,6 +384,29 @@ fn withheld_shares_are_asked_for_later_and_later() {
 }
 
 #[test]
+fn what_waits_for_shares_says_whose_have_come_once_it_has_waited_long() {
+    let mut world = World::new(3, 4);
+    let (first, second) = (world.publish(5, b"payload"), world.publish(6, b"payload"));
+    let mut reader = world.client();
+    let (patience, long) = (Duration::from_secs(5), now(5000).monotonic);
+    give(&mut reader, 3, &first, &[world.share(0, &first), world.share(1, &first)]);
+    assert_eq!(reader.shortage(now(4999).monotonic, patience), None, "it has not waited long");
+    let missing =
+        |index: u64, holders: &[u16]| Some(Shortage { index, needed: 3, holders: holders.iter().copied().collect() });
+    assert_eq!(reader.shortage(long, patience), missing(3, &[0, 1]));
+    // A wrong share is none: once it is doubted, proofs alone count.
+    attach(&mut reader, 3, &[world.wrong(2, &first)]);
+    let proofs = [world.proof(0, &first), world.proof(1, &first)];
+    attach(&mut reader, 3, &proofs);
+    assert_eq!(reader.shortage(long, patience), missing(3, &[0, 1]));
+    // While others open it may only be behind them; not for ever.
+    give(&mut reader, 4, &second, &[world.proof(0, &second), world.proof(1, &second), world.proof(3, &second)]);
+    assert_eq!(reader.shortage_of(4), None);
+    assert_eq!(attach(&mut reader, 3, &[world.proof(3, &first)]), opened(3, b"payload"));
+    assert_eq!((reader.shortage(now(60_000).monotonic, patience), reader.shortage_of(3)), (None, None));
+}
+
+#[test]
 fn who_is_behind_others_that_still_come_is_not_asked_for() {
     let world = World::new(3, 4);
     let its: Vec<Sealed> = (0..4).map(|n| world.publish(n, b"payload")).collect();
