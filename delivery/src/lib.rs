@@ -343,8 +343,9 @@ pub enum SendError {
     /// The message is longer than we take into memory, here or at receivers.
     #[error("message longer than MESSAGE_BYTES_MAX ({} bytes)", sealcast_wire::limits::MESSAGE_BYTES_MAX)]
     TooLong,
-    /// The topic is longer than the way carries, or holds a byte that it cannot carry (LCM: NUL).
-    #[error("topic too long or not representable")]
+    /// The topic is longer than the way carries, or holds a character that it cannot carry (LCM: NUL; brokers: `+`, `#`,
+    /// control characters, and blanks at the ends).
+    #[error("topic too long, or with a character that cannot be published there")]
     BadTopic,
     /// The epoch of `protect` is over: load the current one and send again.
     #[error("this epoch is over")]

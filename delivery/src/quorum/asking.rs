@@ -54,6 +54,8 @@ pub(super) enum Purpose {
     Age,
     /// Which threshold key the brokers vouch for.
     Key,
+    /// Whether the client is still registered.
+    Vouched,
     Shares(u64),
 }
 
@@ -357,6 +359,13 @@ impl Quorum {
                     self.widen(id, all);
                 }
             }
+            Purpose::Vouched => match ask.agreed(faulty).map(|it| *it == Answer::No(Why::Denied)) {
+                Some(denied) => {
+                    self.asking.close(id);
+                    self.vouched(now, denied);
+                }
+                None => self.widen(id, all),
+            },
             Purpose::Update(height) => {
                 let asked = ask.asked.len();
                 if self.has_update(height) || all && asked >= self.up().len() {

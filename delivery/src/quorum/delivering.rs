@@ -118,6 +118,7 @@ impl Quorum {
         if self.standing().is_none() {
             return;
         }
+        self.watch_vouching(now);
         self.take_results(now);
         while self.may_hand_on() {
             let lagging: Vec<u64> = self.lines.iter().filter(|(_, line)| line.lags()).map(|(id, _)| *id).collect();

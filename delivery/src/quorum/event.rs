@@ -228,6 +228,9 @@ pub enum Notice {
     Unregistered,
     /// The brokers do not take this registration of the client's: revoked, expired, or of another issuer.
     NotRegistered(OperationId, state::Outcome),
+    /// f + 1 brokers say, twice in a row, that nobody vouches any more for the client, which waits for publications: its
+    /// certificates are revoked or over, or administrators have ended it.
+    NotVouched,
     /// f + 1 brokers are behind what the client saw before: this is not its cluster as it was (E11).
     RolledBack {
         /// The highest block that the client saw.

@@ -21,6 +21,7 @@
 //! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
 //! | `pace` | handing on no faster than it is taken |
 //! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
+//! | `vouching` | whether a client that only waits is still registered |
 //! | `record` | what a restarted program goes on from (G6) |
 //! | `way` | the trait [`crate::Delivery`] over all of this |
 
@@ -40,10 +41,12 @@ mod standing;
 #[cfg(test)]
 mod tests;
 mod updates;
+mod vouching;
 mod way;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Client, Interest, Operation, Publication, Registration};
@@ -65,6 +68,7 @@ use receipts::Receipts;
 use sending::{Op, Sending, What};
 use standing::Known;
 use updates::Updates;
+use vouching::Vouching;
 
 /// What a client knows before it starts.
 #[derive(Clone, Debug)]
@@ -104,6 +108,7 @@ pub struct Quorum {
     asking: Asking,
     reads: BTreeMap<Token, Reading>,
     receipts: Receipts,
+    vouching: Vouching,
     tokens: u64,
     /// When the record is to be stored, if it changed.
     store_at: Option<Monotonic>,
@@ -142,6 +147,7 @@ impl Quorum {
             asking: Asking::default(),
             reads: BTreeMap::new(),
             receipts: Receipts::default(),
+            vouching: Vouching::default(),
             tokens: 0,
             store_at: None,
             held: false,
@@ -190,7 +196,7 @@ impl Quorum {
     /// again if they change before it has its place.
     ///
     /// # Errors
-    /// `Full`, or `TooLong` if it is over a limit.
+    /// `Full`, `TooLong` if it is over a limit, or `BadTopic` ([`sealcast_broker::operation::check_published`]).
     pub fn publish(&mut self, now: Now, publication: Publication) -> Result<Token, SendError> {
         let publication = self.known.stamp(publication);
         self.operation(now, What::Publish, &Operation::Publish(Box::new(publication)))
@@ -259,6 +265,9 @@ impl Quorum {
     }
 
     fn operation(&mut self, now: Now, what: What, operation: &Operation) -> Result<Token, SendError> {
+        if let Operation::Publish(publication) = operation {
+            publication.check_topics().map_err(|_| SendError::BadTopic)?;
+        }
         self.tokens += 1;
         let op = Op::new(Token(self.tokens), what, operation);
         if op.bytes.len() > limits::OPERATION_BYTES_MAX {
@@ -337,6 +346,11 @@ impl Quorum {
         self.known.at()
     }
 
+    /// How old the newest block is that f + 1 brokers back, by the clock here; `None` before they have named one (E6).
+    pub fn age(&self, now: Now) -> Option<Duration> {
+        self.known.age(now)
+    }
+
     /// The client's key, by which the order knows it.
     pub fn client(&self) -> &Client {
         &self.client
@@ -388,7 +402,8 @@ impl Quorum {
 
     /// When [`Quorum::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
-        let own = [self.known.timeout(), self.asking.timeout(), self.late_update(), self.store_at];
+        let (vouching, known) = (self.vouching.timeout(), self.known.timeout());
+        let own = [known, self.asking.timeout(), self.late_update(), self.store_at, vouching];
         own.into_iter().flatten().chain(self.timeout_of_operations()).min()
     }
 

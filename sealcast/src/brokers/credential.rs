@@ -55,7 +55,7 @@ pub(super) fn expired() -> Error {
 }
 
 /// The brokers executed an operation of ours to that: nobody vouches for us.
-pub(super) fn ended() -> Error {
+pub(crate) fn ended() -> Error {
     Error::new(Code::Excluded, "nobody vouches for us at the brokers any more, and what stood for us there has ended")
         .with_hint(RENEW)
 }

@@ -63,7 +63,7 @@ impl Findings {
                     format!("broker {} signed another outcome of block {} than others", it.word.broker, it.height);
                 self.note(what, it.to_bytes(), None);
             }
-            Notice::Unregistered | Notice::NotRegistered(..) | Notice::RolledBack { .. } => {}
+            Notice::Unregistered | Notice::NotRegistered(..) | Notice::NotVouched | Notice::RolledBack { .. } => {}
         }
     }
 

@@ -37,6 +37,7 @@ use sealcast_delivery::quorum::{Answer, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Utc, limits};
 
+pub(crate) use credential::ended;
 pub use advertised::{Advertisement, Advertisements};
 pub(crate) use engine::no_quorum;
 pub(crate) use engine::rolled_back;

@@ -238,6 +238,9 @@ impl Through {
             if let Notice::RolledBack { seen, height } = &notice {
                 self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));
             }
+            if notice == Notice::NotVouched {
+                self.trouble.get_or_insert(brokers::ended());
+            }
             self.findings.by_order(&notice);
         }
         while let Some((token, outcome)) = way.poll_ended() {

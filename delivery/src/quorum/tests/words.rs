@@ -23,6 +23,8 @@ struct Words {
     /// Who said where it stands.
     stands: Vec<u16>,
     receipts: Vec<(Token, Option<Box<Receipt>>)>,
+    /// Whether it was told that nobody vouches for it.
+    not_vouched: bool,
 }
 
 fn key(seed: u8) -> OriginKey {
@@ -57,6 +59,7 @@ impl Words {
             misdeeds: Vec::new(),
             stands: Vec::new(),
             receipts: Vec::new(),
+            not_vouched: false,
         }
     }
 
@@ -73,6 +76,7 @@ impl Words {
                     }
                 }
                 Output::Notice(Notice::Misbehaved { broker, how }) => self.misdeeds.push((broker, how)),
+                Output::Notice(Notice::NotVouched) => self.not_vouched = true,
                 Output::Status(_, said) => self.stands.extend(said.into_keys()),
                 Output::Receipt(token, receipt) => self.receipts.push((token, receipt)),
                 _ => {}
@@ -275,4 +279,60 @@ fn a_broker_that_hangs_keeps_nobody_from_hearing_where_the_others_stand() {
         _ => None,
     });
     assert_eq!(words.stands, [0, 2, 3]);
+}
+
+#[test]
+fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_more() {
+    let asked_for = |question: &Question| matches!(question, Question::Range { .. });
+    // Who denies it: one liar, then a liar and one that is behind for a moment, then all but a liar.
+    let cases: [(&[u16], u32, bool); 3] = [(&[3], u32::MAX, false), (&[2, 3], 1, false), (&[1, 2, 3], u32::MAX, true)];
+    for (denying, times, is_told) in cases {
+        let mut words = Words::new();
+        (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+        words.quorum.subscribe(words.now(), "a".parse().expect("an interest")).expect("there is room");
+        words.drain();
+        let mut denials = BTreeMap::new();
+        words.run(Duration::from_secs(30), |broker, question| {
+            if !asked_for(question) {
+                return None;
+            }
+            let denied = denials.entry(broker).or_insert(0);
+            let denies = denying.contains(&broker) && *denied < times;
+            *denied += u32::from(denies);
+            Some(Answer::No(if denies { Why::Denied } else { Why::Nothing }))
+        });
+        assert_eq!(words.not_vouched, is_told, "{denying:?} deny {times} times");
+        assert!(!denials.is_empty(), "it is asked again and again");
+    }
+}
+
+#[test]
+fn who_waits_for_nothing_does_not_ask_whether_somebody_vouches() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    let mut asked = 0;
+    words.run(Duration::from_secs(30), |_, question| {
+        asked += usize::from(matches!(question, Question::Range { .. }));
+        None
+    });
+    assert_eq!(asked, 0);
+}
+
+#[test]
+fn nothing_is_published_at_a_topic_that_only_looks_like_another() {
+    let mut words = Words::new();
+    (0..4).for_each(|broker| words.welcome(broker, 10, 3));
+    let at = |topic: &str| Publication {
+        headers: vec![sealcast_broker::operation::Header { topic: topic.into(), value: None }],
+        associated: Vec::new(),
+        access: None,
+        execute: sealcast_broker::operation::Execute::Nothing,
+        policy: 0,
+        epoch: 0,
+        body: sealcast_broker::operation::Body::Plain(Vec::new()),
+    };
+    for topic in ["a/+/x", "a/#", "a\n", "a ", "\u{2003}a", "a\u{7}b"] {
+        assert_eq!(words.quorum.publish(words.now(), at(topic)), Err(SendError::BadTopic), "{topic:?}");
+    }
+    assert!(words.quorum.publish(words.now(), at("a b/c")).is_ok());
 }
