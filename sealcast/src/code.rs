@@ -74,6 +74,8 @@ codes! {
         "The policy does not do what its author expected: one of the two is wrong. «sealcast policy why» tells what decided.";
     Ended = 108, Runtime, "the order of the brokers ended",
         "One broker cannot go on. The message says why; started again, it goes on where it was, and the others do not wait for it.";
+    NotKept = 109, Runtime, "it is no longer kept",
+        "Brokers keep publications as long as whoever runs them said (keep). \"sealcast read TOPIC\" begins at the oldest that is kept.";
     Usage = 201, Usage, "the command line is wrong",
         "«sealcast help COMMAND» shows what a command takes, with examples.";
     UnknownCommand = 202, Usage, "there is no such command",
@@ -106,13 +108,15 @@ codes! {
     TimedOut = 402, Unreachable, "nothing came in time",
         "Is the other side running, with the same URL and group? «sealcast doctor» checks the network in between.";
     NotReady = 403, Unreachable, "no key is agreed yet",
-        "The group is still forming. Wait a moment; «sealcast group show» tells the state.";
+        "The group is still forming: wait a moment; \"sealcast group show\" tells the state. Brokers: they have no key yet, or their newest \
+         block is too old by the clock of this machine (date -u); \"sealcast brokers status\" tells which.";
     Address = 404, Unreachable, "an address cannot be used",
         "Another program listens there, or it is not an address of this machine. «ss -ltnp» shows who listens.";
     Denied = 411, Denied, "the certificate does not grant this",
         "«sealcast id show» lists what it grants; the authority grants more with «sealcast invite --pub P --sub P».";
     DeniedPublish = 412, Denied, "may not publish on this topic",
-        "The certificate has no pub right that matches the topic.";
+        "The certificate has no pub right that matches the topic. Brokers: a rule of the policy asks for attributes that you do not have; \
+         \"sealcast policy why --topic TOPIC --publish\" shows which.";
     DeniedSubscribe = 413, Denied, "may not subscribe to this pattern",
         "The certificate has no sub right that covers any of the pattern.";
     DeniedEvict = 414, Denied, "may not evict",

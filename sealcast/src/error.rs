@@ -21,6 +21,10 @@ struct Parts {
     hint: Option<String>,
 }
 
+/// What to do when the brokers' newest block is too old by the clock here.
+pub(crate) const CLOCK: &str =
+    "is the clock of this machine right (date -u)? sealcast brokers status shows whether the brokers go on";
+
 /// A `Result` of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -119,7 +123,9 @@ impl From<SendError> for Error {
             SendError::NotPrimary | SendError::Retired | SendError::NotReady | SendError::Old => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
-        Error::new(code, error.to_string())
+        let is_old = error == SendError::Old;
+        let error = Error::new(code, error.to_string());
+        if is_old { error.with_hint(CLOCK) } else { error }
     }
 }
 

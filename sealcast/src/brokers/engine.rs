@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::Registry;
-use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
+use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_broker::operation::{Body, Interest, Operation, OperationId, Publication, Registration};
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Entry;
+use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::tdh2::Ciphertext;
 use sealcast_delivery::quorum::{Answer, Config, Outcome, Proofs, Quorum, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
-use sealcast_keys::threshold::sealed::Header;
+use sealcast_keys::threshold::Shortage;
+use sealcast_keys::threshold::sealed::{Header, together_overhead};
 use sealcast_wire::{Envelope, Utc, limits};
 
 use super::advertised::Advertised;
@@ -25,7 +28,7 @@ use super::member::Record;
 use super::sealing::Sealing;
 use super::{Opening, Outgoing, Stand};
 use crate::code::Code;
-use crate::error::{Error, Result};
+use crate::error::{CLOCK, Error, Result};
 use crate::io::channel::Channel;
 use crate::io::clock::Clock;
 use crate::url::Scheme;
@@ -57,6 +60,8 @@ pub(super) struct Engine {
     /// A record that must be durable before anything leaves (G6).
     unstored: Option<Vec<u8>>,
     nobody_vouches: bool,
+    /// f + 1 brokers say of us, who wait for publications, that nobody vouches for us any more.
+    not_vouched: bool,
     /// Until when issuers vouch for us, by the registrations that say so and were not refused.
     credentials: BTreeMap<OperationId, Credential>,
     /// Why the brokers do not take our registration.
@@ -129,6 +134,7 @@ impl Engine {
             forgotten: BTreeSet::new(),
             unstored: None,
             nobody_vouches: false,
+            not_vouched: false,
             credentials,
             not_registered: None,
             newest: 0,
@@ -358,6 +364,52 @@ impl Engine {
         places.map(stand).collect()
     }
 
+    /// Why nothing comes any more for this client, if so.
+    pub(super) fn excluded(&self) -> Option<Error> {
+        self.expired().or_else(|| self.not_vouched.then(credential::ended))
+    }
+
+    /// That more than f brokers have lied to this client.
+    pub(super) fn misled(&self) -> Option<Error> {
+        self.findings.misled(self.channels.len(), self.cluster.faulty())
+    }
+
+    /// That fewer brokers are connected than the order needs: which ones are not, and why.
+    pub(super) fn cut_off(&self) -> Option<Error> {
+        let here = self.channels.iter().filter(|it| it.is_open()).count();
+        let too_few = here <= 2 * self.cluster.faulty();
+        too_few.then(|| no_quorum(&self.cluster, &self.channels, Duration::ZERO))
+    }
+
+    /// The first publication that has waited too long for shares.
+    pub(super) fn shortage(&self) -> Option<Shortage> {
+        self.sealing.shortage(self.clock.monotonic(), SHARES_PATIENCE)
+    }
+
+    /// What a publication that does not open waits for.
+    pub(super) fn shortage_of(&self, sn: u64) -> Option<Shortage> {
+        self.sealing.shortage_of(sn)
+    }
+
+    /// Which limit a publication is over.
+    pub(super) fn too_large(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Error {
+        let own = match (&self.sealing, self.cluster.suite) {
+            (Sealing::Plain, _) => 0,
+            (_, Suite::Ristretto255) => together_overhead(Ciphertext::<Ristretto255>::OVERHEAD, 1 + more.len()),
+            (_, Suite::P256) => together_overhead(Ciphertext::<P256>::OVERHEAD, 1 + more.len()),
+        };
+        outgoing.too_large(more, limits::BODY_BYTES_MAX.saturating_sub(own))
+    }
+
+    /// Why nothing can be sealed: the newest block is too old by the clock here.
+    pub(super) fn too_old(&self) -> Error {
+        let most = limits::SEAL_BLOCK_AGE_MAX.as_secs();
+        let age = self.quorum.age(self.clock.now()).map_or_else(String::new, |age| format!("{} s old", age.as_secs()));
+        let what =
+            format!("the newest block that f + 1 brokers show is {age} by the clock here, and at most {most} s may be");
+        Error::new(Code::NotReady, what).with_hint(CLOCK)
+    }
+
     /// Nobody waits for this any more.
     pub(super) fn forget(&mut self, token: Token) {
         match self.done.remove(&token) {
@@ -388,7 +440,10 @@ pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], patience: D
     let (code, what) = match here > 2 * cluster.faulty() {
         true => (
             Code::TimedOut,
-            format!("{here} of {n} brokers are there, but {needed} did not say the same in {patience:?}"),
+            format!(
+                "{here} of {n} brokers are connected, but no answer that {needed} of them give alike came in {patience:?}{}",
+                if silent.is_empty() { String::new() } else { format!("; not connected: {}", silent.join(", ")) }
+            ),
         ),
         false => (Code::NoQuorum, format!("{here} of {n} brokers answer; silent: {}", silent.join(", "))),
     };
@@ -408,6 +463,8 @@ fn sealed(entry: &Entry, publication: Publication) -> Option<Sealed> {
     Some(Sealed { entry: Box::new(entry.clone()), associated: publication.associated, header, ciphertext })
 }
 
+/// How long shares may take before a reader is told that they are missing.
+const SHARES_PATIENCE: Duration = Duration::from_secs(5);
 /// How often brokers that had no key are asked again whether they have one now.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 

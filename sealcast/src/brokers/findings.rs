@@ -1,13 +1,17 @@
 //! Who misbehaved at the brokers, as one client found out: what its user is told, and what is brought before the brokers (E4).
 
+use std::collections::BTreeSet;
+
 use sealcast_broker::operation::{Accusation, Operation};
-use sealcast_delivery::quorum::{Notice, Outcome};
+use sealcast_delivery::quorum::{Misdeed, Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
 use sealcast_keys::threshold::evidence::Culprit;
 use sealcast_wire::limits;
 
 use super::accusing::Accusing;
+use crate::code::Code;
+use crate::error::Error;
 
 /// Proof, or what is as good to an operator, that somebody at the brokers misbehaved (E4).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +30,13 @@ pub(crate) struct Findings {
     /// Whether evidence against publishers is brought before the brokers.
     accuse: bool,
     accusing: Accusing,
+    /// Brokers that have told this client something false.
+    liars: BTreeSet<u16>,
 }
 
 impl Findings {
     pub(crate) fn new(accuse: bool) -> Findings {
-        Findings { evidence: Vec::new(), accuse, accusing: Accusing::default() }
+        Findings { evidence: Vec::new(), accuse, accusing: Accusing::default(), liars: BTreeSet::new() }
     }
 
     /// What the keys found about shares and ciphertexts.
@@ -42,6 +48,9 @@ impl Findings {
                 format!("client {} sealed publication {number} so that it opens to nothing", short(client))
             }
         };
+        if let Culprit::Broker(broker) = against {
+            self.liars.insert(*broker);
+        }
         let is_publisher = matches!(against, Culprit::Publisher { .. });
         if is_publisher
             && self.accuse
@@ -56,11 +65,16 @@ impl Findings {
     pub(crate) fn by_order(&mut self, notice: &Notice) {
         match notice {
             Notice::Misbehaved { broker, how } => {
-                self.note(format!("broker {broker} said what no honest one says ({how:?})"), Vec::new(), None);
+                // What cannot be read tells nothing false; it may be of another version.
+                if *how != Misdeed::Malformed {
+                    self.liars.insert(*broker);
+                }
+                self.note(format!("broker {broker} {}", misdeed(*how)), Vec::new(), None);
             }
             Notice::Evidence(it) => {
                 let what =
                     format!("broker {} signed another outcome of block {} than others", it.word.broker, it.height);
+                self.liars.insert(it.word.broker);
                 self.note(what, it.to_bytes(), None);
             }
             Notice::Unregistered | Notice::NotRegistered(..) | Notice::NotVouched | Notice::RolledBack { .. } => {}
@@ -91,12 +105,43 @@ impl Findings {
         std::mem::take(&mut self.evidence)
     }
 
+    /// That more brokers than f of so many have lied to this client: then no honest one need be among any f + 1.
+    pub(crate) fn misled(&self, brokers: usize, faulty: usize) -> Option<Error> {
+        misled(&self.liars, brokers, faulty)
+    }
+
     fn note(&mut self, what: String, record: Vec<u8>, sn: Option<u64>) {
         // What only repeats itself is kept once.
         let evidence = Evidence { what, record, sn };
         if self.evidence.len() < limits::EVIDENCE_MAX && !self.evidence.contains(&evidence) {
             self.evidence.push(evidence);
         }
+    }
+}
+
+/// That these are more liars than f of so many brokers may be.
+pub fn misled(liars: &BTreeSet<u16>, brokers: usize, faulty: usize) -> Option<Error> {
+    (liars.len() > faulty).then(|| {
+        let who: Vec<String> = liars.iter().map(u16::to_string).collect();
+        let what = format!(
+            "brokers {} told this client what no honest broker says, and of {brokers} brokers at most {faulty} may lie: \
+             nothing that these brokers say can be relied on",
+            who.join(", ")
+        );
+        let hint = "sealcast brokers evidence shows the proofs that are kept; tell whoever runs the brokers";
+        Error::new(Code::Equivocation, what).with_hint(hint)
+    })
+}
+
+/// What a broker did, for people.
+fn misdeed(how: Misdeed) -> &'static str {
+    match how {
+        Misdeed::Malformed => "sent a message that cannot be read",
+        Misdeed::Number => "gave another broker's number as its own",
+        Misdeed::Differed => "answered otherwise than f + 1 other brokers",
+        Misdeed::Contents => "sent a block's contents that do not fit its own digest",
+        Misdeed::Body => "sent another body than the one that was asked for",
+        Misdeed::Testimony => "signed a receipt that does not hold",
     }
 }
 

@@ -17,8 +17,10 @@ mod findings;
 mod inbox;
 mod lines;
 mod member;
+mod outgoing;
 mod refusals;
 mod sealing;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,19 +37,20 @@ use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
 use sealcast_delivery::quorum::{Answer, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
-use sealcast_wire::{Utc, limits};
+use sealcast_wire::Utc;
 
-pub(crate) use credential::ended;
 pub use advertised::{Advertisement, Advertisements};
+pub(crate) use credential::ended;
 pub(crate) use engine::no_quorum;
 pub(crate) use engine::rolled_back;
 pub use file::{load, load_named, save};
-pub use findings::Evidence;
 pub(crate) use findings::Findings;
+pub use findings::{Evidence, misled};
 pub use inbox::{Content, Item, Subscription};
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration, registrations, vouched};
 pub(crate) use refusals::refused;
+pub use sealcast_keys::threshold::Shortage;
 pub(crate) use sealing::threshold;
 
 use crate::code::Code;
@@ -68,6 +71,7 @@ struct Shared {
     changed: Condvar,
     waker: mio::Waker,
     patience: Duration,
+    keys: Scheme,
     /// What says again who this is.
     registrations: Vec<Registration>,
 }
@@ -104,24 +108,6 @@ pub struct Outgoing {
     pub execute: Execute,
     /// What readers get.
     pub body: Vec<u8>,
-}
-
-impl Outgoing {
-    /// Whether all of it but its body is what brokers read.
-    fn keeps_to_limits(&self) -> bool {
-        let (keys, values) = (limits::VALUE_KEY_BYTES_MAX, limits::VALUE_BYTES_MAX);
-        let execute = match &self.execute {
-            Execute::Nothing => true,
-            Execute::Put { key, value } => key.len() <= keys && value.len() <= values,
-            Execute::Increment { key, .. } => key.len() <= keys,
-            Execute::CompareAndSet { key, expected, value } => {
-                let expected = expected.as_ref().is_none_or(|it| it.len() <= values);
-                key.len() <= keys && expected && value.len() <= values
-            }
-        };
-        let headers = (1..=limits::HEADERS_MAX).contains(&self.headers.len());
-        execute && headers && self.associated.len() <= limits::ASSOCIATED_BYTES_MAX
-    }
 }
 
 /// A publication that has its place.
@@ -170,9 +156,9 @@ impl Brokers {
     pub fn open(opening: Opening) -> Result<Brokers> {
         let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
-        let (patience, registrations) = (opening.patience, opening.registrations.clone());
+        let (patience, keys, registrations) = (opening.patience, opening.keys, opening.registrations.clone());
         let engine = Mutex::new(Engine::new(opening, poll.registry())?);
-        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience, registrations });
+        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience, keys, registrations });
         let driven = shared.clone();
         let thread = std::thread::Builder::new().name("sealcast-brokers".into()).spawn(move || driven.run(poll));
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
@@ -289,18 +275,9 @@ impl Brokers {
         }
         let publish = |engine: &mut Engine| match engine.publish(outgoing, more) {
             Err(SendError::Full | SendError::NotReady | SendError::Retired) => None,
-            Err(SendError::TooLong) => Some(Err(Error::new(
-                Code::TooLarge,
-                format!(
-                    "the publication is over a limit: {} bytes of body, {} topics, {} bytes of associated data, {} bytes \
-                     of a key and {} of its value",
-                    limits::BODY_BYTES_MAX,
-                    limits::HEADERS_MAX,
-                    limits::ASSOCIATED_BYTES_MAX,
-                    limits::VALUE_KEY_BYTES_MAX,
-                    limits::VALUE_BYTES_MAX
-                ),
-            ))),
+            Err(SendError::TooLong) => Some(Err(engine.too_large(outgoing, more))),
+            Err(SendError::Old) => Some(Err(engine.too_old())),
+            Err(SendError::BadTopic) => Some(Err(outgoing.bad_topic())),
             Err(e) => Some(Err(e.into())),
             Ok(token) => Some(Ok(token)),
         };
@@ -415,12 +392,41 @@ impl Brokers {
     /// call is in what is read (E9).
     ///
     /// # Errors
-    /// [`Code::NoQuorum`], [`Code::Denied`].
+    /// [`Code::NoQuorum`], also if too few shares come of what is sealed; [`Code::DeniedPolicy`]; [`Code::NotKept`] if what
+    /// stands at the first place is no longer kept ([`Brokers::oldest_kept`]).
     pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
         match self.ask(what, linearizable, self.shared.patience)? {
             Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
             _ => Err(Error::new(Code::Usage, "this was no place")),
         }
+    }
+
+    /// The first place at or behind `from`, where nothing is kept any more, of which the brokers keep the publication; the
+    /// place of the topic's next publication if they keep none. A later call may find a later place.
+    ///
+    /// # Errors
+    /// As [`Brokers::read`].
+    pub fn oldest_kept(&self, header: &Header, from: u64) -> Result<u64> {
+        let is_kept = |from: u64| {
+            let what = Read::Range { header: header.clone(), from, limit: 1 };
+            match self.ask(&what, false, self.shared.patience) {
+                Ok(_) => Ok(true),
+                Err(e) if e.code() == Code::NotKept => Ok(false),
+                Err(e) => Err(e),
+            }
+        };
+        // What is kept is all behind one place: in growing steps beyond it, then by halves back to it.
+        let (mut gone, mut step) = (from, 1_u64);
+        let mut kept = gone.saturating_add(step);
+        while !is_kept(kept)? && kept < u64::MAX {
+            (gone, step) = (kept, step.saturating_mul(2));
+            kept = gone.saturating_add(step);
+        }
+        while kept - gone > 1 {
+            let middle = gone + (kept - gone) / 2;
+            *if is_kept(middle)? { &mut kept } else { &mut gone } = middle;
+        }
+        Ok(kept)
     }
 
     /// Reads a value of the brokers' key–value state.
@@ -608,6 +614,10 @@ impl Brokers {
                     "the brokers do not let us read: nobody vouches for us, or no longer",
                 )
                 .with_hint("sealcast brokers reg, with an identity of an issuer that the cluster names"),
+                sealcast_broker::protocol::Why::Pruned => {
+                    Error::new(Code::NotKept, "the brokers no longer keep what stands there")
+                        .with_hint("sealcast read TOPIC begins at the oldest publication that they keep")
+                }
                 why => Error::new(Code::NoQuorum, format!("the brokers have no answer: {why}"))
                     .with_hint("sealcast brokers status"),
             }),
@@ -628,8 +638,16 @@ impl Brokers {
                     let sn = entry.sn;
                     self.take(|engine| engine.open_read(&entry, &publication))?;
                     let opened = self.shared.look(self.shared.patience, |engine| engine.opened(sn).map(Ok));
-                    if opened.is_err() {
-                        self.shared.lock().end_read(sn);
+                    if let Err(e) = &opened {
+                        let missing = {
+                            let mut engine = self.shared.lock();
+                            engine.end_read(sn);
+                            engine.shortage_of(sn)
+                        };
+                        let is_late = matches!(e.code(), Code::NoQuorum | Code::TimedOut);
+                        if let Some(missing) = missing.filter(|_| is_late) {
+                            return Err(self.explain(&missing));
+                        }
                     }
                     opened?.map(Content::Bodies)
                 }

@@ -1,10 +1,12 @@
 //! Who holds the keys of what goes through brokers: nobody, or the brokers by shares of one key of either suite.
 
+use std::time::Duration;
+
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::quorum::Standing;
-use sealcast_keys::threshold::{Config, Standing as Versions, Threshold, pin};
+use sealcast_keys::threshold::{Config, Shortage, Standing as Versions, Threshold, pin};
 use sealcast_keys::{Delivered, Keys, Outcome, Output, SealError, Sealed, Token};
 use sealcast_wire::{Envelope, FetchId, Fetched, Incarnation, Monotonic, Now};
 
@@ -74,6 +76,16 @@ impl Sealing {
 
     pub(super) fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
         each!(self, it => it.fetched(now, id, result), else ());
+    }
+
+    /// The first publication that has waited too long for shares.
+    pub(super) fn shortage(&self, now: Monotonic, patience: Duration) -> Option<Shortage> {
+        each!(self, it => it.shortage(now, patience), else None)
+    }
+
+    /// What a publication waits for.
+    pub(super) fn shortage_of(&self, sn: u64) -> Option<Shortage> {
+        each!(self, it => it.shortage_of(sn), else None)
     }
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {

@@ -194,11 +194,16 @@ impl Stage {
 
     /// Two brokers give their shares of a publication.
     fn shares(&mut self, sn: u64) {
+        self.shares_of(sn, 0..2);
+    }
+
+    /// These brokers give their shares of a publication.
+    fn shares_of(&mut self, sn: u64, brokers: std::ops::Range<u16>) {
         let sealed = &self.sealed[usize::try_from(sn).expect("small")];
         let label = Header::from_bytes(&sealed.header).expect("it is a header").label();
         let ciphertext = Ciphertext::decode(&sealed.body).expect("it is a ciphertext");
         let checked = self.key.check(self.key.bind(ciphertext, &label)).expect("it is good");
-        for broker in 0..2_u16 {
+        for broker in brokers {
             let what = What::Share(self.holders[usize::from(broker)].share(&checked).expect("it is checked"));
             let attachment = Attachment { ciphertext: *checked.id(), what }.to_bytes();
             self.say(broker, &Reply::Attach { sn, attachment });
@@ -372,4 +377,102 @@ fn rule_g7_of_a_read_that_timed_out_nothing_is_kept() {
         assert_eq!(stage.engine.opened(entry.sn), Some(Some(vec![vec![5]])));
     }
     assert!(stage.engine.reads.is_empty());
+}
+
+#[test]
+fn who_waits_is_told_when_f_plus_1_brokers_say_that_nobody_vouches_any_more() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let inbox = stage.subscribe();
+    assert_eq!(stage.engine.excluded(), None);
+    let now = stage.engine.clock.now();
+    stage.engine.perform(now, sealcast_delivery::quorum::Output::Notice(sealcast_delivery::quorum::Notice::NotVouched));
+    let why = inbox.closed().expect("nothing will come any more");
+    assert_eq!((why.code(), why.code().exit()), (Code::Excluded, 7));
+    assert_eq!(stage.engine.excluded(), Some(why));
+}
+
+#[test]
+fn a_publication_that_waits_for_shares_names_whose_have_come() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let inbox = stage.subscribe();
+    stage.block(&[vec![1], vec![2]]);
+    stage.shares_of(0, 0..1);
+    let missing = stage.engine.shortage_of(0).expect("one share does not open it");
+    assert_eq!((missing.needed, missing.holders), (2, [0].into()));
+    assert_eq!(stage.engine.shortage_of(1).expect("no share has come").holders, [].into());
+    stage.shares_of(0, 1..2);
+    assert_eq!(stage.engine.shortage_of(0), None);
+    assert_eq!(stage.read(&inbox), [1]);
+}
+
+#[test]
+fn rule_e4_more_liars_than_f_are_too_many_to_believe_and_what_cannot_be_read_is_no_lie() {
+    use sealcast_delivery::quorum::{self, Misdeed, Notice};
+    let mut stage = Stage::new(true);
+    let mut tell = |broker: u16, how: Misdeed| {
+        let now = stage.engine.clock.now();
+        stage.engine.perform(now, quorum::Output::Notice(Notice::Misbehaved { broker, how }));
+        stage.engine.misled().map(|why| (why.code(), why.message().to_owned()))
+    };
+    assert_eq!(tell(2, Misdeed::Differed), None);
+    assert_eq!(tell(2, Misdeed::Contents), None, "it is the same one");
+    assert_eq!(tell(0, Misdeed::Malformed), None, "it may be of another version");
+    let (code, what) = tell(3, Misdeed::Testimony).expect("two of four are too many");
+    assert!(code == Code::Equivocation && code.exit() == 8 && what.starts_with("brokers 2, 3 told"), "{what}");
+}
+
+#[test]
+fn a_publication_over_a_limit_is_told_which_one() {
+    let header = |topic: &str| sealcast_broker::operation::Header { topic: topic.into(), value: None };
+    let good = || Outgoing {
+        headers: vec![header("t")],
+        associated: Vec::new(),
+        access: None,
+        execute: Execute::Nothing,
+        body: Vec::new(),
+    };
+    let stage = Stage::new(true);
+    let told = |it: &Outgoing, more: &[&[u8]]| {
+        let why = stage.engine.too_large(it, more);
+        assert!(why.code() == Code::TooLarge && why.hint().is_some(), "{why}");
+        why.message().to_owned()
+    };
+    let room = limits::BODY_BYTES_MAX - together_overhead(Ciphertext::<G>::OVERHEAD, 1);
+    let body = |bytes: usize| Outgoing { body: vec![0; bytes], ..good() };
+    let expected = format!("the message has {} bytes, and a publication holds {room}", room + 1);
+    assert_eq!(told(&body(room + 1), &[]), expected);
+    assert!(told(&body(room), &[b""]).contains(&format!("holds {}", room - 4)), "with the length of another one");
+    assert!(
+        told(&body(room), &[]).contains("with its topics, condition and message"),
+        "it fits, so it was something else"
+    );
+    let topics = Outgoing { headers: vec![header("t"); limits::HEADERS_MAX + 1], ..good() };
+    assert!(told(&topics, &[]).contains("has 17 topics, and it may have 16"), "{}", told(&topics, &[]));
+    let put = |key: usize, value: usize| Execute::Put { key: vec![0; key], value: vec![0; value] };
+    let key = Outgoing { execute: put(limits::VALUE_KEY_BYTES_MAX + 1, 1), ..good() };
+    let value = Outgoing { execute: put(1, limits::VALUE_BYTES_MAX + 1), ..good() };
+    assert!(told(&key, &[]).contains("bytes of a key") && told(&value, &[]).contains("bytes of a value"));
+    for it in [&topics, &key, &value] {
+        assert!(!it.keeps_to_limits());
+    }
+    let odd = Outgoing { headers: vec![header("fine"), header("a/#")], ..good() };
+    assert!(odd.bad_topic().message().starts_with("\"a/#\": "), "{}", odd.bad_topic());
+}
+
+#[test]
+fn what_cannot_be_sealed_by_the_clock_here_says_how_old_the_newest_block_is_and_what_to_look_at() {
+    let mut stage = Stage::new(true);
+    stage.welcome(true);
+    let header = sealcast_broker::operation::Header { topic: "t".into(), value: None };
+    let (associated, access, execute, body) = (Vec::new(), None, Execute::Nothing, vec![1]);
+    let outgoing = Outgoing { headers: vec![header], associated, access, execute, body };
+    // Blocks of 1970, by the clock of today.
+    assert_eq!(stage.engine.publish(&outgoing, &[]), Err(SendError::Old));
+    let why = stage.engine.too_old();
+    assert!(why.message().contains(" s old by the clock here, and at most 60 s may be"), "{why}");
+    assert_eq!(why.code(), Code::NotReady);
+    assert!(why.hint().is_some_and(|hint| hint.contains("date -u")));
+    assert_eq!(Error::from(SendError::Old).hint(), why.hint(), "a session says the same");
 }

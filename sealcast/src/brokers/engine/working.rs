@@ -338,7 +338,10 @@ impl Engine {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Unregistered => self.nobody_vouches = true,
-            Notice::NotVouched => self.lines.close(&self.expired().unwrap_or_else(credential::ended)),
+            Notice::NotVouched => {
+                self.not_vouched = true;
+                self.lines.close(&self.expired().unwrap_or_else(credential::ended));
+            }
             // Of several the first one tells: it is the own certificate, where there is one.
             Notice::NotRegistered(registration, outcome) => {
                 // One whose time is over stays: that is why, and what its holder is told.

@@ -1,0 +1,84 @@
+//! What keeps a client from getting what it waits for, for its user: a subscription that only waits looks like one at
+//! which nothing is published.
+
+use std::time::Duration;
+
+use sealcast_keys::threshold::Shortage;
+
+use super::engine::Done;
+use super::{Brokers, Stand};
+use crate::code::Code;
+use crate::error::Error;
+use crate::url::Scheme;
+
+impl Brokers {
+    /// Why nothing will come any more for this client: nobody vouches for it at the brokers.
+    pub fn excluded(&self) -> Option<Error> {
+        self.shared.lock().excluded()
+    }
+
+    /// That more than f brokers have lied to this client, so that nothing they say can be relied on.
+    pub fn misled(&self) -> Option<Error> {
+        self.shared.lock().misled()
+    }
+
+    /// That fewer than 2f + 1 brokers are connected now: nothing is ordered as far as this client can see.
+    pub fn cut_off(&self) -> Option<Error> {
+        self.shared.lock().cut_off()
+    }
+
+    /// The first publication of a subscription that has waited for shares for some seconds, if there is one.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.shared.lock().shortage()
+    }
+
+    /// Which brokers sent no share of a publication that does not open, and why as far as they say; it asks them.
+    pub fn explain(&self, it: &Shortage) -> Error {
+        let stands = self.status().unwrap_or_default();
+        let none_from = stands.iter().filter(|stand| !it.holders.contains(&stand.broker));
+        let none_from: Vec<String> = none_from.map(without).collect();
+        let what = format!(
+            "publication {} cannot be opened: {} of the {} shares that it needs have come; no share from {}",
+            it.index,
+            it.holders.len(),
+            it.needed,
+            none_from.join(", ")
+        );
+        Error::new(Code::NoQuorum, what).with_hint(SHARES)
+    }
+
+    /// That so few brokers hold a share of the key that nobody can open what is sealed now, as those that answer within
+    /// `patience` say; `None` also if they do not answer in time, and where nothing is sealed.
+    pub fn too_few_holders(&self, patience: Duration) -> Option<Error> {
+        let cluster = self.cluster();
+        if self.shared.keys == Scheme::Plain {
+            return None;
+        }
+        let token = self.take(|engine| engine.status()).ok()?;
+        let Done::Status(said) = self.done_within(token, patience).ok()? else { return None };
+        let stands = self.shared.lock().stands(&said);
+        let holds = |stand: &&Stand| stand.said.as_ref().is_ok_and(|said| said.has_share);
+        let (holders, needed) = (stands.iter().filter(holds).count(), usize::from(cluster.threshold));
+        (holders < needed).then(|| {
+            let others: Vec<String> = stands.iter().filter(|it| !holds(it)).map(without).collect();
+            let what = format!(
+                "nobody can open it for now: it needs shares of {needed} brokers, and {holders} can give theirs; no share from {}",
+                others.join(", ")
+            );
+            Error::new(Code::NoQuorum, what).with_hint(SHARES)
+        })
+    }
+}
+
+/// `broker 2 (it holds none)`
+fn without(stand: &Stand) -> String {
+    let why = match &stand.said {
+        Ok(said) if !said.has_share => "it holds none",
+        Ok(_) => "it sent no right one",
+        Err(why) => why.strip_prefix(&format!("{}: ", stand.address)).unwrap_or(why),
+    };
+    format!("broker {} ({why})", stand.broker)
+}
+
+const SHARES: &str =
+    "sealcast brokers status shows who holds a share; a broker that lost its own needs its folder keys/ back";
