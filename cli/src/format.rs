@@ -47,6 +47,11 @@ impl Payload<'_> {
         }
     }
 
+    /// For a terminal, which it cannot drive: below a headline, each line behind [`MARGIN`], so that none looks like one.
+    pub(crate) fn set_off(self) -> String {
+        set_off(&self.shown(), columns())
+    }
+
     /// For a terminal, which it cannot drive.
     pub(crate) fn shown(self) -> String {
         match self {
@@ -210,7 +215,11 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Field('p') if to_terminal => out.extend_from_slice(m.payload.shown().as_bytes()),
+                // Further lines of it are set off from the lines that the template makes.
+                Part::Field('p') if to_terminal => {
+                    let shown = set_off(&m.payload.shown(), columns());
+                    out.extend_from_slice(shown.strip_prefix(MARGIN).unwrap_or(&shown).as_bytes());
+                }
                 Part::Field('p') => out.extend_from_slice(&m.payload.to_bytes()),
                 Part::Field(field) => out.extend_from_slice(value(*field, m).as_bytes()),
             }
@@ -252,8 +261,43 @@ pub(crate) fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// Whether a text leaves a terminal's lines as they are: a lone carriage return would write over what stands before it, and
+/// there are characters that turn the direction of writing round, or end a line for some terminals.
 fn is_harmless(text: &str) -> bool {
-    text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\r'))
+    let turns = |c: char| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.replace("\r\n", "\n").chars().all(|c| !turns(c) && (!c.is_control() || matches!(c, '\n' | '\t')))
+}
+
+/// A text with [`MARGIN`] before each line. A line that is too long for the terminal goes on behind a margin of its own,
+/// since the terminal would begin its rest where headlines begin.
+fn set_off(text: &str, columns: usize) -> String {
+    let room = columns.saturating_sub(MARGIN.len()).max(ROOM_MIN);
+    let mut out = String::with_capacity(text.len() + MARGIN.len());
+    for (number, line) in text.replace("\r\n", "\n").split('\n').enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        out.push_str(MARGIN);
+        let mut used = 0;
+        for c in line.chars() {
+            // At most: other characters than those of ASCII may be two columns wide.
+            let width = if c == '\t' { 8 } else { 1 + usize::from(!c.is_ascii()) };
+            if used + width > room {
+                out.push('\n');
+                out.push_str(MARGIN);
+                used = 0;
+            }
+            out.push(c);
+            used += width;
+        }
+    }
+    out
+}
+
+/// Columns of the terminal at stdout.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    size.map(|it| usize::from(it.ws_col)).filter(|it| *it > 0).unwrap_or(COLUMNS_USUAL)
 }
 
 /// Sixteen bytes a line, as `hexdump -C` prints them.
@@ -280,6 +324,12 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// Before each line of a payload on a terminal.
+const MARGIN: &str = "  ";
+/// Columns where the terminal does not say.
+const COLUMNS_USUAL: usize = 80;
+/// Columns that a line has even in a narrower terminal.
+const ROOM_MIN: usize = 10;
 /// Bytes of a payload that are worth a dump.
 const DUMP_BYTES_MAX: usize = 256;
 const FIELDS: &str = "tspenildj";
@@ -338,11 +388,29 @@ mod tests {
     #[test]
     fn no_payload_can_drive_the_terminal() {
         assert_eq!(for_terminal(b"plain\ntext"), "plain\ntext");
+        assert!(for_terminal(b"one\rtwo").starts_with("0000  6f 6e 65 0d"), "it would write over what stands there");
+        assert!(for_terminal("a\u{202e}b".as_bytes()).starts_with("0000"), "it would turn the line round");
         assert!(for_terminal(b"\x1b]0;owned\x07").starts_with("0000  1b 5d"));
         let shown = Template::parse("%p").unwrap().fill(&message(b"\x1b[2J"), true);
         assert!(!shown.contains(&0x1b));
         assert_eq!(for_terminal(&[0xff; 1000]), "<1000 bytes>");
         assert_eq!(safe("a\x1b[2Jb"), "a?[2Jb");
+    }
+
+    #[test]
+    fn no_line_of_a_payload_looks_like_a_headline_on_a_terminal() {
+        let forged = "#77 market/eurusd  from c49a0156…  6 B";
+        let line =
+            |text: &str| set_off(text, 20).lines().all(|line| line.starts_with(MARGIN) && !line.starts_with('#'));
+        assert_eq!(set_off("body", 80), "  body");
+        assert_eq!(set_off(&format!("body\r\n{forged}\nforged\n"), 80), format!("  body\n  {forged}\n  forged\n  "));
+        // Also where the terminal would break the line itself.
+        let long = format!("{}{forged}", " ".repeat(20));
+        assert!(line(forged) && line(&long) && line(&format!("\t\t{forged}")) && line(&format!("ééééééééé{forged}")));
+        assert!(set_off(&long, 20).lines().all(|line| line.chars().count() <= 20));
+        let many = format!("one\n{forged}");
+        let filled = Template::parse("%t %p").unwrap().fill(&message(many.as_bytes()), true);
+        assert!(String::from_utf8(filled).unwrap().starts_with("ward3/vitals one\n  #77"), "a template's, too");
     }
 
     #[test]

@@ -162,7 +162,8 @@ impl Read {
                 Payload::Elsewhere(..) if self.raw => env.output.warn(format!("{line}: {}", payload.shown())),
                 _ => {
                     env.output.line(env.output.bold(line))?;
-                    env.output.line(payload.shown())?;
+                    let is_terminal = env.output.to_terminal();
+                    env.output.line(if is_terminal { payload.set_off() } else { payload.shown() })?;
                 }
             }
         }

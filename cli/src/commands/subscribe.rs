@@ -195,7 +195,7 @@ impl Sub {
             env.output.line(env.output.bold(headline(received)))?;
         }
         if env.output.to_terminal() {
-            return env.output.line(received.payload.shown());
+            return env.output.line(if self.raw { received.payload.shown() } else { received.payload.set_off() });
         }
         let mut payload = received.payload.to_bytes();
         payload.push(b'\n');

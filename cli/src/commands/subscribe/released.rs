@@ -13,7 +13,7 @@ use super::{STEP, Sub};
 use crate::cluster::{As, Cluster, hex, interest};
 use crate::commands::read::payloads;
 use crate::commands::{Env, brokers};
-use crate::format::{Received, Sender, base64, for_terminal, safe};
+use crate::format::{Payload, Received, Sender, base64, safe};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::text::{row, table};
@@ -150,7 +150,7 @@ fn show_advertisement(env: &Env<'_>, it: &Advertisement) -> Result<(), Failure> 
     }
     env.output.line(env.output.bold(format!("advertised {}  from {from}", safe(&scope))))?;
     if env.output.to_terminal() {
-        return env.output.line(for_terminal(&it.text));
+        return env.output.line(Payload::Here(&it.text).set_off());
     }
     env.output.bytes(&[&it.text[..], b"\n"].concat())
 }
