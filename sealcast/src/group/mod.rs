@@ -297,7 +297,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Way::Wait => self.hold(now, from, header, datagram),
             Way::Unknown => {
                 // Ahead of us: its key may be being agreed. Behind us: its key is erased.
-                let ahead = self.ring.current().is_none_or(|e| header.epoch.counter >= e.view.epoch.counter);
+                // Whoever is alone may come to an epoch of any number.
+                let ahead = |e: &Arc<Epoch>| e.view.members.len() == 1 || header.epoch.counter >= e.view.epoch.counter;
+                let ahead = self.ring.current().is_none_or(ahead);
                 if ahead && self.excluded.is_none() {
                     self.hold(now, from, header, datagram)
                 } else {

@@ -241,7 +241,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Some(super::ring::Standing::Closed) => Verdict::Void(Dropped::OldKey),
             None => {
                 // Everybody has the same messages of the key scheme before it; we may only be late with our own part.
-                let ahead = self.ring.current().is_some_and(|e| header.epoch.counter > e.view.epoch.counter);
+                let ahead = |e: &Arc<Epoch>| e.view.members.len() == 1 || header.epoch.counter > e.view.epoch.counter;
+                let ahead = self.ring.current().is_some_and(ahead);
                 let young = now.monotonic < placed.patience(now.monotonic, record.from);
                 if ahead && young && placed.is_insider(record.from) {
                     Verdict::Wait { for_key: true }
