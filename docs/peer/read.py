@@ -107,12 +107,15 @@ class Group:
 
     def read_propose(self, r, body, nonce):  # 7.3
         p = {"type": body[0], "counter": r.int(4), "attempt": r.int(1), "hint": r.take(4)}
-        p["base"] = r.take(13)[5:] if p["type"] > 2 else None
+        base_counter = r.int(4) if p["type"] > 2 else 0
+        p["base"] = r.take(9)[1:] if p["type"] > 2 else None
         p["joiners"] = r.int(8) if p["type"] == 4 else 0
         p["seats"] = [r.take(8) for _ in range(len(r.rest) // 8)]
         others = p["seats"][1:]
         check(others == sorted(set(others) - {p["seats"][0]}), "seats ascend")
         check(p["hint"] == self.state()[:4], "the proposer knows other statements")
+        follows = base_counter % (2**32 - 1) + 1 if p["base"] else p["counter"]
+        check(p["counter"] == follows and (p["base"] or p["counter"] <= 65536), "the number of the epoch to be")
         p["instance"] = transcript("sealcast/v1/proposal", self.name, nonce, body)
         self.proposals[p["instance"][:8]] = p
         self.form(p)
@@ -149,11 +152,14 @@ class Group:
         return [(text.encode(), [text]) for text in texts]
 
     def round(self, label, r, body):
-        author, p = r.take(8), self.proposals[r.take(8)]
-        card = self.cards[author]
+        author, instance = r.take(8), r.take(32 if label == "r1" else 8)
+        p, card = self.proposals[instance[:8]], self.cards[author]
         slot = p["slots"].index(card)
         bound = [p["instance"]] if label == "status" else [p["instance"], p["roster"], p["state"]]
-        bound += [card["cert"], card["incarnation"], card["raw"]] if label == "r1" else []
+        if label == "r1":
+            check([instance, r.take(32), r.take(32)] == bound, "an R1 of this attempt")
+            check(r.int(1) == (p["type"] == 4 and slot not in p["joins"]), "who is of the base")
+            bound = [card["cert"]]
         signed = transcript("sealcast/v1/" + label, self.name, *bound, body)
         if label in p["digests"]:
             p["digests"][label][slot] = signed

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Members of one contributory group; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
 pub const MEMBERS_MAX: usize = 64;
+/// Greatest number of a first epoch, which those who agree on it cannot prove: so far a claim brings a new group.
+pub const FIRST_COUNTER_MAX: u32 = 1 << 16;
 /// Topic compartments of one group, the group's own key not counted.
 pub const COMPARTMENTS_MAX: usize = 16;
 /// Bytes of a topic name; LCM's channels have at most 63.
@@ -106,6 +108,14 @@ pub const STATEMENTS_TOLD_MAX: usize = 8;
 pub const WANTED_CARDS_MAX: usize = 128;
 /// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.
 pub const RUNS_PER_CERTIFICATE_MAX: usize = 4;
+/// Times that one certificate's holder is let into a group at once, whatever its runs: programs that publish once and end.
+pub const JOINS_AT_ONCE: u32 = 16;
+/// And then once in so much time: each time all members agree on a key, and on another one when it leaves.
+pub const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// Times that one certificate's holder makes the others replace a key at once, since it says that it lacks it.
+pub const REKEYS_AT_ONCE: u32 = 8;
+/// And then once in so much time.
+pub const REKEY_EVERY: Duration = Duration::from_secs(5);
 /// Messages kept until they can be verified: two attempts of a full group.
 pub const EARLY_MESSAGES_MAX: usize = 384;
 /// Instances remembered as judged.

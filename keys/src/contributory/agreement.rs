@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand_core::Rng;
-use sealcast_wire::{Change, Dropped, EpochId, Member, Now, Slot, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Member, Monotonic, Now, Slot, View, limits};
 
 use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
-use super::message::{InstanceId, Kind, Message, ShortId, Status};
+use super::message::{InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
@@ -26,7 +26,12 @@ impl Contributory {
         self.timers.stop(Timer::Propose);
         self.retry = false;
         let (seats, proposer) = (content.seats.clone(), *proposal.proposer());
-        let before = self.attempt.replace(Attempt::new(proposal, me, now.monotonic));
+        let of_base = self.is_grouped() && content.base == self.base();
+        let mut attempt = Attempt::new(proposal, me, now.monotonic);
+        attempt.of_base = of_base;
+        let kin = |(seat, s): (usize, &ShortId)| (seat != me && self.is_in_view(s)).then_some(1_u64 << seat);
+        attempt.kin = if of_base { 0 } else { seats.iter().enumerate().filter_map(kin).fold(0, |all, bit| all | bit) };
+        let before = self.attempt.replace(attempt);
         if before.is_some_and(|a| *a.proposal.proposer() == proposer) {
             self.charge(now, proposer);
         }
@@ -68,7 +73,8 @@ impl Contributory {
             // Not with those; the statement that says so is on its way to the proposer.
             return self.give_up(now);
         }
-        let on_ours = self.is_grouped() && proposal.content.base == self.base();
+        let ours = proposal.content.base.is_none() && *proposal.proposer() == self.me.short;
+        let on_ours = self.is_grouped() && (proposal.content.base == self.base() || ours);
         let base = self.installed.as_ref().filter(|_| on_ours);
         let members: Option<BTreeSet<ShortId>> = base.map(|i| i.agreed.people.iter().map(|p| p.short).collect());
         let is_base = |p: &Person| members.as_ref().map(|m| m.contains(&p.short));
@@ -97,6 +103,11 @@ impl Contributory {
     /// Does what the running attempt can do now.
     pub(super) fn advance(&mut self, now: Now) {
         while let Some(mut attempt) = self.attempt.take() {
+            attempt.held_until =
+                if attempt.is_at_first_round() { self.hears_others_first(now, &attempt) } else { None };
+            if let Some(until) = attempt.held_until {
+                self.timers.sooner(Timer::Resend, until);
+            }
             let mut env = self.env();
             let step = attempt.step(now.monotonic, &mut env);
             let alone = attempt.seats() == 1;
@@ -197,7 +208,7 @@ impl Contributory {
         let people: Vec<Arc<Person>> = installed.agreed.people.iter().filter(|p| !goes(p)).cloned().collect();
         if people.len() < installed.agreed.people.len() {
             let me = people.iter().position(|p| p.short == self.me.short).unwrap_or(0);
-            let epoch = EpochId { counter: installed.agreed.epoch.counter + 1, hash: 0 };
+            let epoch = EpochId { counter: next_counter(installed.agreed.epoch.counter), hash: 0 };
             self.prepare_view(now, epoch, &people, Slot(me as u16));
         }
     }
@@ -206,7 +217,6 @@ impl Contributory {
     fn install(&mut self, now: Now, attempt: Attempt, agreed: Agreed) {
         let view = self.view_of(now, &agreed);
         let previous = self.installed.take();
-        assert!(previous.as_ref().is_none_or(|p| p.agreed.epoch.counter < agreed.epoch.counter), "epochs ascend");
         let joins = match attempt.proposal.content.kind {
             Kind::Setup => 0,
             Kind::Join(joiners) => previous.as_ref().map_or(0, |i| i.joins_since_setup) + joiners.count_ones(),
@@ -226,6 +236,11 @@ impl Contributory {
         let recent = |i: &Installed| now.monotonic.since(i.at) < timing::VAIN_FORGIVEN;
         if view.change == Change::Rekeyed && previous.as_ref().is_some_and(recent) {
             self.charge(now, *attempt.proposal.proposer());
+        }
+        let came =
+            |p: &&Arc<Person>| previous.as_ref().is_some_and(|i| !i.agreed.people.iter().any(|q| q.short == p.short));
+        for person in agreed.people.iter().filter(came) {
+            self.joins.spend(person.id.cert, now.monotonic);
         }
         for person in &agreed.people {
             self.wanting.remove(&person.short);
@@ -255,8 +270,14 @@ impl Contributory {
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
         self.installed = Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since });
+        let seats = &attempt.proposal.content.seats;
+        let liars: Vec<ShortId> = attempt.liars.iter().map(|seat| seats[*seat]).collect();
+        let lies: Vec<Message> = attempt.liars.iter().filter_map(|seat| attempt.message(2, *seat).cloned()).collect();
         self.last = Some(attempt);
         self.prepared = false;
+        if self.is_grouped() {
+            self.elsewhere.clear();
+        }
         self.own_proposals.0 = 0;
         self.yields = false;
         self.retry = false;
@@ -274,6 +295,11 @@ impl Contributory {
         self.key_tries = 0;
         self.send_own_keys(now);
         self.passed_over.clear();
+        // Others may hold right ones of theirs.
+        lies.iter().for_each(|message| _ = self.send(message));
+        for liar in liars {
+            self.strike(now, liar, Misbehaviour::WrongValue);
+        }
         match self.later.take() {
             Some(later) => self.come_back_to(now, later),
             None => self.plan(now),
@@ -296,7 +322,8 @@ impl Contributory {
             return;
         }
         let at = now.monotonic;
-        let vain = self.vain.entry(proposer).or_insert(Strike { count: 0, until: at });
+        let Some(cert) = self.people.get(&proposer).map(|p| p.id.cert) else { return };
+        let vain = self.vain.entry(cert).or_insert(Strike { count: 0, until: at });
         let forgiven = at.since(vain.until).as_secs() / timing::VAIN_FORGIVEN.as_secs();
         vain.count = vain.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX)) + 1;
         let more = vain.count.saturating_sub(timing::VAIN_FREE);
@@ -318,7 +345,8 @@ impl Contributory {
 
     /// Whether this proposer's attempts came to nothing too often.
     pub(super) fn proposes_in_vain(&self, now: Now, proposer: &ShortId) -> bool {
-        let vain = self.vain.get(proposer).filter(|_| self.is_grouped());
+        let cert = self.people.get(proposer).map(|p| p.id.cert);
+        let vain = cert.and_then(|cert| self.vain.get(&cert)).filter(|_| self.is_grouped());
         vain.is_some_and(|v| v.count > timing::VAIN_FREE && v.until > now.monotonic)
     }
 
@@ -333,6 +361,16 @@ impl Contributory {
             self.strike(now, attempt.proposal.content.seats[*seat], *why);
         }
         let proposer = *attempt.proposal.proposer();
+        // Others may hold right ones of the same authors, and wait for us.
+        let wrong = attempt.culprits.iter().filter(|(_, why)| *why == Misbehaviour::WrongValue);
+        let shown: Vec<Message> = wrong.filter_map(|(seat, _)| attempt.message(1, *seat).cloned()).collect();
+        shown.iter().for_each(|message| _ = self.send(message));
+        if !shown.is_empty() {
+            self.shown = Some((attempt.proposal.id(), shown, now.monotonic));
+        }
+        if attempt.unproven {
+            self.doubt(now, proposer);
+        }
         self.yields |= proposer == self.me.short;
         let others = attempt.culprits.iter().any(|(seat, _)| attempt.proposal.content.seats[*seat] != proposer);
         if !attempt.excused && !others {
@@ -372,7 +410,7 @@ impl Contributory {
     /// A message of a round.
     pub(super) fn on_round(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
         let (author, id) = match &message {
-            Message::R1(m) => (m.author, m.instance),
+            Message::R1(m) => (m.author, InstanceId(first8(&m.instance))),
             Message::R2(m) => (m.author, m.instance),
             Message::Kc(m) => (m.author, m.instance),
             _ => return Err(Dropped::Malformed.into()),
@@ -397,9 +435,7 @@ impl Contributory {
         };
         let taken = attempt.take(message, now.monotonic, &self.env());
         let other = match taken {
-            Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) if running => {
-                attempt.message(round, seat).cloned()
-            }
+            Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) => attempt.message(round, seat).cloned(),
             _ => None,
         };
         if running {
@@ -420,12 +456,29 @@ impl Contributory {
             Err(Refused::Known) => Err(Dropped::Stale.into()),
             Err(Refused::Stranger) => Err(Dropped::Policy.into()),
             Err(Refused::Auth) => Err(Dropped::Auth.into()),
+            Err(Refused::Disagrees) => {
+                self.people.hear(&author, now.monotonic);
+                self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RANK));
+                self.show_cards(now, Some(author));
+                Err(Dropped::Policy.into())
+            }
             Err(Refused::Misbehaved(_, why)) => {
+                if why == Misbehaviour::WrongValue {
+                    // Somebody else may hold a right one, and wait for us.
+                    self.send_veiled_again(veiled);
+                }
                 let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
-                // Whoever holds the one or the other only is shown both.
-                other.iter().for_each(|message| _ = self.send(message));
+                let known = self.people.get(&author).is_some_and(|p| self.is_banned(now.monotonic, p));
+                if running || !known {
+                    // Whoever holds the one or the other only is shown both.
+                    other.iter().for_each(|message| _ = self.send(message));
+                }
                 if running {
                     self.advance(now);
+                } else if !known {
+                    // Of the epoch that we are in: the next one is without it.
+                    self.strike(now, author, why);
+                    self.plan(now);
                 }
                 Err(HandleError::Misbehaved(cert, why))
             }
@@ -453,6 +506,13 @@ impl Contributory {
             return Ok(());
         }
         if self.is_judged(&id) {
+            // Its author may wait for us, since it has not seen what made us give that attempt up.
+            let again = |at: &Monotonic| now.monotonic.since(*at) >= timing::RTO / 2;
+            if let Some((_, shown, at)) = self.shown.as_mut().filter(|(of, _, at)| *of == id && again(at)) {
+                *at = now.monotonic;
+                let shown = shown.clone();
+                shown.iter().for_each(|message| _ = self.send(message));
+            }
             // Its author may not have heard of the better proposal.
             let named = self.attempt.as_mut().filter(|a| a.proposal.seat_of(&author).is_some());
             let again = named.and_then(|a| a.remind(now.monotonic, timing::RTO));
@@ -544,6 +604,14 @@ impl Contributory {
         self.advance(now);
         let Some(attempt) = self.attempt.as_ref() else { return };
         let late = attempt.is_confirming() && now.monotonic.since(attempt.progress) >= timing::RTO;
+        let made_up = !self.is_grouped() && !attempt.is_proven();
+        if let Some(rival) = self.later.take_if(|_| made_up && now.monotonic.since(attempt.started) >= timing::RTO) {
+            // What it follows on may be made up: another group wants us too.
+            let proposer = *attempt.proposal.proposer();
+            self.attempt = None;
+            self.doubt(now, proposer);
+            return self.come_back_to(now, rival);
+        }
         if let Some(later) = self.later.take_if(|_| late) {
             // The confirmations do not come, and others have gone on.
             let before = attempt.proposal.id();
@@ -588,6 +656,12 @@ impl Contributory {
         self.rto = (self.rto * 5 / 4).min(timing::RTO_MAX);
         let blur = jitter(&mut self.rng, self.rto / 2);
         self.timers.set(Timer::Resend, now.monotonic + self.rto * 3 / 4 + blur);
+        if let Some(until) = self.attempt.as_ref().and_then(|a| a.held_until) {
+            self.timers.sooner(Timer::Resend, until);
+        }
+        if self.attempt.as_ref().is_some_and(|a| a.disagreed.0 > 0) {
+            self.show_cards(now, None);
+        }
     }
 
     /// A new key for the same members.
@@ -608,13 +682,19 @@ impl Contributory {
     }
 
     /// Says that we go, a few times, and is gone.
+    ///
+    /// Whoever asked a group to be let in says so too: the group would wait for it.
     pub(super) fn leave(&mut self, now: Now) {
         self.phase = Phase::Leaving;
         self.attempt = None;
         self.planned = None;
-        let grouped = self.is_grouped();
-        let more = grouped && self.leave_tries < timing::LEAVE_TRIES;
+        let asked = self.join_sent.is_some() && self.leave_tries == 0;
+        let awaited = self.is_grouped() || !self.elsewhere.is_empty() || self.towards != EpochId::default();
+        let more = awaited && self.leave_tries < timing::LEAVE_TRIES;
         self.timers = Timers::default();
+        if asked && !more {
+            self.send_leave(); // whoever heard our JOIN, though we did not hear of it
+        }
         if !more {
             return self.exclude(Exclusion::Left);
         }

@@ -9,6 +9,7 @@
 //!
 //! All compartments' rings ride in the same messages (A8).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,20 @@ pub(super) struct Attempt {
     silences: u32,
     /// It failed for a reason that its proposer could not foresee.
     pub(super) excused: bool,
+    /// Whether we are in the epoch that the proposal follows on.
+    pub(super) of_base: bool,
+    /// Seats of the other members of our own epoch, where that is another one.
+    pub(super) kin: u64,
+    /// Until when we do not go beyond the first round: others may be there that we have to hear of first.
+    pub(super) held_until: Option<Monotonic>,
+    /// It failed since too few said in round 1 that they are in the epoch that it follows on.
+    pub(super) unproven: bool,
+    /// How often we showed cards since somebody signed another roster, and when last.
+    pub(super) disagreed: (u32, Monotonic),
+    /// Whether members contradicted each other to the end, and most agree with us.
+    resolved: bool,
+    /// Seats whose confirmation is proved wrong; they are left out of the next epoch.
+    pub(super) liars: Vec<usize>,
     /// Since when members contradict each other about what was said (somebody lies, or said two things), and
     /// how often we showed what we hold.
     doubt: Option<(Monotonic, u32)>,
@@ -174,6 +189,8 @@ pub(super) enum Refused {
     Known,
     /// The signature is wrong.
     Auth,
+    /// Signed, and about another roster or other statements than ours.
+    Disagrees,
     /// Signed, and wrong: the author is to be left out.
     Misbehaved(usize, Misbehaviour),
 }
@@ -194,6 +211,13 @@ impl Attempt {
             covered: false,
             silences: 0,
             excused: false,
+            of_base: false,
+            kin: 0,
+            held_until: None,
+            unproven: false,
+            disagreed: (0, Monotonic(0)),
+            resolved: false,
+            liars: Vec::new(),
             doubt: None,
             culprits: Vec::new(),
         }
@@ -201,6 +225,29 @@ impl Attempt {
 
     pub(super) fn is_running(&self) -> bool {
         !matches!(self.stage, Stage::Done | Stage::Failed)
+    }
+
+    /// Seats of those who signed that they are in the epoch that the proposal follows on.
+    pub(super) fn vouchers(&self) -> u64 {
+        let vouches =
+            |held: &Option<Held>| matches!(held.as_ref().map(|h| &h.message), Some(Message::R1(m)) if m.of_base);
+        let seats = self.held[0].iter().enumerate().filter(|(seat, held)| *seat != self.me && vouches(held));
+        seats.fold(0, |all, (seat, _)| all | 1 << seat)
+    }
+
+    /// Whether the epoch that the proposal follows on is believed: it is ours, or two certificates signed that they are
+    /// in it, or all others of our own epoch did. One holder can make one up alone.
+    pub(super) fn is_proven(&self) -> bool {
+        let vouchers = self.vouchers();
+        let kin = self.kin & self.active_seats();
+        let all_kin = kin != 0 && kin & !vouchers == 0;
+        self.proposal.content.base.is_none() || self.of_base || vouchers.count_ones() >= 2 || all_kin
+    }
+
+    /// Whether all X are here and our Y is not sent.
+    pub(super) fn is_at_first_round(&self) -> bool {
+        let complete = self.active_seats() & !self.held(0) == 0;
+        complete && matches!(self.stage, Stage::Round1 { sent: true, .. })
     }
 
     /// Whether our confirmation is out, and not all others' are here.
@@ -240,10 +287,16 @@ impl Attempt {
         }
         let person = &formation.people[me];
         let message = (!contributions.is_empty()).then(|| {
-            let instance = self.proposal.id();
-            let mut r1 = R1 { author: person.short, instance, contributions, signature: [0; 64] };
-            let digest = formation.digest_r1(env.group, &self.proposal, person, &Message::R1(r1.clone()).body());
-            r1.signature = env.identity.sign(&digest);
+            let mut r1 = R1 {
+                author: person.short,
+                instance: self.proposal.instance,
+                roster: formation.roster,
+                state: formation.state,
+                of_base: self.of_base,
+                contributions,
+                signature: [0; 64],
+            };
+            r1.signature = env.identity.sign(&digest_r1(env.group, &person.id, &Message::R1(r1.clone()).body()));
             r1
         });
         self.formation = Some(formation);
@@ -264,7 +317,7 @@ impl Attempt {
         let slot = formation.slot_of_seat[seat];
         let person = &formation.people[slot];
         let digest = match round {
-            0 => formation.digest_r1(env.group, &self.proposal, person, &body),
+            0 => digest_r1(env.group, &person.id, &body),
             _ => formation.digest(LABELS[round], env.group, &self.proposal, &body),
         };
         if let Some(held) = self.held[round][seat].as_mut().filter(|held| held.digest == digest) {
@@ -276,9 +329,17 @@ impl Attempt {
         if !env.verifier.signature(key, &digest, signature) {
             return Err(Refused::Auth);
         }
+        if matches!(&message, Message::R1(m) if m.instance != self.proposal.instance) {
+            return Err(Refused::Stranger); // of another attempt, whose hash begins alike
+        }
         if self.held[round][seat].is_some() {
             // Two signed messages for one place.
             return Err(self.blame(seat, Misbehaviour::Equivocation));
+        }
+        if matches!(&message, Message::R1(m) if (m.roster, m.state) != (formation.roster, formation.state)) {
+            // Signed, and about other members or statements: one of us was shown something else.
+            self.spoken[seat] = now;
+            return Err(Refused::Disagrees);
         }
         let contributions = match &message {
             Message::R1(m) => {
@@ -320,10 +381,16 @@ impl Attempt {
             }
             // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
             Stage::Round1 { mine, sent: true, .. } => {
-                if !formation.active().all(|slot| self.held[0][formation.seat_of_slot[slot]].is_some()) {
+                let complete = formation.active().all(|slot| self.held[0][formation.seat_of_slot[slot]].is_some());
+                if !complete || self.held_until.is_some() {
                     return None;
                 }
                 let mine = std::mem::take(mine);
+                if !self.is_proven() {
+                    self.unproven = true;
+                    self.stage = Stage::Failed;
+                    return Some(Step::Failed);
+                }
                 self.round2(now, mine, env)
             }
             // Key: with all Y: the walk round the ring, checked against K_i^L
@@ -349,39 +416,41 @@ impl Attempt {
                 };
                 let epoch = confirming.agreed.epoch.hash;
                 let second = self.proposal.content.attempt > 1;
+                // The same X and Y, and so the same key, if not all Y of a first attempt fit: whoever confirms another
+                // one lies. Others may hold a right confirmation of it and have installed: so do we, and leave it out
+                // of the next epoch.
                 for slot in &slots {
                     let Some(m) = kc(*slot).filter(|m| m.epoch == epoch) else { continue };
-                    if !formation.confirms(m, *slot, confirming, second) {
-                        // The same X and Y, and so the same key, if not all Y of a first attempt fit.
-                        let seat = formation.seat_of_slot[*slot];
-                        self.culprits.push((seat, Misbehaviour::WrongValue));
-                        self.stage = Stage::Failed;
-                        return Some(Step::Failed);
+                    let seat = formation.seat_of_slot[*slot];
+                    if !self.liars.contains(&seat) && !formation.confirms(m, *slot, confirming, second) {
+                        self.liars.push(seat);
                     }
                 }
                 if !slots.iter().all(|slot| kc(*slot).is_some()) {
                     return None;
                 }
-                if !slots.iter().all(|slot| kc(*slot).is_some_and(|m| m.epoch == epoch)) {
-                    let alike = |slot: &usize| *slot == me || kc(*slot).is_some_and(|m| m.epoch == epoch);
-                    let alike = formation.active().filter(alike).collect();
-                    return self.contradiction(now, 1, alike);
+                let others = |slot: &usize| kc(*slot).is_some_and(|m| m.epoch != epoch);
+                let differ: Vec<usize> = slots.iter().copied().filter(others).collect();
+                if !differ.is_empty() && !self.resolved {
+                    let alike = formation.active().filter(|slot| !differ.contains(slot)).collect();
+                    let step = self.contradiction(now, 1, alike);
+                    return if self.resolved { self.step(now, env) } else { step };
                 }
-                if slots.iter().any(|slot| kc(*slot).is_some_and(|m| !formation.confirms(m, *slot, confirming, true))) {
+                let seats = differ.iter().map(|slot| formation.seat_of_slot[*slot]);
+                self.liars.extend(seats.filter(|seat| !self.liars.contains(seat)).collect::<Vec<_>>());
+                let honest = |slot: &&usize| !self.liars.contains(&formation.seat_of_slot[**slot]);
+                let honest: Vec<usize> = slots.iter().filter(honest).copied().collect();
+                if honest.iter().any(|slot| kc(*slot).is_some_and(|m| !formation.confirms(m, *slot, confirming, true)))
+                {
                     self.stage = Stage::Failed;
                     return Some(Step::Failed);
                 }
                 let mut agreed = confirming.agreed.clone();
-                let confirmations: Vec<(usize, &Kc)> = slots.iter().filter_map(|s| Some((*s, kc(*s)?))).collect();
-                let publics = formation.publics(&confirmations, &agreed);
+                let confirmations: Vec<(usize, &Kc)> = honest.iter().filter_map(|s| Some((*s, kc(*s)?))).collect();
+                let (publics, minority) = formation.publics(&confirmations, &agreed);
+                agreed.publics = publics;
                 let keys = std::mem::take(&mut confirming.keys);
-                match publics {
-                    Some(publics) => agreed.publics = publics,
-                    None => {
-                        self.stage = Stage::Failed;
-                        return Some(Step::Failed);
-                    }
-                }
+                self.liars.extend(minority);
                 agreed.ring_key = keys.into_iter().find(|(i, _)| *i == 0).map(|(_, key)| Arc::new(key));
                 self.stage = Stage::Done;
                 Some(Step::Done(Box::new(agreed)))
@@ -411,6 +480,11 @@ impl Attempt {
             return (!messages.is_empty()).then_some(Step::Show(messages));
         }
         if now.since(since) < SHOWN_WITHIN {
+            return None;
+        }
+        if most && round == 1 {
+            // All said the same before, and a right confirmation of those may be with somebody who has installed.
+            self.resolved = true;
             return None;
         }
         if most {
@@ -523,7 +597,7 @@ impl Attempt {
         let slot = formation.slot_of_seat[self.me];
         let body = message.body();
         let digest = match &message {
-            Message::R1(_) => formation.digest_r1(env.group, &self.proposal, &formation.people[slot], &body),
+            Message::R1(_) => digest_r1(env.group, &formation.people[slot].id, &body),
             _ => formation.digest(LABELS[round], env.group, &self.proposal, &body),
         };
         let contributions = match &message {
@@ -785,36 +859,48 @@ impl Formation {
         checked.collect()
     }
 
-    /// Whether a confirmation fits our keys.
-    /// Of the same epoch hash; `all` rings, or the one whose key the epoch's hash binds.
+    /// Whether a confirmation of our epoch hash fits our keys: of `all` rings, or of the one whose key that hash binds;
+    /// and the public keys of what both of us read.
     fn confirms(&self, m: &Kc, slot: usize, ours: &Confirming, all: bool) -> bool {
         let theirs: Vec<usize> = (0..self.rings.len()).filter(|i| self.rings[*i].places.contains(&slot)).collect();
+        let domains = self.public_domains_of(slot);
+        let fits = |i: usize, (mac, commitment): &([u8; 32], [u8; 32])| {
+            let known = ours.keys.iter().find(|(ring, _)| *ring == i && (all || *ring == 0));
+            let Some((_, key)) = known else { return true };
+            let place = self.rings[i].places.iter().position(|s| *s == slot).expect("of the rings with the slot");
+            key.commitment() == *commitment && key.confirmed_by(place, mac).is_ok()
+        };
+        // A public key follows from its ring's key, of which both of us have the same if our commitments are.
+        let same_key = |domain: &Domain| {
+            let ring = self.table.ring_of(*domain);
+            let of = theirs.iter().position(|i| Some(*i) == ring).and_then(|nth| m.rings.get(nth));
+            ours.keys.iter().any(|(i, key)| Some(*i) == ring && of.is_some_and(|(_, c)| key.commitment() == *c))
+        };
+        let own = |domain: &Domain| ours.agreed.pairs.iter().find(|(d, _)| d == domain).map(|(_, p)| p.public().0);
         theirs.len() == m.rings.len()
-            && m.publics.len() == self.public_domains_of(slot).len()
-            && theirs.iter().zip(&m.rings).all(|(i, (mac, commitment))| {
-                let known = ours.keys.iter().find(|(ring, _)| ring == i && (all || *ring == 0));
-                let Some((_, key)) = known else { return true };
-                let place = self.rings[*i].places.iter().position(|s| *s == slot).expect("of the rings with the slot");
-                key.commitment() == *commitment && key.confirmed_by(place, mac).is_ok()
-            })
+            && m.publics.len() == domains.len()
+            && theirs.iter().zip(&m.rings).all(|(i, ring)| fits(*i, ring))
+            && domains.iter().zip(&m.publics).all(|(d, key)| !same_key(d) || own(d).is_none_or(|own| own == *key))
     }
 
-    /// The readers' public keys of domains that we write without reading; `None` if readers disagree.
-    fn publics(&self, confirmations: &[(usize, &Kc)], agreed: &Agreed) -> Option<Vec<(Domain, hpke::PublicKey)>> {
-        let mut publics = Vec::new();
+    /// The readers' public keys of domains that we write without reading, as most readers say, and the seats of those
+    /// who say otherwise. Where readers are of two minds there is no key: they leave out who lies.
+    fn publics(&self, confirmations: &[(usize, &Kc)], agreed: &Agreed) -> (Vec<(Domain, hpke::PublicKey)>, Vec<usize>) {
+        let (mut publics, mut minority) = (Vec::new(), BTreeSet::new());
         for (domain, _) in &agreed.own {
-            let mut found = None;
+            let mut said: BTreeMap<[u8; 32], Vec<usize>> = BTreeMap::new();
             for (slot, kc) in confirmations {
-                let read: Vec<Domain> = self.public_domains_of(*slot);
-                let Some(nth) = read.iter().position(|d| d == domain) else { continue };
-                let key = hpke::PublicKey(*kc.publics.get(nth)?);
-                if *found.get_or_insert(key) != key {
-                    return None;
+                let nth = self.public_domains_of(*slot).iter().position(|d| d == domain);
+                if let Some(key) = nth.and_then(|nth| kc.publics.get(nth)) {
+                    said.entry(*key).or_default().push(self.seat_of_slot[*slot]);
                 }
             }
-            publics.extend(found.map(|key| (*domain, key)));
+            let readers: usize = said.values().map(Vec::len).sum();
+            let Some(key) = said.iter().find(|(_, by)| by.len() * 2 > readers).map(|(key, _)| *key) else { continue };
+            publics.push((*domain, hpke::PublicKey(key)));
+            minority.extend(said.iter().filter(|(other, _)| **other != key).flat_map(|(_, by)| by).copied());
         }
-        Some(publics)
+        (publics, minority.into_iter().collect())
     }
 
     /// Domains for which a slot publishes a key.
@@ -834,14 +920,6 @@ impl Formation {
         let t = Transcript::new("sealcast/v1/heard").add(&self.roster);
         let digests = self.active().filter_map(|slot| r1[self.seat_of_slot[slot]].as_ref());
         digests.fold(t, |t, held| t.add(&held.digest)).finish()
-    }
-
-    fn digest_r1(&self, group: &str, proposal: &Proposal, person: &Person, body: &[u8]) -> [u8; 32] {
-        // A6: over (nonce, roster hash, incarnation); the nonce is in the instance
-        let id = &person.id;
-        let bound: [&[u8]; 6] =
-            [&proposal.instance, &self.roster, &self.state, &id.cert.0, &id.incarnation.0, person.key.point()];
-        signed(LABELS[0], group, &bound, body)
     }
 
     fn digest(&self, label: &str, group: &str, proposal: &Proposal, body: &[u8]) -> [u8; 32] {
@@ -914,6 +992,13 @@ impl Formation {
             ring_key: None,
         }
     }
+}
+
+/// What the signature of an R1 is over. A6: over (nonce, roster hash, incarnation): the body says the instance, which
+/// binds the nonce, and the roster, which binds everybody's incarnation. Whoever knows another card of the author, or
+/// another roster, can verify it too.
+pub(super) fn digest_r1(group: &str, author: &MemberId, body: &[u8]) -> [u8; 32] {
+    signed(LABELS[0], group, &[&author.cert.0], body)
 }
 
 /// The numbers of the bits that are set.

@@ -15,7 +15,7 @@ use sealcast_wire::limits::MEMBERS_MAX;
 use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now, limits};
 
 use super::compartments::Table;
-use super::message::{Beacon, InstanceId, Join, Kind, Message, Propose, ShortId, signed};
+use super::message::{Base, Beacon, InstanceId, Join, Kind, Message, Propose, ShortId, next_counter, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, jitter, rank_wait};
@@ -73,6 +73,7 @@ impl Contributory {
         join.signature = self.key.sign(&signed(JOIN_LABEL, &self.group, &[], &body));
         self.send(&Message::Join(join));
         self.join_sent = Some(now.monotonic);
+        self.asked.get_or_insert(now.monotonic);
         self.card_sent = now.monotonic;
         let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
         self.join_wait = (self.join_wait * 3 / 2).min(timing::JOIN_RETRY_MAX);
@@ -83,14 +84,16 @@ impl Contributory {
         self.timers.set(Timer::Join, if alone { next.min(found) } else { next });
     }
 
-    /// Whether nobody else was heard for [`timing::LONE`].
+    /// Whether nobody else was heard for [`timing::LONE`], and no group for `detect`.
     ///
     /// Who was asked and did not answer does not count; and signs of which nothing comes end some time: an
     /// outsider can repeat those of others who are long gone.
     fn is_alone(&self, now: Now) -> bool {
         let quiet = now.monotonic >= self.last_sign + timing::LONE && now.monotonic >= self.hold_until;
         let nobody = self.wanting.keys().all(|s| self.is_struck(now, s));
-        nobody && quiet || now.monotonic >= self.started + timing::FOUND_ANYWAY
+        // A group that was heard of says so each second: it may have much to do before it lets us in.
+        let group = self.elsewhere.values().any(|e| now.monotonic < e.last + self.config.detect);
+        nobody && quiet && !group || now.monotonic >= self.started + timing::FOUND_ANYWAY
     }
 
     fn is_struck(&self, now: Now, short: &ShortId) -> bool {
@@ -119,7 +122,9 @@ impl Contributory {
             return Err(Dropped::Stale.into());
         }
         let floor = self.statements.floor();
-        let person = self.people.meet(now, floor, self.statements.anchor(), &self.verifier, &m.card)?;
+        let met = self.people.meet(now, floor, self.statements.anchor(), &self.verifier, &m.card);
+        self.judge_twins(now);
+        let person = met?;
         if !self.people.may_join(&short, now.monotonic) {
             return Err(Dropped::Rate.into());
         }
@@ -127,9 +132,6 @@ impl Contributory {
         let digest = signed(JOIN_LABEL, &self.group, &[], &body);
         if !self.verifier.signature(&person.key, &digest, &m.signature) {
             return Err(Dropped::Auth.into());
-        }
-        if self.is_beyond_reach(m.epoch.counter) {
-            return Err(Dropped::Policy.into());
         }
         self.people.hear(&short, now.monotonic);
         self.card_is_here(now, short);
@@ -141,6 +143,9 @@ impl Contributory {
         if !self.is_struck(now, &short) {
             self.last_sign = now.monotonic;
         }
+        if m.size >= 2 {
+            self.hear_elsewhere(now, &person);
+        }
         if self.removing.get(&short) == Some(&Change::Left) {
             return Err(Dropped::Stale.into());
         }
@@ -151,6 +156,9 @@ impl Contributory {
         if self.is_in_view(&short) && m.epoch != self.epoch() {
             // It missed our epoch. Only a JOIN that knows of the present epoch is surely not an old one, sent
             // again by an outsider: the next key is then for the same members.
+            if m.towards == self.epoch() && !self.rotate && !self.rekeys.take(person.id.cert, now.monotonic) {
+                return Err(Dropped::Rate.into());
+            }
             if m.towards == self.epoch() {
                 self.rotate = true;
                 let on_ours = |a: &super::Attempt| {
@@ -172,6 +180,9 @@ impl Contributory {
             *known = Wanting { since: known.since, ..new };
         }
         self.forget_people();
+        if let Some(next) = self.joins.next(&person.id.cert, now.monotonic) {
+            self.timers.sooner(Timer::Judge, next);
+        }
         self.greet(now);
         self.plan(now);
         Ok(())
@@ -196,7 +207,10 @@ impl Contributory {
         let here: Vec<&Arc<Person>> = self.installed.iter().flat_map(|i| &i.agreed.people).collect();
         let view: BTreeSet<ShortId> = here.iter().map(|p| p.short).collect();
         let stays = |p: &&&Arc<Person>| {
-            p.short == self.me.short || !(self.removing.contains_key(&p.short) || self.statements.excludes(&p.cert))
+            p.short == self.me.short
+                || !(self.removing.contains_key(&p.short)
+                    || self.statements.excludes(&p.cert)
+                    || self.is_banned(now.monotonic, p))
         };
         let mut members: Vec<&Arc<Person>> = here.iter().filter(stays).copied().collect();
         if members.is_empty() {
@@ -225,6 +239,8 @@ impl Contributory {
             .filter_map(|(short, w)| Some((w.since, self.people.get(short)?)))
             .filter(|(_, p)| p.id.cert != self.me.id.cert || p.short == self.me.short || grouped)
             .filter(|(_, p)| self.ghosts.get(&p.id.cert).is_none_or(|g| g.until <= now.monotonic))
+            .filter(|(_, p)| !self.is_banned(now.monotonic, p))
+            .filter(|(_, p)| !grouped || self.joins.next(&p.id.cert, now.monotonic).is_none())
             .filter(|(_, p)| self.statements.admits(now, p))
             .collect();
         // Of several runs of one certificate the newest counts (A6).
@@ -349,20 +365,22 @@ impl Contributory {
 
     fn propose_wish(&mut self, now: Now, wish: &Wish) {
         self.own_proposals = (self.own_proposals.0.saturating_add(1), now.monotonic);
-        let wanting = wish.joiners.iter().filter_map(|s| self.wanting.get(s));
-        let known = wanting.map(|w| w.epoch.counter).max().unwrap_or(0).max(self.epoch().counter);
-        let next = known.saturating_add(1);
-        let (counter, attempt) = match self.proposed {
-            (counter, _) if counter > next.saturating_add(COUNTER_REACH / 2) => (next, 1),
-            (counter, 255) if counter >= next => (counter + 1, 1),
-            (counter, attempt) if counter >= next => (counter, attempt + 1),
-            _ => (next, 1),
-        };
+        // What nobody but us could prove to those who join is no base.
+        let ours = |s: &&ShortId| self.is_in_view(s);
+        let proves = wish.joiners.is_empty() || wish.members.iter().filter(ours).count() >= 2;
+        let small = self.epoch().counter < limits::FIRST_COUNTER_MAX;
+        let goes = |p: &Arc<Person>| self.removing.contains_key(&p.short) || self.statements.excludes(&p.cert);
+        let mut others = self.installed.iter().flat_map(|i| &i.agreed.people).filter(|p| p.short != self.me.short);
+        if !proves && !small && others.all(goes) {
+            // A first epoch's number is small: we are alone first, whose number may be less the next time.
+            return self.found_alone(now);
+        }
+        let base = self.base().filter(|_| proves || !small);
+        let (counter, attempt) = self.next_number(base, wish);
         let others: Vec<ShortId> = wish.members.iter().filter(|s| **s != self.me.short).copied().collect();
         let seats: Vec<ShortId> = std::iter::once(self.me.short).chain(others).collect();
         let joiners = seats.iter().enumerate().filter(|(_, s)| wish.joiners.contains(s));
         let joiners = joiners.fold(0_u64, |all, (seat, _)| all | 1 << seat);
-        let base = self.base();
         let kind = if self.can_add(wish) { Kind::Join(joiners) } else { Kind::Setup };
         let hint = self.statements.hint();
         let mut content = Propose { counter, attempt, kind, base, hint, seats, signature: [0; 64] };
@@ -381,6 +399,27 @@ impl Contributory {
         }
         let proposal = Proposal { content, instance, veiled, sent: now.monotonic };
         self.adopt(now, proposal);
+    }
+
+    /// The number of the epoch to be, and of the attempt at it.
+    ///
+    /// It is one more than the base's. Without a base nobody can prove where it comes from: what the others say counts
+    /// up to [`limits::FIRST_COUNTER_MAX`].
+    fn next_number(&self, base: Option<Base>, wish: &Wish) -> (u32, u8) {
+        let counter = base.map_or_else(
+            || {
+                let claims = wish.joiners.iter().filter_map(|s| self.wanting.get(s)).map(|w| w.epoch.counter);
+                let known = claims.max().unwrap_or(0).max(self.epoch().counter);
+                // Where all attempts at a number are used up, the next one.
+                let tried = if self.proposed.1 == u8::MAX { next_counter(self.proposed.0) } else { self.proposed.0 };
+                known.saturating_add(1).max(tried).min(limits::FIRST_COUNTER_MAX)
+            },
+            Base::next_counter,
+        );
+        match self.proposed {
+            (last, attempt) if last == counter => (counter, attempt.saturating_add(1)),
+            _ => (counter, 1),
+        }
     }
 
     /// Whether the ring can be added to, instead of set up anew (tcrypto 4.2, rule 2).
@@ -437,10 +476,13 @@ impl Contributory {
         if !self.verifier.signature(&person.key, &instance, &proposal.content.signature) {
             return Err(Dropped::Auth.into());
         }
-        if self.is_beyond_reach(proposal.content.counter) {
-            return Err(Dropped::Policy.into());
-        }
         self.people.hear(&proposer, now.monotonic);
+        if proposal.content.base.is_some() {
+            self.hear_elsewhere(now, &person);
+            if self.is_doubted(now, &person) {
+                return Err(Dropped::Policy.into());
+            }
+        }
         if self.proposes_in_vain(now, &proposer) {
             self.remember_judged(&proposal);
             self.answer_with_beacon(now);
@@ -465,7 +507,10 @@ impl Contributory {
             self.wants_in(now, proposer);
         }
         // A member's epochs have ascending numbers: of two with one number it is in one at most, and says in which.
-        if self.installed.is_some() && content.counter <= self.epoch().counter {
+        // Who is alone in its own goes to any group's.
+        let ours = self.epoch().counter;
+        let alone = !self.is_grouped() && (content.base.is_some() || ours >= limits::FIRST_COUNTER_MAX);
+        if self.installed.is_some() && !on_our_base && !alone && content.counter <= ours {
             if related || names_me {
                 self.answer_with_beacon(now);
             }
@@ -485,8 +530,21 @@ impl Contributory {
             }
             return Err(Dropped::Policy.into());
         }
-        if names_me || related || !self.is_grouped() {
+        // Of the number that ours can have: another base's say nothing of it.
+        if content.base == self.base() && (names_me || related || !self.is_grouped()) {
             self.proposed = self.proposed.max(number);
+        }
+        let is_rival = |a: &super::Attempt| {
+            let (theirs, ours) = (content.base, a.proposal.content.base);
+            theirs.is_some() && ours.is_some() && theirs != ours && a.proposal.seat_of(&proposer).is_none()
+        };
+        let undecided = |a: &super::Attempt| !a.is_proven() && is_rival(a);
+        if names_me && !waited && !self.is_grouped() && self.attempt.as_ref().is_some_and(undecided) {
+            // Two groups want us, or somebody made one up. Which one exists shows in the first round: the greater claim
+            // says nothing.
+            self.remember_judged(&proposal);
+            self.later.get_or_insert(proposal);
+            return Ok(());
         }
         let better = self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
         if !better {
@@ -548,13 +606,15 @@ impl Contributory {
             self.attempt = None;
             self.timers.stop(Timer::Resend);
         }
+        if on_our_base || self.is_grouped() && proposal.content.base.is_none() && self.is_in_view(proposal.proposer()) {
+            let ours = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == self.me.id.cert);
+            self.replaced = self.replaced || proposal.content.seats.iter().any(ours);
+        }
         if on_our_base && self.phase == Phase::Leaving {
             self.exclude(Exclusion::Left);
             return Ok(());
         }
         if on_our_base {
-            let ours = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == self.me.id.cert);
-            self.replaced = self.replaced || proposal.content.seats.iter().any(ours);
             let unknown: Vec<ShortId> =
                 proposal.content.seats.iter().filter(|s| !self.people.knows(s)).copied().collect();
             unknown.into_iter().for_each(|s| self.want_card(now, s));
@@ -678,8 +738,8 @@ impl Contributory {
             return Err(Dropped::Policy.into());
         }
         self.last_sign = now.monotonic;
-        if self.is_beyond_reach(m.epoch.counter) {
-            return Err(Dropped::Policy.into());
+        if m.size >= 2 {
+            self.hear_elsewhere(now, &person);
         }
         self.pass_over(now, m);
         let ours = self.epoch();
@@ -748,14 +808,18 @@ impl Contributory {
             let left = joins && a.proposal.content.base == base && m.epoch.counter > self.epoch().counter;
             counter < m.epoch.counter || counter == m.epoch.counter && unheard || left && m.epoch.counter < counter
         };
-        if self.attempt.as_ref().is_some_and(passed) && self.passed_over.insert(m.author) {
-            self.proposed = self.proposed.max((m.epoch.counter, u8::MAX));
+        // Whoever is alone follows on any base.
+        let alone = |a: &super::Attempt| m.size < 2 && a.proposal.content.base.is_some();
+        if self.attempt.as_ref().is_some_and(|a| !alone(a) && passed(a)) && self.passed_over.insert(m.author) {
+            if self.base().is_none() {
+                self.proposed = self.proposed.max((m.epoch.counter.min(limits::FIRST_COUNTER_MAX), u8::MAX));
+            }
             self.drop_attempt();
         }
     }
 
     /// Nobody's fault: the attempt cannot end.
-    fn drop_attempt(&mut self) {
+    pub(super) fn drop_attempt(&mut self) {
         self.attempt = None;
         self.planned = None;
         self.retry = true;
@@ -788,12 +852,6 @@ impl Contributory {
         }
         self.planned = None;
         self.plan(now);
-    }
-
-    /// Whether no honest part of our group could be at this epoch number; who is in no group cannot tell.
-    fn is_beyond_reach(&self, counter: u32) -> bool {
-        let reach = if self.is_grouped() { self.epoch().counter.saturating_add(COUNTER_REACH) } else { u32::MAX - 1 };
-        counter > reach
     }
 
     /// Whether we wait for another part of the group to let us in.
@@ -835,7 +893,7 @@ impl Contributory {
     pub(super) fn strike(&mut self, now: Now, short: ShortId, why: Misbehaviour) {
         let strike = self.strikes.entry(short).or_insert(Strike { count: 0, until: now.monotonic });
         let wait = timing::STRIKE * (1 << strike.count.min(7));
-        strike.count += if why == Misbehaviour::Silent { 1 } else { 3 };
+        strike.count = strike.count.saturating_add(if why == Misbehaviour::Silent { 1 } else { 3 });
         strike.until = now.monotonic + wait.min(timing::STRIKE_MAX);
         let until = strike.until;
         while self.strikes.len() > limits::REMEMBERED_PEOPLE_MAX {
@@ -861,6 +919,9 @@ impl Contributory {
         }
         if let Some(person) = person {
             self.outputs.push_back(Output::Notice(Notice::LeftOut { cert: person.id.cert, why }));
+            if why != Misbehaviour::Silent {
+                self.shut_out(now, person.id.cert, timing::STRIKE);
+            }
         }
         self.timers.sooner(Timer::Judge, until);
     }
@@ -890,6 +951,7 @@ impl Contributory {
             .strikes
             .values()
             .chain(self.ghosts.values())
+            .chain(self.banned.values())
             .map(|s| s.until)
             .filter(|until| *until > now.monotonic)
             .min();
@@ -903,9 +965,6 @@ impl Contributory {
 
 const JOIN_LABEL: &str = "sealcast/v1/join";
 const BEACON_LABEL: &str = "sealcast/v1/beacon";
-/// Parts of a group whose epoch numbers differ by more do not merge: whoever may lie about a number, and every
-/// holder of a certificate may, brings the group so much nearer to the last one at a time, and no further.
-const COUNTER_REACH: u32 = 1 << 16;
 /// How long an agreement of others is given before we propose over it.
 const AGREEMENT_WAIT: Duration = Duration::from_millis(250);
 /// The same for who is not named since its own JOIN was lost.

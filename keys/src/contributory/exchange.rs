@@ -156,6 +156,7 @@ impl Contributory {
                         }
                         Err(why) => result = Err(why.into()),
                     }
+                    self.judge_twins(now);
                 }
                 Object::Eviction(bytes) | Object::Crl(bytes) | Object::Policy(bytes) => {
                     // Two certificates and a signature at most: as much as three strangers.
@@ -227,6 +228,7 @@ impl Contributory {
         }
         self.stale_told = false;
         self.prepare_removal(now);
+        self.drop_unfit(now);
         self.try_form(now);
         self.plan(now);
         Ok(true)
@@ -297,7 +299,7 @@ impl Contributory {
         let installed = self.installed.as_ref().ok_or(CommandError::NotReady)?;
         let member = installed.agreed.people.iter().find(|p| p.id.cert == cert);
         let person = member.or_else(|| self.people.of(cert).next()).ok_or(CommandError::NoSuchMember)?.clone();
-        let number = self.statements.evictions().last_number(Some(self.me.id.cert)) + 1;
+        let number = self.statements.evictions().last_number(Some(self.me.id.cert)).saturating_add(1);
         let statement = Eviction::new(&self.group, &person.cert, number, reason);
         let identity = self.config.identity.clone();
         let bytes = statement.sign_as_member(&identity, &person.cert).map_err(|_| CommandError::Denied("evict"))?;
@@ -339,6 +341,10 @@ impl Contributory {
         self.wanting.remove(&m.author);
         if self.is_in_view(&m.author) {
             self.prepare_removal(now);
+        }
+        if self.attempt.as_ref().is_some_and(|a| a.nobody_joined() && a.proposal.seat_of(&m.author).is_some()) {
+            // We wait for nobody else.
+            self.drop_attempt();
         }
         self.plan(now);
         Ok(())

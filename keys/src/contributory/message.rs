@@ -14,7 +14,9 @@
 use sealcast_crypto::dutta_barua::CONTRIBUTION_LEN;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
-use sealcast_wire::limits::{CERTIFICATE_BYTES_MAX, COMPARTMENTS_MAX, EVICTIONS_MAX, MEMBERS_MAX, OPEN_BYTES_MAX};
+use sealcast_wire::limits::{
+    CERTIFICATE_BYTES_MAX, COMPARTMENTS_MAX, EVICTIONS_MAX, FIRST_COUNTER_MAX, MEMBERS_MAX, OPEN_BYTES_MAX,
+};
 use sealcast_wire::{CertHash, EpochId, Incarnation, Malformed, Reader, Writer};
 
 /// Bytes of a card beside its certificate.
@@ -121,11 +123,19 @@ pub(super) struct Propose {
     pub(super) signature: Signature,
 }
 
-/// Round 1: X of each ring that the author is active in.
+/// Round 1: X of each ring that the author is active in, and all that it takes the attempt to be about: members who
+/// differ in that can show each other so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct R1 {
     pub(super) author: ShortId,
-    pub(super) instance: InstanceId,
+    /// The attempt's hash in full.
+    pub(super) instance: [u8; 32],
+    /// Hash of the roster, as the author knows its members.
+    pub(super) roster: [u8; 32],
+    /// Hash of statements, CRL and policy, as the author knows them.
+    pub(super) state: [u8; 32],
+    /// Whether the author is in the epoch that the proposal follows on: two of its members prove that it exists.
+    pub(super) of_base: bool,
     /// X and the proof of knowledge of its exponent per ring, in the order of rings.
     pub(super) contributions: Vec<[u8; CONTRIBUTION_LEN]>,
     /// By the *certificate's* key: a joiner is alive and is who it says (A6).
@@ -239,11 +249,20 @@ impl Base {
     pub(super) fn of(epoch: EpochId, size: usize) -> Base {
         Base { counter: epoch.counter, size: size as u8, hash: epoch.hash }
     }
+
+    /// The number of the epoch that follows on this one.
+    pub(super) fn next_counter(self) -> u32 {
+        next_counter(self.counter)
+    }
 }
 
 impl Card {
     /// The name of this card's holder in short.
     pub(super) fn short_id(&self, group: &str) -> ShortId {
+        #[cfg(test)]
+        if let Some(short) = tests::collides(&self.cert) {
+            return short;
+        }
         let hash = Transcript::new("sealcast/v1/member").add(group.as_bytes());
         let hash = hash.add(&self.cert.0).add(&self.incarnation.0).add(&self.key).finish();
         ShortId(first8(&hash))
@@ -327,7 +346,8 @@ impl Message {
                 m.seats.iter().for_each(|id| _ = w.raw(&id.0));
             }
             Message::R1(m) => {
-                w.u8(R1_TYPE).raw(&m.author.0).raw(&m.instance.0).u8(m.contributions.len() as u8);
+                w.u8(R1_TYPE).raw(&m.author.0).raw(&m.instance).raw(&m.roster).raw(&m.state);
+                w.u8(u8::from(m.of_base)).u8(m.contributions.len() as u8);
                 m.contributions.iter().for_each(|c| _ = w.raw(c));
             }
             Message::R2(m) => {
@@ -445,10 +465,12 @@ impl Message {
             }),
             kind @ (PROPOSE_FIRST | PROPOSE_SETUP | PROPOSE_JOIN) => Message::Propose(read_propose(kind, &mut r)?),
             R1_TYPE => {
-                let (author, instance) = read_head(&mut r)?;
+                let author = ShortId(r.array()?);
+                let (instance, roster, state) = (r.array()?, r.array()?, r.array()?);
+                let of_base = read_flag(&mut r)?;
                 let n = read_rings(&mut r)?;
                 let contributions = (0..n).map(|_| r.array()).collect::<Result<_, Malformed>>()?;
-                Message::R1(R1 { author, instance, contributions, signature: r.array()? })
+                Message::R1(R1 { author, instance, roster, state, of_base, contributions, signature: r.array()? })
             }
             R2_TYPE => {
                 let (author, instance) = read_head(&mut r)?;
@@ -536,7 +558,8 @@ fn read_propose(kind: u8, r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     let ascending = seats[1..].is_sorted_by(|a, b| a < b) && !seats[1..].contains(&seats[0]);
     let kind = joiners.map_or(Kind::Setup, Kind::Join);
     let joiners_have_seats = joiners.is_none_or(|bits| bits != 0 && (n == 64 || bits >> n == 0));
-    let follows = base.is_none_or(|base| base.counter < counter);
+    // One step from a base, and a small number without one: nobody can use the numbers up by a claim.
+    let follows = base.map_or(counter <= FIRST_COUNTER_MAX, |base| base.next_counter() == counter);
     if !ascending || !joiners_have_seats || !follows || counter == 0 || attempt == 0 {
         return Err(Malformed);
     }
@@ -573,6 +596,12 @@ fn read_epoch(r: &mut Reader<'_>) -> Result<EpochId, Malformed> {
     Ok(EpochId { counter: r.u32()?, hash: r.u64()? })
 }
 
+/// The number that comes after another one; after the last one they begin again. An epoch is told from others by
+/// its hash as well, so that a number may come twice.
+pub(super) fn next_counter(counter: u32) -> u32 {
+    counter.checked_add(1).unwrap_or(1)
+}
+
 /// The first eight bytes of a hash.
 pub(super) fn first8(hash: &[u8; 32]) -> [u8; 8] {
     *hash.first_chunk().expect("32 bytes have a first 8")
@@ -599,8 +628,19 @@ const STATE: u8 = 14;
 const _: () = assert!(MEMBERS_MAX <= 64, "seats are bits of a u64");
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        /// Of this certificate all cards have one short id, as if 2³² hashes had been tried.
+        pub(in super::super) static COLLIDES: Cell<Option<CertHash>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn collides(cert: &CertHash) -> Option<ShortId> {
+        COLLIDES.get().filter(|c| c == cert).map(|_| ShortId([0x1e; 8]))
+    }
 
     const BASE: Base = Base { counter: 6, size: 3, hash: 8 };
 
@@ -626,7 +666,15 @@ mod tests {
             propose(Kind::Setup, Some(BASE), 3),
             propose(Kind::Join(0b1000), Some(BASE), 4),
             propose(Kind::Join(1 << 63), Some(BASE), 64),
-            Message::R1(R1 { author, instance, contributions: vec![[1; 96]; 3], signature }),
+            Message::R1(R1 {
+                author,
+                instance: [2; 32],
+                roster: [3; 32],
+                state: [4; 32],
+                of_base: true,
+                contributions: vec![[1; 96]; 3],
+                signature,
+            }),
             Message::R2(R2 { author, instance, heard: [1; 32], shares: vec![vec![1; 32], vec![2; 96]], signature }),
             Message::Kc(Kc {
                 author,
@@ -685,6 +733,19 @@ mod tests {
                 assert!(Message::Propose(m).encode().len() + veil_and_frame <= 64 * usize::from(n), "{n} {kind:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_proposals_number_follows_from_its_base() {
+        let of = |counter, base: Option<Base>| {
+            let seats = (0..3).map(|i| ShortId([i; 8])).collect();
+            let m = Propose { counter, attempt: 1, kind: Kind::Setup, base, hint: [0; 4], seats, signature: [0; 64] };
+            Message::decode(&Message::Propose(m).encode()).is_ok()
+        };
+        let base = |counter| Some(Base { counter, size: 3, hash: 8 });
+        assert!(of(7, base(6)) && !of(8, base(6)) && !of(6, base(6)) && !of(5, base(6)));
+        assert!(of(1, base(u32::MAX)) && !of(0, base(u32::MAX)) && !of(u32::MAX, base(u32::MAX)));
+        assert!(of(1, None) && of(FIRST_COUNTER_MAX, None) && !of(FIRST_COUNTER_MAX + 1, None) && !of(0, None));
     }
 
     #[test]

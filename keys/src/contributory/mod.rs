@@ -28,12 +28,16 @@
 //! | `people`, `statements` | who is who; evictions, revocations, policy |
 //! | `discovery` | JOINs, beacons, who shall be in the next epoch and who proposes it |
 //! | `proposal`, `attempt`, `agreement` | one attempt at a key, and what follows from its success or failure |
+//! | `twins`, `allowance` | two cards with one short id; how often one certificate's holder may change the group |
+//! | `caution` | what a member in no group waits for before it believes that it found one |
 //! | `exchange` | objects asked for and given |
 //! | `compartments`, `epoch`, `replay` | who reads what; the epoch's keys in use |
 //! | `inspect` | what `group show` prints |
 
 mod agreement;
+mod allowance;
 mod attempt;
+mod caution;
 mod compartments;
 mod discovery;
 mod epoch;
@@ -48,6 +52,7 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod twins;
 #[cfg(test)]
 mod vectors;
 
@@ -71,6 +76,7 @@ use sealcast_wire::{
 pub use inspect::{CompartmentStatus, Counters, MemberStatus, Status, Tally};
 pub use memo::Memo;
 
+use self::allowance::Allowances;
 use self::attempt::{Agreed, Attempt, Env};
 use self::memo::Verifier;
 use self::message::{Base, Card, InstanceId, Message, ShortId};
@@ -159,8 +165,14 @@ pub struct Contributory {
     strikes: BTreeMap<ShortId, Strike>,
     /// Whose runs did not answer, though they were named as joiners.
     ghosts: BTreeMap<CertHash, Strike>,
-    /// Whose proposals came to nothing.
-    vain: BTreeMap<ShortId, Strike>,
+    /// Whose proposals came to nothing, by certificate: a new run starts no better.
+    vain: BTreeMap<CertHash, Strike>,
+    /// Who showed two cards with one short id.
+    banned: BTreeMap<CertHash, Strike>,
+    /// How often each certificate's holder was let in.
+    joins: Allowances,
+    /// How often each certificate's holder made us replace a key that it lacked.
+    rekeys: Allowances,
     /// Greatest (epoch, attempt) proposed by anybody, that we verified.
     proposed: (u32, u8),
     /// Instances whose proposals we have judged, newest last.
@@ -183,6 +195,14 @@ pub struct Contributory {
     towards: EpochId,
     /// Another run of our certificate was proposed in our place.
     replaced: bool,
+    /// Members of other groups of whom we heard while in none, by certificate.
+    elsewhere: BTreeMap<CertHash, Elsewhere>,
+    /// Who proposed to us, while in no group, on an epoch that two of its members did not vouch for.
+    doubted: BTreeMap<CertHash, Strike>,
+    /// When we first asked to be let in.
+    asked: Option<Monotonic>,
+    /// Of the last attempt that failed by somebody's wrong message: that message, and when we last showed it.
+    shown: Option<(InstanceId, Vec<Message>, Monotonic)>,
     /// When a sign of others was last seen, by who is in no group.
     last_sign: Monotonic,
     /// Wait before the next JOIN.
@@ -248,6 +268,13 @@ struct Wanting {
     size: u16,
     /// The epoch that it wants to come to, if it heard of one.
     towards: EpochId,
+}
+
+/// A member of another group.
+struct Elsewhere {
+    person: Arc<Person>,
+    first: Monotonic,
+    last: Monotonic,
 }
 
 /// Our wish to be let in by another part of the group.
@@ -337,6 +364,9 @@ impl Contributory {
             strikes: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             vain: BTreeMap::new(),
+            banned: BTreeMap::new(),
+            joins: Allowances::new(limits::JOINS_AT_ONCE, limits::JOIN_EVERY),
+            rekeys: Allowances::new(limits::REKEYS_AT_ONCE, limits::REKEY_EVERY),
             proposed: (0, 0),
             judged: VecDeque::new(),
             refused: VecDeque::new(),
@@ -348,6 +378,10 @@ impl Contributory {
             merging: None,
             towards: EpochId::default(),
             replaced: false,
+            elsewhere: BTreeMap::new(),
+            doubted: BTreeMap::new(),
+            asked: None,
+            shown: None,
             last_sign: now.monotonic,
             join_wait: timing::JOIN_RETRY,
             join_sent: None,
@@ -408,6 +442,14 @@ impl Contributory {
             after: None,
             bytes: veiled,
         });
+    }
+
+    /// Sends what somebody else said once more, as it came.
+    fn send_veiled_again(&mut self, veiled: &[u8]) {
+        let message = self.veil.open(veiled).ok().and_then(|bytes| Message::decode(&bytes).ok());
+        if let Some(message) = message {
+            self.send_veiled(&message, veiled.to_vec());
+        }
     }
 
     /// Keeps a message until what it lacks is here.

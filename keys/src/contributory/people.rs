@@ -38,6 +38,8 @@ pub(super) struct People {
     /// Certificates that were verified, and what their holders' new runs may still cost us.
     certificates: BTreeMap<CertHash, (Arc<Verified>, Budget)>,
     budget: Budget,
+    /// Pairs of people with one short id, whose cards are both good.
+    twins: Vec<(Arc<Person>, Arc<Person>)>,
 }
 
 struct Known {
@@ -56,7 +58,13 @@ struct Known {
 
 impl People {
     pub(super) fn new(group: Arc<str>) -> People {
-        People { group, known: BTreeMap::new(), certificates: BTreeMap::new(), budget: Budget::default() }
+        People {
+            group,
+            known: BTreeMap::new(),
+            certificates: BTreeMap::new(),
+            budget: Budget::default(),
+            twins: Vec::new(),
+        }
     }
 
     pub(super) fn get(&self, short: &ShortId) -> Option<&Arc<Person>> {
@@ -74,7 +82,8 @@ impl People {
 
     /// Takes in a card: our authority's certificate, of a member of this group, that signed this run's key.
     ///
-    /// Costs nothing for who is known already; strangers are checked so many times per second (G1).
+    /// Costs nothing for who is known already; strangers are checked so many times per second (G1). A good card of
+    /// another one with the same short id is not taken, but remembered for [`People::take_twins`].
     ///
     /// # Errors
     /// [`Dropped::Rate`], [`Dropped::Policy`] if the certificate is not good here, [`Dropped::Auth`].
@@ -87,10 +96,38 @@ impl People {
         card: &Card,
     ) -> Result<Arc<Person>, Dropped> {
         let short = card.short_id(&self.group);
-        if let Some(known) = self.known.get_mut(&short) {
+        let same = |p: &Person| {
+            let of = |c: &Card| (c.cert, c.incarnation, c.key);
+            of(&p.card) == of(card)
+        };
+        if let Some(known) = self.known.get_mut(&short).filter(|known| same(&known.person)) {
             known.given = Some(now.monotonic);
             return Ok(known.person.clone());
         }
+        let person = self.verify(now, floor, anchor, verifier, (short, card))?;
+        if let Some(known) = self.known.get(&short) {
+            if self.twins.len() < limits::RUNS_PER_CERTIFICATE_MAX {
+                self.twins.push((known.person.clone(), person));
+            }
+            return Err(Dropped::Policy);
+        }
+        self.insert(person.clone(), now.monotonic);
+        Ok(person)
+    }
+
+    /// Pairs of people with one short id that were met since the last time.
+    pub(super) fn take_twins(&mut self) -> Vec<(Arc<Person>, Arc<Person>)> {
+        std::mem::take(&mut self.twins)
+    }
+
+    fn verify(
+        &mut self,
+        now: Now,
+        floor: Utc,
+        anchor: &TrustAnchor,
+        verifier: &Verifier,
+        (short, card): (ShortId, &Card),
+    ) -> Result<Arc<Person>, Dropped> {
         // A holder's many runs come out of its own budget, and garbage not out of that of known certificates.
         let cert = match self.certificates.get_mut(&card.cert) {
             Some((cert, budget)) => {
@@ -124,9 +161,7 @@ impl People {
         if !verifier.signature(&cert.key, &card.signed(&self.group), &card.signature) {
             return Err(Dropped::Auth);
         }
-        let person = person(short, cert, card)?;
-        self.insert(person.clone(), now.monotonic);
-        Ok(person)
+        person(short, cert, card)
     }
 
     /// Whether something else that strangers say, and that costs about as much, may be checked (G1).

@@ -165,6 +165,18 @@ pub(super) const JOIN_RETRY_MAX: Duration = Duration::from_secs(2);
 pub(super) const WANTING: Duration = Duration::from_secs(8);
 /// Nobody else for so long: a group of one.
 pub(super) const LONE: Duration = Duration::from_millis(300);
+/// Others had so long to answer our first JOIN before we make a key without them: a group says that it is here after
+/// [`GREET`], and proposes after [`QUIET`].
+pub(super) const ANSWERED: Duration = Duration::from_millis(25);
+/// The same where we would make it with one other alone: several of a group are heard in that time, though some of what
+/// they say is lost.
+pub(super) const ANSWERED_PAIR: Duration = Duration::from_millis(60);
+/// A member of a group that is heard is waited for so long: somewhat longer than from one [`BEACON`] to the next.
+pub(super) const ELSEWHERE: Duration = Duration::from_millis(1_300);
+/// Not heard for so long, it is a new sign when it is.
+pub(super) const ELSEWHERE_FORGOTTEN: Duration = Duration::from_secs(30);
+/// First time for which the proposals of one are not followed whose epoch nobody else vouched for; doubles each time.
+pub(super) const DOUBT: Duration = Duration::from_secs(2);
 /// Signs of others, of which nothing came for so long: a group of one all the same.
 pub(super) const FOUND_ANYWAY: Duration = Duration::from_secs(10);
 /// Proposals of one member that come to nothing before it is not followed for a while.

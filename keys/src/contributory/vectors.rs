@@ -272,6 +272,7 @@ impl Story {
                 Formation::new(&group, &proposal, people.clone(), node.statements.lines(), state, is_base).unwrap();
             let seed = base.filter(|_| of_base).and_then(|b| b.agreed[0].ring_key.clone());
             let mut attempt = Attempt::new(proposal.clone(), seat, NOW.monotonic);
+            attempt.of_base = of_base;
             let before = self.members[*i].rng.clone();
             attempt.form(formation, seed.as_deref(), &mut self.env(*i));
             uniform.insert(names[seat].clone(), json!(draws(before, &self.members[*i].rng)));

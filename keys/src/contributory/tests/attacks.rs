@@ -746,7 +746,11 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
             "R1 falsely signed, former member",
             Box::new(|net, i| {
                 let contributions = vec![[i as u8; 96]];
-                let m = super::super::message::R1 { author, instance: last, contributions, signature: [i as u8; 64] };
+                let (mut instance, signature) = ([0; 32], [i as u8; 64]);
+                instance[..8].copy_from_slice(&last.0);
+                let (roster, state, of_base) = ([1; 32], [2; 32], false);
+                let m =
+                    super::super::message::R1 { author, instance, roster, state, of_base, contributions, signature };
                 veiled(net, &Message::R1(m))
             }),
             60,

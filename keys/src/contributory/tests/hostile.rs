@@ -165,10 +165,8 @@ fn resign(net: &Net, i: usize, message: &mut Message) {
     let state = keys.statements.hash();
     match message {
         Message::R1(m) => {
-            let id = keys.me.id;
-            let bound: [&[u8]; 6] =
-                [instance, &formation.roster, &state, &id.cert.0, &id.incarnation.0, keys.me.key.point()];
-            m.signature = keys.config.identity.key().sign(&signed("sealcast/v1/r1", GROUP, &bound, &body));
+            let digest = super::super::attempt::digest_r1(GROUP, &keys.me.id, &body);
+            m.signature = keys.config.identity.key().sign(&digest);
         }
         Message::R2(m) => {
             let bound: [&[u8]; 3] = [instance, &formation.roster, &state];
@@ -375,9 +373,9 @@ fn rule_g3_a_message_of_one_group_or_attempt_is_nothing_in_another() {
     assert!(net.run_until(2_000, |net| net.is_one() && net.epoch_of(0).unwrap().counter == 2), "{}", net.describe());
     // Re-labelled for the new attempt, the old R1 has the wrong instance under its signature.
     net.command(0, Command::Rotate).unwrap();
-    let id = net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.id());
+    let id = net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.instance);
     net.run_until(10, |net| net.nodes[0].keys.attempt.is_some());
-    let id = id.or(net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.id())).unwrap();
+    let id = id.or(net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.instance)).unwrap();
     let veil = robot(0).veil(GROUP);
     for bytes in &rounds {
         let Message::R1(m) = unveil(bytes) else { continue };

@@ -1,0 +1,82 @@
+//! What a member in no group waits for before it believes that it found one.
+//!
+//! A newcomer knows nothing: whoever answers its JOIN first may have been evicted while it was away, or make up an epoch
+//! that does not exist. It therefore follows on an epoch only if two of its members sign that they are in it (see
+//! [`super::attempt::Attempt::is_proven`]), and does not go beyond the first round of another agreement before others had
+//! the time to answer, nor while a member of a group is heard that is not in it. Until then it has no key, and seals
+//! nothing; what it learns meanwhile of evictions ends the agreement.
+
+use std::sync::Arc;
+
+use sealcast_wire::{Monotonic, Now, limits};
+
+use super::attempt::Attempt;
+use super::message::ShortId;
+use super::people::Person;
+use super::timing::{self, Timer};
+use super::{Contributory, Elsewhere, Strike};
+
+impl Contributory {
+    /// A verified sign of somebody that is in a group, or says so.
+    pub(super) fn hear_elsewhere(&mut self, now: Now, person: &Arc<Person>) {
+        if self.is_grouped() || self.statements.excludes(&person.cert) {
+            return;
+        }
+        let at = now.monotonic;
+        if self.elsewhere.len() >= limits::REMEMBERED_PEOPLE_MAX && !self.elsewhere.contains_key(&person.id.cert) {
+            let oldest = self.elsewhere.iter().min_by_key(|(_, e)| e.last).map(|(cert, _)| *cert);
+            oldest.map(|cert| self.elsewhere.remove(&cert));
+        }
+        let new = Elsewhere { person: person.clone(), first: at, last: at };
+        let known = self.elsewhere.entry(person.id.cert).or_insert(new);
+        if at.since(known.last) > timing::ELSEWHERE_FORGOTTEN {
+            known.first = at;
+        }
+        known.last = at;
+    }
+
+    /// Until when an attempt that has all of its first round waits for others that may let us in; `None`: no longer.
+    pub(super) fn hears_others_first(&self, now: Now, attempt: &Attempt) -> Option<Monotonic> {
+        let content = &attempt.proposal.content;
+        if self.is_grouped() || content.base.is_some() || attempt.seats() == 1 {
+            return None;
+        }
+        let answered = if attempt.seats() == 2 { timing::ANSWERED_PAIR } else { timing::ANSWERED };
+        let since_asked = self.asked.map_or(now.monotonic, |asked| asked + answered);
+        let end = |e: &Elsewhere| (e.last + timing::ELSEWHERE).min(e.first + self.config.detect * 2);
+        let is_in = |e: &Elsewhere| {
+            let of_cert = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == e.person.id.cert);
+            content.seats.iter().any(of_cert)
+        };
+        let outside = self.elsewhere.values().filter(|e| !is_in(e) && !self.statements.excludes(&e.person.cert));
+        Some(outside.map(end).fold(since_asked, Monotonic::max)).filter(|until| *until > now.monotonic)
+    }
+
+    /// This proposer's epoch was not vouched for: it is not followed for a while, that doubles each time.
+    pub(super) fn doubt(&mut self, now: Now, proposer: ShortId) {
+        let Some(person) = self.people.get(&proposer) else { return };
+        let doubt = self.doubted.entry(person.id.cert).or_insert(Strike { count: 0, until: now.monotonic });
+        doubt.until = now.monotonic + (timing::DOUBT * (1 << doubt.count.min(7))).min(timing::STRIKE_MAX);
+        doubt.count = doubt.count.saturating_add(1);
+        if self.doubted.len() > limits::REMEMBERED_PEOPLE_MAX {
+            let first = self.doubted.iter().min_by_key(|(_, d)| d.until).map(|(cert, _)| *cert);
+            first.map(|cert| self.doubted.remove(&cert));
+        }
+    }
+
+    /// Whether what this one says its group is does not count now.
+    pub(super) fn is_doubted(&self, now: Now, person: &Person) -> bool {
+        !self.is_grouped() && self.doubted.get(&person.id.cert).is_some_and(|d| d.until > now.monotonic)
+    }
+
+    /// Drops an agreement with somebody of whom we learnt that it may be in none, where no other one would replace it.
+    pub(super) fn drop_unfit(&mut self, now: Now) {
+        let excluded = |s: &ShortId| self.people.get(s).is_some_and(|p| self.statements.excludes(&p.cert));
+        let unfit = |a: &Attempt| a.proposal.content.seats.iter().any(excluded);
+        if !self.is_grouped() && self.attempt.as_ref().is_some_and(unfit) {
+            self.attempt = None;
+            self.timers.stop(Timer::Resend);
+            self.timers.sooner(Timer::Join, now.monotonic + timing::RTO);
+        }
+    }
+}

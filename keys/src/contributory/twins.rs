@@ -1,0 +1,95 @@
+//! Two cards under one short id: members that know different ones disagree about the roster, and find out.
+//!
+//! A short id has eight bytes, and the holder of a certificate chooses its incarnations: 2³² hashes give it two cards
+//! with one short id. It can show each half of a group another one. R1 says the roster that its author knows, so that
+//! the halves see that they differ; they show each other cards, and whoever then holds both shows both to everybody.
+
+use std::time::Duration;
+
+use rand_core::Rng;
+use sealcast_wire::{CertHash, Monotonic, Now, limits};
+
+use super::message::{Message, Object, ShortId};
+use super::people::Person;
+use super::timing::{self, Timer};
+use super::{Contributory, Strike};
+use crate::{Misbehaviour, Notice, Output};
+
+impl Contributory {
+    /// Somebody signed another roster: each shows some of the cards that it knows, and others the next time; some show
+    /// the author's.
+    pub(super) fn show_cards(&mut self, now: Now, author: Option<ShortId>) {
+        let Some(attempt) = self.attempt.as_mut() else { return };
+        let (times, last) = attempt.disagreed;
+        if times >= SHOWN_TIMES || times > 0 && now.monotonic.since(last) < timing::RTO {
+            return;
+        }
+        attempt.disagreed = (times + 1, now.monotonic);
+        let seats = &attempt.proposal.content.seats;
+        let n = seats.len();
+        let turn = seats[(attempt.me + 1 + times as usize) % n];
+        let author = author.filter(|a| *a != turn && self.rng.next_u64() % (n as u64) < AUTHORS_SHOWN_BY);
+        let shown = [Some(turn), author].into_iter().flatten().filter(|s| *s != self.me.short);
+        let cards: Vec<Object> =
+            shown.filter_map(|s| self.people.get(&s)).map(|p| Object::Card(Box::new(p.card.clone()))).collect();
+        for card in cards {
+            self.send(&Message::Give(vec![card]));
+        }
+    }
+
+    /// Leaves out the certificates of which two cards with one short id were seen, and shows them to everybody.
+    pub(super) fn judge_twins(&mut self, now: Now) {
+        for (one, other) in self.people.take_twins() {
+            if self.is_banned(now.monotonic, &one) || self.is_banned(now.monotonic, &other) {
+                continue;
+            }
+            for card in [&one.card, &other.card] {
+                self.send(&Message::Give(vec![Object::Card(Box::new(card.clone()))]));
+            }
+            self.ban(now, one.id.cert);
+            if other.id.cert != one.id.cert {
+                self.ban(now, other.id.cert);
+            }
+        }
+    }
+
+    /// Whether a certificate's holder is left out now, whatever its run.
+    pub(super) fn is_banned(&self, now: Monotonic, person: &Person) -> bool {
+        self.banned.get(&person.id.cert).is_some_and(|b| b.until > now)
+    }
+
+    /// Leaves a certificate's holder out, whatever its run, for a while that grows each time: it was proved to misbehave.
+    pub(super) fn shut_out(&mut self, now: Now, cert: CertHash, first: Duration) {
+        let ban = self.banned.entry(cert).or_insert(Strike { count: 0, until: now.monotonic });
+        ban.until = now.monotonic + (first * (1 << ban.count.saturating_mul(3).min(12))).min(timing::STRIKE_MAX);
+        ban.count = ban.count.saturating_add(1);
+        let until = ban.until;
+        if self.banned.len() > limits::REMEMBERED_PEOPLE_MAX {
+            let first = self.banned.iter().min_by_key(|(_, b)| b.until).map(|(cert, _)| *cert);
+            first.map(|cert| self.banned.remove(&cert));
+        }
+        self.timers.sooner(Timer::Judge, until);
+    }
+
+    fn ban(&mut self, now: Now, cert: CertHash) {
+        if cert == self.me.id.cert {
+            return;
+        }
+        self.shut_out(now, cert, timing::STRIKE_MAX);
+        self.outputs.push_back(Output::Notice(Notice::LeftOut { cert, why: Misbehaviour::Equivocation }));
+        let of_cert = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == cert);
+        if self.attempt.as_ref().is_some_and(|a| a.proposal.content.seats.iter().any(of_cert)) {
+            // The others' half of it does not verify for us, nor ours for them.
+            self.attempt = None;
+            self.timers.stop(Timer::Resend);
+            self.retry = true;
+        }
+        self.planned = None;
+        self.plan(now);
+    }
+}
+
+/// How often a member shows cards in one attempt.
+const SHOWN_TIMES: u32 = 6;
+/// So many, on average, show the card of whoever signed another roster.
+const AUTHORS_SHOWN_BY: u64 = 6;
