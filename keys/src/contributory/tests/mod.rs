@@ -3,6 +3,7 @@
 mod attacks;
 mod formation;
 mod hostile;
+mod insiders;
 mod membership;
 mod messages;
 mod rights;
@@ -18,7 +19,7 @@ use sealcast_crypto::identity::keytext::MemberSecret;
 use sealcast_crypto::identity::rights::{Act, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
-use sealcast_wire::{Access, Address, Domain, EpochId, Monotonic, Now, Protect, Slot, Source, Utc, View};
+use sealcast_wire::{Access, Address, Domain, EpochId, Monotonic, Now, Protect, Slot, Source, Utc, View, limits};
 
 use super::message::Message;
 use super::{Config, Contributory, Memo};
