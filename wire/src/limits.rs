@@ -503,6 +503,13 @@ pub const BLOCK_CIPHERTEXTS_DRAWN: usize = 512;
 pub const UNEXECUTED_BYTES_MAX: usize = 16 << 20;
 /// Bytes that it proposes then: something of each account.
 pub const BLOCK_BYTES_ALWAYS: usize = 64 << 10;
+/// Time from a block's proposal until it is executed and durable that a broker aims at while several accounts publish:
+/// what comes meanwhile waits for it. An idle cluster's takes some 60 ms, most of it for `STORE_SYNC_AFTER`.
+pub const BLOCK_EXECUTED_WITHIN: Duration = Duration::from_millis(120);
+/// Blocks in which one account alone must have published before it gets full blocks again.
+pub const ALONE_BLOCKS: u64 = 256;
+/// Proposed blocks that are timed at once: more than may be proposed and not executed.
+pub const PROPOSALS_TIMED: usize = 64;
 /// Frames that wait to be checked or ordered, of a client that is not registered.
 pub const STRANGER_FRAMES_MAX: usize = 16;
 /// Bytes of them: several certificates.

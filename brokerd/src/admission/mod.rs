@@ -20,6 +20,7 @@
 mod fair;
 mod introduced;
 mod lane;
+mod pace;
 mod room;
 mod stepped;
 
@@ -44,6 +45,7 @@ use crate::executor::{Executor, Frames, Known};
 use crate::outlet::Outlet;
 use introduced::Introduced;
 use lane::{Arrived, Lane};
+use pace::Pace;
 use room::{Account, NoRoom, Room};
 
 pub use stepped::Stepped;
@@ -124,6 +126,8 @@ struct Shared {
     misbehaved: Box<dyn Fn(&Evidence) + Send + Sync>,
     drops: Arc<Drops>,
     room: Mutex<Room>,
+    /// `None` where there is no clock: in simulations.
+    pace: Option<Mutex<Pace>>,
     lanes: Vec<Lane>,
     order: Mutex<Option<Arc<dyn Order>>>,
     introduced: Mutex<Introduced>,
@@ -148,7 +152,7 @@ impl Admission {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(setup: Setup) -> io::Result<Admission> {
-        let shared = Arc::new(Shared::new(setup));
+        let shared = Arc::new(Shared::new(setup, Some(Pace::default())));
         let mut threads = Vec::new();
         for lane in 0..shared.lanes.len() {
             let shared = shared.clone();
@@ -268,7 +272,14 @@ impl Application for Admission {
         let asked = lock(&self.shared.room).authors();
         let next = |client: Client| (client, self.shared.execution.known(&client).map(|it| it.next));
         let turns = asked.into_iter().map(next).collect();
-        lock(&self.shared.room).draw(parent.ancestors, size, turns)
+        let room = lock(&self.shared.room);
+        let pace = self.shared.pace.as_ref().filter(|_| room.is_shared());
+        let Some(pace) = pace else { return room.draw(parent.ancestors, size, turns) };
+        let drawn = room.draw(parent.ancestors, lock(pace).limit(size), turns);
+        drop(room);
+        let bytes = drawn.iter().map(|frame| frame.bytes().len()).sum();
+        lock(pace).proposed(parent.height + 1, bytes, Instant::now());
+        drawn
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
@@ -334,7 +345,7 @@ enum Turned {
 }
 
 impl Shared {
-    fn new(setup: Setup) -> Shared {
+    fn new(setup: Setup, pace: Option<Pace>) -> Shared {
         Shared {
             cluster: setup.cluster,
             batch: AtomicUsize::new(batch(setup.batch)),
@@ -343,6 +354,7 @@ impl Shared {
             misbehaved: setup.misbehaved,
             drops: setup.drops,
             room: Mutex::default(),
+            pace: pace.map(Mutex::new),
             lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
             order: Mutex::new(None),
             introduced: Mutex::default(),
@@ -551,6 +563,9 @@ impl Shared {
 
     fn executed(&self, height: u64) {
         let done = lock(&self.room).executed(height);
+        if let Some(pace) = &self.pace {
+            lock(pace).executed(height, Instant::now());
+        }
         lock(&self.commits).end(&done);
     }
 }

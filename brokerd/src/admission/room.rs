@@ -43,6 +43,10 @@ pub(super) struct Room {
     stray_bytes: usize,
     /// The last block delivered.
     height: u64,
+    /// Whose frame came last.
+    newest: Option<Account>,
+    /// The height at which another account's frame came after it.
+    shared_at: Option<u64>,
 }
 
 /// Whose share of the room a frame takes: clients are as many as somebody likes, credentials are not.
@@ -183,6 +187,9 @@ impl Room {
         let Some(held) = self.held.get_mut(hash) else { return false };
         match std::mem::replace(&mut held.place, Place::Checking) {
             Place::Ready(checked) => {
+                if self.newest.as_ref() != Some(&held.account) {
+                    self.shared_at = self.newest.replace(held.account.clone()).map(|_| since);
+                }
                 let turn = self.waiting.push(&held.account, held.frame.bytes().len(), *hash);
                 held.place = Place::Waiting { checked, turn, since };
                 *self.authors.entry(held.head.client).or_default() += 1;
@@ -222,6 +229,11 @@ impl Room {
             self.stray_bytes -= held.frame.bytes().len();
         }
         true
+    }
+
+    /// Whether several accounts have published lately.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared_at.is_some_and(|height| self.height <= height + limits::ALONE_BLOCKS)
     }
 
     /// Whose frames wait.

@@ -11,7 +11,7 @@ pub struct Stepped(Arc<Admission>);
 impl Stepped {
     /// It works once an order is there ([`Admission::attach`]).
     pub fn new(setup: Setup) -> Stepped {
-        Stepped(Arc::new(Admission { shared: Arc::new(Shared::new(setup)), threads: Mutex::default() }))
+        Stepped(Arc::new(Admission { shared: Arc::new(Shared::new(setup, None)), threads: Mutex::default() }))
     }
 
     /// What the order and clients hold.

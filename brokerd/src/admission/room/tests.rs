@@ -362,3 +362,17 @@ fn frames_of_blocks_that_failed_are_forgotten_after_a_while() {
     room.deliver(&block(limits::STRAY_BLOCKS_MAX + 1, &[]));
     assert!(room.is_empty(), "its memory goes back");
 }
+
+#[test]
+fn an_account_is_alone_once_no_other_has_published_for_a_while() {
+    let mut room = Room::with(&[frame(1, 0, 1), frame(1, 1, 2)]);
+    assert!(!room.is_shared(), "nobody else ever published");
+    room.admit(&frame(2, 0, 1));
+    room.admit(&frame(2, 1, 2));
+    room.deliver(&block(limits::ALONE_BLOCKS, &[]));
+    assert!(room.is_shared());
+    room.deliver(&block(limits::ALONE_BLOCKS + 1, &[]));
+    assert!(!room.is_shared());
+    room.admit(&frame(1, 2, 3));
+    assert!(room.is_shared(), "the other one is back");
+}
