@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealcast::brokers::Evidence;
+use sealcast::brokers::{Brokers, Evidence, misled};
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, Overwrite, write_public};
+use sealcast::error::Error;
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_broker::contradiction::{self, FORM};
 use sealcast_broker::genesis::Cluster as Id;
@@ -207,6 +208,25 @@ pub(crate) fn keep(env: &Env<'_>, cluster: &Id, found: &[Evidence]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// That the proofs which earlier runs have kept convict more than f brokers, if so.
+///
+/// # Errors
+/// A file of them cannot be read.
+pub(crate) fn misled_before(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers) -> Result<Option<Error>, Failure> {
+    let kept = kept(&env.home, &cluster.file.cluster())?;
+    let (n, faulty) = (cluster.file.brokers(), cluster.file.faulty());
+    if kept.len() <= faulty {
+        return Ok(None);
+    }
+    let Ok(key) = brokers.key(WAIT) else { return Ok(None) };
+    let convicted = kept.iter().filter_map(|(_, text)| convicts(&cluster.file, &key, text));
+    let liars = convicted.filter_map(|culprit| match culprit {
+        Culprit::Broker(broker) => Some(broker),
+        Culprit::Publisher { .. } => None,
+    });
+    Ok(misled(&liars.collect(), n, faulty))
 }
 
 /// Keeps one proof in the state folder; `None` if there is nothing to keep, or it is kept already.

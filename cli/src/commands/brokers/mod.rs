@@ -24,7 +24,7 @@ use crate::hint::Failure;
 use crate::text::{parse_duration, whole};
 
 pub(crate) use act::{Act, bring};
-pub(crate) use evidence::keep;
+pub(crate) use evidence::{keep, misled_before};
 pub(crate) use local::{Local, Wanted};
 pub(crate) use vouch::listed;
 

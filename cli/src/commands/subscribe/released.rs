@@ -9,6 +9,7 @@ use sealcast_broker::operation::{Client, Header, Interest};
 use sealcast_delivery::quorum::Stood;
 use serde_json::json;
 
+use super::watch::Watch;
 use super::{STEP, Sub};
 use crate::cluster::{As, Cluster, hex, interest};
 use crate::commands::read::payloads;
@@ -74,9 +75,9 @@ impl Sub {
         wanted: &dyn Fn(&Header) -> bool,
     ) -> Result<(), Failure> {
         let (start, mut index) = (Instant::now(), 0);
-        let mut is_warned = client.ends_soon().is_some();
+        let mut watch = Watch::new(client);
         loop {
-            is_warned = is_warned || cluster.warn_of_end(env, client);
+            watch.look(env, cluster, client)?;
             if self.advertisements {
                 let Advertisements { came, missed } = client.advertisements();
                 if missed > 0 {
