@@ -261,6 +261,12 @@ pub(crate) fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// A topic as it is typed in a shell: in quotes where it needs them.
+pub(crate) fn typed(topic: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '-' | '_' | '.' | '@' | '%');
+    if topic.chars().all(plain) { topic.to_owned() } else { format!("'{}'", safe(topic).replace('\'', "'\\''")) }
+}
+
 /// Whether a text leaves a terminal's lines as they are: a lone carriage return would write over what stands before it, and
 /// there are characters that turn the direction of writing round, or end a line for some terminals.
 fn is_harmless(text: &str) -> bool {
@@ -395,6 +401,7 @@ mod tests {
         assert!(!shown.contains(&0x1b));
         assert_eq!(for_terminal(&[0xff; 1000]), "<1000 bytes>");
         assert_eq!(safe("a\x1b[2Jb"), "a?[2Jb");
+        assert_eq!([typed("a/b-1"), typed("it's #1")], ["a/b-1", r"'it'\''s #1'"]);
     }
 
     #[test]

@@ -36,9 +36,9 @@ Beside a running «sealcast sub» of the same identity it goes through that sess
 the group, sends, leaves, and says so.
 
 Through brokers all messages are in one order and kept there, with and without --ordered; --safe is
-for groups. --allow protects the message. Everything else is in clear to the brokers: topics, --value,
---also, --associated, the condition itself, and what --put and --increment store. Every client that the
-policy lets read the topic can read a stored value; every client that may publish there can change it.
+for groups. --allow protects the message. Brokers read everything else: topics, --value, --also,
+--associated, the condition, and the values of --put and --increment. Every client that the policy
+lets read the topic can read such a value, and every client that may publish there can change it.
 
 Examples:
   sealcast pub ward3/vitals '{\"hr\":72}'
@@ -82,6 +82,9 @@ pub(crate) struct Pub {
     /// Keep the brokers' signatures on what was published (brokers)
     #[arg(long, value_name = "FILE", conflicts_with = "lines")]
     receipt: Option<PathBuf>,
+    /// Overwrite the file of --receipt
+    #[arg(long, requires = "receipt")]
+    force: bool,
     #[command(flatten)]
     extra: Extra,
 }

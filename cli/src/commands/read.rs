@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sealcast::brokers::{Brokers, Content, Place};
 use sealcast::code::Code;
-use sealcast_broker::operation::Header;
+use sealcast_broker::operation::{Act, Header, TopicError, check_published};
 use sealcast_broker::receipt::Receipt;
 use sealcast_crypto::identity::check_topic;
 use sealcast_delivery::quorum::Read as What;
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::Env;
 use crate::cluster::{Cluster, hex};
-use crate::format::{Payload, for_terminal, safe};
+use crate::commands::policy::Denial;
+use crate::format::{Payload, for_terminal, safe, typed};
 use crate::hint::Failure;
 use crate::text::{bytes, instant};
 
@@ -26,7 +27,7 @@ brokers agree on, which may be a moment ago; with --linearizable, whatever was a
 anybody before the call is in it.
 
 Examples:
-  sealcast read market/eurusd                 all that there is, at most 100
+  sealcast read market/eurusd                 all that is kept, at most 100
   sealcast read market/eurusd --from 1200 --limit 20
   sealcast read market/eurusd --latest --raw
   sealcast read market/eurusd --latest --linearizable
@@ -60,6 +61,9 @@ pub(crate) struct Read {
     /// Keep the brokers' signatures on the one publication that is read, for others to check
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     receipt: Option<PathBuf>,
+    /// Overwrite the file of --receipt
+    #[arg(long, requires = "receipt")]
+    force: bool,
 }
 
 impl Read {
@@ -68,39 +72,110 @@ impl Read {
             |text: &str| check_topic(text).map_err(|e| Failure::new(Code::BadValue, format!("«{text}»: {e}")));
         checked(&self.topic)?;
         self.value.as_deref().map(checked).transpose()?;
+        if let Some(file) = &self.receipt {
+            super::receipt::check_free(file, self.force)?;
+        }
         let cluster = Cluster::of(env, None)?;
         let brokers = cluster.open_registered(env)?;
         if let Some(key) = &self.key {
             let value = brokers.value(&self.topic, key.as_bytes(), self.linearizable);
             super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+            let misled = brokers.misled();
             brokers.close();
+            if let Some(why) = misled {
+                return Err(why.into());
+            }
             return self.show_value(env, key, value?.as_deref());
         }
-        let header = Header { topic: self.topic.clone(), value: self.value.clone() };
-        let what = match self.latest {
-            true => What::Latest { header },
-            false => What::Range { header, from: self.from, limit: self.limit },
-        };
-        let places = brokers.read(&what, self.linearizable)?;
+        let places = self.places(env, &brokers);
         super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        let (places, pruned) = places?;
+        let misled = brokers.misled();
+        let is_all_readable = places.iter().all(|it| it.publication.is_some());
+        // ⊥ is the word of f + 1 brokers, whom an earlier run may have caught lying.
+        let misled = match (misled, is_all_readable) {
+            (None, false) => super::brokers::misled_before(env, &cluster, &brokers)?,
+            (misled, _) => misled,
+        };
+        let refused = places.iter().all(|it| it.publication.is_none()) && !places.is_empty();
+        let denied = (refused && misled.is_none()).then(|| self.denied(env, &cluster, &brokers)).transpose()?;
         let receipt = self.receipt(&brokers, &places);
         brokers.close();
-        if places.is_empty() {
-            env.output.say(format!("nothing stands at {} from {} on", self.topic, self.from));
+        if places.is_empty() && !pruned {
+            self.say_nothing(env)?;
         }
-        let refused = places.iter().all(|it| it.publication.is_none());
-        for place in &places {
+        for place in places.iter().filter(|it| misled.is_none() || it.publication.is_some()) {
             self.show(env, place)?;
         }
+        if let Some(why) = misled {
+            return Err(why.into());
+        }
         if let (Some(receipt), Some(file)) = (receipt?, &self.receipt) {
-            super::receipt::save(file, &receipt, &cluster.file)?;
+            super::receipt::save(file, &receipt, &cluster.file, self.force)?;
             env.output.say(format!("receipt {}", file.display()));
         }
-        if refused && !places.is_empty() {
-            return Err(Failure::new(Code::DeniedPolicy, format!("you may read none of {}", self.topic))
-                .hint("its publisher allows others only; sealcast policy why --expr EXPRESSION --as YOU explains"));
+        denied.map_or(Ok(()), Err)
+    }
+
+    /// What was asked for; where the brokers no longer keep its beginning, from the oldest that they keep on, and whether
+    /// that is so.
+    fn places(&self, env: &Env<'_>, brokers: &Brokers) -> Result<(Vec<Place>, bool), Failure> {
+        let header = || Header { topic: self.topic.clone(), value: self.value.clone() };
+        let range = |from: u64| What::Range { header: header(), from, limit: self.limit };
+        let what = if self.latest { What::Latest { header: header() } } else { range(self.from) };
+        let mut read = brokers.read(&what, self.linearizable);
+        let mut pruned = None;
+        // More may go while it is looked for.
+        for _ in 0..PRUNED_TRIES {
+            if read.as_ref().err().is_none_or(|e| e.code() != Code::NotKept) {
+                break;
+            }
+            let oldest = brokers.oldest_kept(&header(), self.from)?;
+            pruned = Some(oldest);
+            read = brokers.read(&range(oldest), self.linearizable);
         }
+        let places = read?;
+        if let Some(oldest) = pruned {
+            let (topic, gone) = (safe(&self.topic), oldest - self.from);
+            env.output.warn(match places.is_empty() {
+                true => format!("the brokers keep no publication of {topic} any more: {oldest} were published"),
+                false => {
+                    format!("{gone} publications of {topic} are no longer kept; number {oldest} is the oldest that is")
+                }
+            });
+        }
+        Ok((places, pruned.is_some()))
+    }
+
+    /// Says that there is nothing; of what looks like a pattern, that it is one.
+    fn say_nothing(&self, env: &Env<'_>) -> Result<(), Failure> {
+        let topic = safe(&self.topic);
+        if check_published(&self.topic) == Err(TopicError::Wildcard) {
+            let what = format!("\"{topic}\" is a pattern, and \"sealcast read\" reads one topic");
+            return Err(
+                Failure::new(Code::BadValue, what).hint(format!("sealcast sub {} takes patterns", typed(&self.topic)))
+            );
+        }
+        env.output.say(format!("nothing is published at {topic} from number {} on", self.from));
         Ok(())
+    }
+
+    /// Nothing of it may be read: by the policy in force, as far as can be told, or by what the publisher said.
+    fn denied(&self, env: &Env<'_>, cluster: &Cluster, brokers: &Brokers) -> Result<Failure, Failure> {
+        let headers = [Header { topic: self.topic.clone(), value: self.value.clone() }];
+        let topic = safe(&self.topic);
+        let by = Denial::of(env, cluster, brokers, Act::Read, &headers)?;
+        let failure = match &by {
+            Some(by) => Failure::new(Code::DeniedPolicy, format!("{} may read nothing of {topic}: {by}", by.who)),
+            None => Failure::new(Code::DeniedPolicy, format!("you may read none of {topic}")),
+        };
+        let why = format!("sealcast policy why --topic {}", typed(&self.topic));
+        Ok(failure.hint(match by {
+            Some(_) => why,
+            None => {
+                format!("its publisher allows others only, or the policy of its time did; of the one in force: {why}")
+            }
+        }))
     }
 
     /// What `--receipt` asks for.
@@ -186,6 +261,9 @@ impl Read {
         object
     }
 }
+
+/// How often the oldest publication that is kept is looked for again.
+const PRUNED_TRIES: usize = 5;
 
 /// Each body; or that they lie elsewhere.
 pub(super) fn payloads(content: &Content) -> impl Iterator<Item = Payload<'_>> {

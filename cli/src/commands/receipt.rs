@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use sealcast::brokers::load;
 use sealcast::code::Code;
-use sealcast::config::{Home, Overwrite, write_public};
+use sealcast::config::{FileError, Home, Overwrite, write_public};
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::receipt::{Fact, Receipt as Proof, ReceiptError};
 use serde_json::{Value, json};
@@ -64,12 +64,21 @@ impl Receipt {
     }
 }
 
+/// Whether a receipt may be written there, before anything is done that it is of.
+///
+/// # Errors
+/// [`Code::Exists`] unless it shall be overwritten.
+pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
+    if force || !path.exists() { Ok(()) } else { Err(FileError::Exists(path.to_path_buf()).into()) }
+}
+
 /// Writes a receipt for people and programs.
-pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile) -> Result<(), Failure> {
+pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile, force: bool) -> Result<(), Failure> {
     let mut object = facts(receipt, cluster);
     object["receipt"] = json!(hex(&receipt.to_bytes()));
     let text = serde_json::to_string_pretty(&object).expect("our objects have text keys");
-    Ok(write_public(path, format!("{text}\n").as_bytes(), Overwrite::Replace)?)
+    let overwrite = if force { Overwrite::Replace } else { Overwrite::Never };
+    Ok(write_public(path, format!("{text}\n").as_bytes(), overwrite)?)
 }
 
 fn read(path: &Path) -> Result<Proof, Failure> {

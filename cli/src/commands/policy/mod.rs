@@ -1,6 +1,7 @@
 //! `sealcast policy`: access rules of the brokers, written, explained and tested without any broker.
 
 mod attribute;
+mod denial;
 mod file;
 mod lint;
 mod set;
@@ -19,6 +20,7 @@ use super::Env;
 use super::brokers::Which;
 use crate::cluster::Cluster;
 use crate::hint::Failure;
+pub(crate) use denial::Denial;
 use file::PolicyFile;
 
 /// Access rules of the brokers: check, explain and test them

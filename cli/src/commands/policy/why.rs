@@ -239,7 +239,7 @@ fn refusal(doing: &str, denied: &[&Verdict]) -> Failure {
 }
 
 /// What must become true of a false condition, in the words of conditions.
-fn needs(why: &Judged, within_all: bool) -> String {
+pub(super) fn needs(why: &Judged, within_all: bool) -> String {
     let false_parts = || why.parts.iter().filter(|p| !p.holds);
     match why.because {
         Because::All => {

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use sealcast::brokers::{Brokers, Outgoing, Published};
 use sealcast::code::Code;
+use sealcast::error::Error;
 use sealcast::url::Scheme;
 use sealcast_broker::access::{Access, Name, Vocabulary};
 use sealcast_broker::expression::ParseError;
-use sealcast_broker::operation::{Execute, Header};
+use sealcast_broker::operation::{Act, Execute, Header, check_published};
 use sealcast_crypto::identity::check_topic;
 use serde_json::json;
 
 use super::Pub;
 use super::lines::Lines;
 use crate::cluster::Cluster;
+use crate::commands::policy::Denial;
 use crate::commands::{self, Env, receipt};
-use crate::format::safe;
+use crate::format::{safe, typed};
 use crate::hint::{Failure, nearest};
 
 impl Pub {
@@ -33,7 +35,12 @@ impl Pub {
             let failure = Failure::new(Code::BadPair, "brokers do not say when all readers hold a message");
             return Err(failure.hint("leave out --safe; --receipt FILE keeps the brokers' word that it has its place"));
         }
+        check_published(&self.topic)
+            .map_err(|e| Failure::new(Code::BadValue, format!("\"{}\": {e}", self.topic.escape_debug())))?;
         self.extra.check_clear(self.allow.is_some())?;
+        if let Some(path) = &self.receipt {
+            receipt::check_free(path, self.force)?;
+        }
         let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
         if let Some(value) = &self.value {
             check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
@@ -52,17 +59,22 @@ impl Pub {
             let more = bodies.split_off(1);
             outgoing.body = bodies.remove(0);
             let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
-            let published = brokers.publish_together(&outgoing, &more)?;
+            let published = brokers
+                .publish_together(&outgoing, &more)
+                .map_err(|e| denied(env, cluster, &brokers, &outgoing.headers, e))?;
             let receipt = self
                 .receipt
                 .as_ref()
                 .map(|path| Ok::<_, Failure>((path, brokers.receipt(published.height, published.number)?)));
             let receipt = receipt.transpose()?;
             if let Some((path, receipt)) = &receipt {
-                receipt::save(path, receipt, &cluster.file)?;
+                receipt::save(path, receipt, &cluster.file, self.force)?;
             }
             let signed = receipt.as_ref().map(|(_, receipt)| receipt.signatures.len());
-            self.published(env, cluster, &outgoing, &more, &published, signed)
+            self.published(env, cluster, &outgoing, &more, &published, signed)?;
+            // Lines may come for days: what is found meanwhile is kept and told at once.
+            commands::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+            brokers.misled().map_or(Ok(()), |why| Err(why.into()))
         };
         let done = match one {
             Some(body) => publish(vec![body]),
@@ -71,9 +83,15 @@ impl Pub {
                 iter::from_fn(|| lines.next(together).transpose()).try_for_each(|bodies| publish(bodies?))
             }
         };
+        if done.is_ok()
+            && let Some(why) = brokers.too_few_holders(HOLDERS_PATIENCE)
+        {
+            env.output.warn(why.message());
+        }
         commands::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        let misled = brokers.misled();
         brokers.close();
-        done
+        misled.map_or(done, |why| Err(why.into()))
     }
 
     /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`; what is in clear is said, and for whom.
@@ -117,13 +135,35 @@ impl Pub {
         }
         .as_str();
         if let Some(key) = self.extra.key_in_clear() {
-            line += &format!("  value of {} in clear, for all whom the policy lets read {}", safe(key), safe(&self.topic));
+            line +=
+                &format!("  value of {} in clear, for all whom the policy lets read {}", safe(key), safe(&self.topic));
         }
         if let Some(path) = &self.receipt {
             line += &format!("  receipt {}", path.display());
         }
         env.output.line(line)
     }
+}
+
+/// Who may not publish where, by which rule; another error as it is.
+fn denied(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, headers: &[Header], why: Error) -> Failure {
+    if why.code() != Code::DeniedPublish {
+        return why.into();
+    }
+    let topics: Vec<String> = headers.iter().map(|it| safe(&it.topic)).collect();
+    let arguments: Vec<String> = headers.iter().map(|it| typed(&it.topic)).collect();
+    // The policy may have changed since, or be told too late: then the brokers' word must do.
+    match Denial::of(env, cluster, brokers, Act::Publish, headers) {
+        Ok(Some(by)) => {
+            let what = format!("{} may not publish on {}: {by}", by.who, topics.join(" and "));
+            Failure::new(Code::DeniedPublish, what)
+        }
+        _ => Failure::new(
+            Code::DeniedPublish,
+            format!("the policy does not let you publish on {}", topics.join(" and ")),
+        ),
+    }
+    .hint(format!("sealcast policy why --publish --topic {}", arguments.join(" --topic ")))
 }
 
 /// A condition whose issuers the cluster knows: others allow nobody.
@@ -168,5 +208,7 @@ fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: 
     Ok(())
 }
 
+/// How long brokers are waited for that do not say whether they hold a share of the key.
+const HOLDERS_PATIENCE: Duration = Duration::from_millis(300);
 /// How long the policy in force is waited for, to compare attributes with.
 const POLICY_PATIENCE: Duration = Duration::from_millis(300);

@@ -3,7 +3,7 @@
 
 use clap::Args;
 use sealcast::code::Code;
-use sealcast_broker::operation::{Execute, Header};
+use sealcast_broker::operation::{Execute, Header, check_published};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::limits;
 
@@ -19,7 +19,7 @@ pub(super) struct Extra {
     /// Text for the readers that the brokers may read, too (brokers)
     #[arg(long, value_name = "TEXT")]
     associated: Option<String>,
-    /// Set a value that the brokers keep with the topic, in clear; «sealcast read TOPIC --key KEY» reads it (brokers)
+    /// Set a value that the brokers keep with the topic, in clear; "sealcast read TOPIC --key KEY" reads it (brokers)
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "increment")]
     put: Option<String>,
     /// With --put: only if it is this now, else nothing is published
@@ -51,6 +51,8 @@ impl Extra {
             for part in [Some(topic), value].into_iter().flatten() {
                 check_topic(part).map_err(|e| Failure::new(Code::BadValue, format!("--also «{text}»: {e}")))?;
             }
+            check_published(topic)
+                .map_err(|e| Failure::new(Code::BadValue, format!("--also \"{}\": {e}", topic.escape_debug())))?;
             let header = Header { topic: topic.to_owned(), value: value.map(str::to_owned) };
             if headers.contains(&header) {
                 return Err(Failure::new(Code::BadValue, format!("--also «{text}»: it is published there already")));
@@ -84,7 +86,8 @@ impl Extra {
         match self.key_in_clear() {
             Some(key) if is_for_some && !self.clear => {
                 let key = safe(key);
-                let what = format!("{option} stores «{key}» in clear at the brokers; --allow protects the message only");
+                let what =
+                    format!("{option} stores \"{key}\" in clear at the brokers; --allow protects the message only");
                 Err(Failure::new(Code::Usage, what)
                     .hint("put the value into the message, or add --clear to store it in clear all the same"))
             }
