@@ -356,9 +356,12 @@ fn seal_falsely(home: &Home, who: &str) -> String {
 fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_by_its_readers_until_administrators_restore_it() {
     let (home, mut up) = market("suspended");
     home.good(&["ca", "issue", "mal", "--attr", "desk=fx"]);
-    let mut sub = home.start(&["sub", "market/#", "-C", "2", "-W", "60s", "-v"]);
+    let mut sub = home.start(&["sub", "market/#", "-C", "3", "-W", "60s", "-v"]);
     sub.line_with("subscription").expect("it stands");
     let client = seal_falsely(&home, "mal");
+    home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
+    // Whoever kills the reader now does not lose it.
+    sub.line_with("evidence saved").expect("it is kept while the reader runs");
     home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
     let (exit, said) = sub.end();
     assert_eq!(exit, 0, "what is false is passed over: {said}");
