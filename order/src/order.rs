@@ -25,6 +25,11 @@ pub trait Order: Send + Sync {
     /// Why its files cannot be used any more, if that is why it ended.
     fn fault(&self) -> Option<Fault>;
 
+    /// What was noticed of each broker on the links since the start, by index; empty where there are no others.
+    fn peers(&self) -> Vec<Peer> {
+        Vec::new()
+    }
+
     /// The block of this height, if it is held here.
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>>;
 
@@ -62,6 +67,15 @@ impl Status {
     pub fn lag(&self) -> u64 {
         self.tip.saturating_sub(self.height)
     }
+}
+
+/// What was noticed of a broker on the links since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Messages that came from it. A running broker sends several a second, also when nobody publishes.
+    pub heard: u64,
+    /// How often it was cut off, for an hour each time, because it contradicted itself or sent what no honest broker sends.
+    pub cut_off: u64,
 }
 
 /// Why a frame is not taken.

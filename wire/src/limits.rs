@@ -405,6 +405,8 @@ pub const ORDERED_FRAMES_KNOWN: usize = 65_536;
 pub const SUBMITTED_FRAMES: usize = 4096;
 /// Proofs of misbehaviour that an engine keeps in memory.
 pub const EVIDENCE_MAX: usize = 256;
+/// Votes to notarize a block that an engine remembers, to compare them with certificates: 64 views of all brokers.
+pub const NOTARIZE_VOTES_REMEMBERED: usize = 64 * BROKERS_MAX;
 /// Bytes of one of them that a broker keeps: two votes.
 pub const EVIDENCE_BYTES_MAX: usize = 4096;
 

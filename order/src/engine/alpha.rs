@@ -160,7 +160,7 @@ mod tests {
     const SIZE: BlockSize = BlockSize { frames: 8, bytes: 4096 };
 
     fn hooks(ledger: &Arc<Ledger>) -> Hooks {
-        let shared = Arc::new(Shared::new(ledger.clone()));
+        let shared = Arc::new(Shared::new(ledger.clone(), 4));
         Hooks { shared, size: SIZE, heartbeat: Duration::from_millis(150), drift: Duration::from_secs(1) }
     }
 

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::{codec, stack};
 use crate::application::Origin;
 use crate::block::{Block, Frame};
-use crate::order::{Evidence, Fault, Floor, Later, Refused, Status};
+use crate::order::{Evidence, Fault, Floor, Later, Peer, Refused, Status};
 
 #[derive(Clone)]
 pub(super) struct Handle {
@@ -53,6 +53,10 @@ impl Handle {
 
     pub(super) fn fault(&self) -> Option<Fault> {
         self.shared.fault()
+    }
+
+    pub(super) fn peers(&self) -> Vec<Peer> {
+        self.shared.peers()
     }
 
     pub(super) fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {

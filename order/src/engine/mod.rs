@@ -28,7 +28,7 @@ use commonware_utils::ordered::Map;
 
 use crate::application::Application;
 use crate::block::{Block, Frame};
-use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
+use crate::order::{Evidence, Fault, Floor, Later, Order, Peer, Refused, Status};
 
 mod aged;
 mod alpha;
@@ -37,6 +37,7 @@ mod deliver;
 mod forward;
 mod handle;
 mod log;
+mod peers;
 mod proof;
 mod settings;
 mod shared;
@@ -121,6 +122,10 @@ impl Order for Engine {
 
     fn fault(&self) -> Option<Fault> {
         self.handle.fault()
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        self.handle.peers()
     }
 
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {

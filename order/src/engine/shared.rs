@@ -1,14 +1,14 @@
 //! What the engine's tasks and its handle know in common.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use commonware_utils::sync::Notify;
 use sealcast_wire::limits;
 
 use crate::application::Application;
-use crate::order::{Evidence, Fault, Status};
+use crate::order::{Evidence, Fault, Peer, Status};
 
 pub(super) struct Shared {
     pub(super) application: Arc<dyn Application>,
@@ -20,7 +20,15 @@ pub(super) struct Shared {
     pub(super) overflowed: AtomicBool,
     /// A fault came up.
     faulty: Notify,
+    /// By broker.
+    peers: Vec<Counters>,
     state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct Counters {
+    heard: AtomicU64,
+    cut_off: AtomicU64,
 }
 
 #[derive(Default)]
@@ -31,9 +39,10 @@ struct State {
 }
 
 impl Shared {
-    pub(super) fn new(application: Arc<dyn Application>) -> Shared {
+    pub(super) fn new(application: Arc<dyn Application>, brokers: usize) -> Shared {
         Shared {
             application,
+            peers: (0..brokers).map(|_| Counters::default()).collect(),
             frames: Notify::new(),
             look: Notify::new(),
             overflowed: AtomicBool::new(false),
@@ -105,7 +114,28 @@ impl Shared {
         status.tip = status.tip.max(height);
     }
 
+    /// A message of this broker came.
+    pub(super) fn heard(&self, broker: usize) {
+        self.peers[broker].heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// This broker's channel was closed, and opens again after an hour.
+    pub(super) fn cut_off(&self, broker: usize) {
+        self.peers[broker].cut_off.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn peers(&self) -> Vec<Peer> {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.peers.iter().map(|it| Peer { heard: count(&it.heard), cut_off: count(&it.cut_off) }).collect()
+    }
+
+    /// Evidence was found; what is known of this broker and view already changes nothing.
     pub(super) fn caught(&self, evidence: Evidence) {
+        let says_the_same =
+            |it: &Evidence| (it.broker, it.view, it.misdeed) == (evidence.broker, evidence.view, evidence.misdeed);
+        if self.state().evidence.iter().any(says_the_same) {
+            return;
+        }
         self.application.misbehaved(&evidence);
         let kept = &mut self.state().evidence;
         if kept.len() == limits::EVIDENCE_MAX {

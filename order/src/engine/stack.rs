@@ -40,9 +40,10 @@ use super::deliver::Deliver;
 use super::forward::Forward;
 use super::handle::Handle;
 use super::log::{self, Log, Sizes};
+use super::peers::{Counts, CutOff, Heard};
 use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
-use super::watch::{Schedule, Watch};
+use super::watch::{Schedule, Votes, Watch};
 use crate::application::Application;
 use crate::block::{self, Block, BlockSize};
 use crate::order::Fault;
@@ -80,6 +81,21 @@ impl<S, R> Links<S, R> {
             blocks: next(),
             backfill: next(),
             frames: next(),
+        }
+    }
+}
+
+impl<S, R> Links<S, R> {
+    /// The same links, on which messages are counted.
+    fn heard(self, counts: &Counts) -> Links<S, Heard<R>> {
+        let heard = |(sender, receiver)| (sender, Heard { counts: counts.clone(), receiver });
+        Links {
+            votes: heard(self.votes),
+            certificates: heard(self.certificates),
+            resolver: heard(self.resolver),
+            blocks: heard(self.blocks),
+            backfill: heard(self.backfill),
+            frames: heard(self.frames),
         }
     }
 }
@@ -220,7 +236,10 @@ where
 {
     let me = cluster.keys[cluster.me].clone();
     let scheme = cluster.scheme.clone();
-    let shared = Arc::new(Shared::new(application));
+    let shared = Arc::new(Shared::new(application, cluster.keys.len()));
+    let brokers = Arc::new(cluster.keys.clone());
+    let blocker = CutOff { shared: shared.clone(), brokers: brokers.clone(), blocker };
+    let links = links.heard(&Counts { shared: shared.clone(), brokers });
     let pages = CacheRef::new(PAGE_BYTES, PAGES);
     let genesis = Block::genesis(&settings.namespace);
     let genesis_hash = Digest(genesis.hash());
@@ -325,6 +344,7 @@ where
         schedule,
         scheme: scheme.clone(),
         rng: ChaCha20Rng::from_seed(seed),
+        votes: Votes::default(),
         next: glue.clone(),
     };
     let simplex = simplex::Engine::new(

@@ -1,18 +1,20 @@
 //! Listens to what simplex reports: the current view and leader, and brokers that contradict themselves.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use commonware_actor::Feedback;
 use commonware_codec::Encode as _;
 use commonware_consensus::simplex::elector::{Config as _, Elector as _, RoundRobin, RoundRobinElector};
 use commonware_consensus::simplex::scheme::ed25519::Scheme;
-use commonware_consensus::simplex::types::{Activity, Attributable as _};
+use commonware_consensus::simplex::types::{Activity, Attributable as _, ConflictingNotarize, Notarization, Notarize};
 use commonware_consensus::types::{Participant, Round, TermLength, View};
 use commonware_consensus::{Epochable as _, Reporter, Viewable as _};
-use commonware_cryptography::certificate::Scheme as _;
+use commonware_cryptography::certificate::{Attestation, Scheme as _};
 use commonware_cryptography::sha256::Digest;
 use commonware_parallel::Sequential;
 use rand_chacha::ChaCha20Rng;
+use sealcast_wire::limits;
 
 use super::shared::Shared;
 use crate::order::{Evidence, Misdeed};
@@ -25,7 +27,45 @@ pub(super) struct Watch<R> {
     pub(super) scheme: Scheme,
     /// Upstream's verification draws weights from it.
     pub(super) rng: ChaCha20Rng,
+    pub(super) votes: Votes,
     pub(super) next: R,
+}
+
+/// The vote of each broker to notarize a block, of the latest views, by view and broker.
+///
+/// Upstream compares votes with each other, and a leader's proposal with certificates. It reports the first kind of
+/// contradiction; for the second it closes the channel without a word, though a certificate holds its signers' votes.
+#[derive(Clone, Default)]
+pub(super) struct Votes(BTreeMap<(View, Participant), Notarize<Scheme, Digest>>);
+
+impl Votes {
+    /// A vote comes alone. Its signature may be false.
+    fn single(&mut self, vote: &Notarize<Scheme, Digest>) -> Option<ConflictingNotarize<Scheme, Digest>> {
+        let known = self.0.entry((vote.view(), vote.signer())).or_insert_with(|| vote.clone());
+        let conflict = (known.proposal != vote.proposal).then(|| ConflictingNotarize::new(known.clone(), vote.clone()));
+        self.bound();
+        conflict
+    }
+
+    /// A certificate, which upstream has verified, brings the votes of its signers.
+    fn certified(&mut self, it: &Notarization<Scheme, Digest>) -> Vec<ConflictingNotarize<Scheme, Digest>> {
+        let mut conflicts = Vec::new();
+        for (signer, signature) in it.certificate.signers.iter().zip(&it.certificate.signatures) {
+            let attestation = Attestation { signer, signature: signature.clone() };
+            let vote = Notarize { proposal: it.proposal.clone(), attestation };
+            let known = self.0.insert((it.view(), signer), vote.clone());
+            let other = known.filter(|known| known.proposal != vote.proposal);
+            conflicts.extend(other.map(|other| ConflictingNotarize::new(other, vote)));
+        }
+        self.bound();
+        conflicts
+    }
+
+    fn bound(&mut self) {
+        while self.0.len() > limits::NOTARIZE_VOTES_REMEMBERED {
+            self.0.pop_first();
+        }
+    }
 }
 
 /// Who leads when.
@@ -61,20 +101,35 @@ impl<R: Reporter<Activity = Activity<Scheme, Digest>>> Watch<R> {
     }
 }
 
+impl<R: Reporter<Activity = Activity<Scheme, Digest>>> Watch<R> {
+    /// Two votes for different blocks; false signatures prove nothing.
+    fn conflict(&mut self, e: &ConflictingNotarize<Scheme, Digest>) {
+        if e.verify(&mut self.rng, &self.scheme, &Sequential) {
+            self.caught(e.signer(), e.view(), Misdeed::TwoNotarizeVotes, e.encode().to_vec());
+        }
+    }
+}
+
 impl<R: Reporter<Activity = Activity<Scheme, Digest>>> Reporter for Watch<R> {
     type Activity = Activity<Scheme, Digest>;
 
     fn report(&mut self, activity: Self::Activity) -> Feedback {
         match &activity {
             Activity::Certification(n) => self.entered(Round::new(n.epoch(), n.view()), n.view().next(), false),
+            Activity::Notarize(vote) => {
+                let conflict = self.votes.single(vote);
+                conflict.iter().for_each(|it| self.conflict(it));
+            }
+            Activity::Notarization(n) => {
+                let conflicts = self.votes.certified(n);
+                conflicts.iter().for_each(|it| self.conflict(it));
+            }
             Activity::Finalization(f) => self.entered(Round::new(f.epoch(), f.view()), f.view().next(), false),
             // Skipping a view skips what is left of its leader's term.
             Activity::Nullification(n) => {
                 self.entered(Round::new(n.epoch(), n.view()), n.view().next_term_start(self.schedule.term), true);
             }
-            Activity::ConflictingNotarize(e) if e.verify(&mut self.rng, &self.scheme, &Sequential) => {
-                self.caught(e.signer(), e.view(), Misdeed::TwoNotarizeVotes, e.encode().to_vec());
-            }
+            Activity::ConflictingNotarize(e) => self.conflict(e),
             Activity::ConflictingFinalize(e) if e.verify(&mut self.rng, &self.scheme, &Sequential) => {
                 self.caught(e.signer(), e.view(), Misdeed::TwoFinalizeVotes, e.encode().to_vec());
             }
