@@ -9,7 +9,6 @@
 //! `stack` puts it together for any runtime and links; this file runs it on tokio over TCP, one thread of its own
 //! beside the runtime's, so that callers need no runtime at all.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -48,6 +47,7 @@ mod simulation;
 mod stack;
 #[cfg(test)]
 mod tests;
+pub mod votes;
 mod watch;
 
 pub use aged::Aged;
@@ -73,16 +73,21 @@ impl Engine {
     /// Starts it, with its journal and archives in `settings.folder`. Returns when the journal has been read.
     pub fn start(settings: Settings, application: Arc<dyn Application>) -> Result<Engine, StartError> {
         let cluster = stack::Cluster::check(&settings)?;
-        let folder = settings.folder.clone();
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(&settings.folder)?;
+        votes::open(&settings.folder)?;
         // Upstream reports a port in use by ending the network task later; we want to know now.
         drop(std::net::TcpListener::bind(settings.listen)?);
+        let folder = settings.folder.clone();
         let (end, ended) = oneshot::channel();
         let (ready, is_ready) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("order".to_string())
             .spawn(move || run(settings, cluster, application, ready, ended))?;
-        let gone = |_| io::Error::other("the engine's journal cannot be read");
+        // The thread ends without a word where upstream panics over a file: it has read nothing else yet.
+        let gone = |_| StartError::Damaged {
+            file: folder.clone(),
+            what: "the engine's journal of votes cannot be read".to_owned(),
+        };
         let handle = is_ready.recv().map_err(gone)?.map_err(|fault| match fault {
             Fault::Damaged { file, what } => StartError::Damaged { file: folder.join(file), what },
             Fault::Storage(what) => io::Error::other(what).into(),
@@ -172,7 +177,8 @@ fn run(
         .with_storage_directory(&settings.folder)
         .with_worker_threads(settings.threads)
         .with_tcp_nodelay(Some(true));
-    tokio::Runner::new(config).start(|context| async move {
+    let folder = settings.folder.clone();
+    let done = tokio::Runner::new(config).start(|context| async move {
         let (mut network, mut oracle) =
             lookup::Network::new(context.child("network"), links(&settings, cluster.message_bytes_max()));
         oracle.track(0, addresses(&cluster.keys, settings.brokers.iter().map(|b| b.address)));
@@ -203,9 +209,16 @@ fn run(
         if let futures::future::Either::Right((Ok(End { graceful: Some(done) }), _)) = end {
             // What does not end within this time would not end at all; a crash is safe too.
             let _ = context.stop(0, Some(STOP_TIMEOUT)).await;
-            let _ = done.send(());
+            return Some(done);
         }
+        None
     });
+    // All of the engine's tasks have ended, as upstream's `start` says.
+    if let Some(done) = done {
+        // Without it the next start looks at the journal as after a crash.
+        let _ = votes::close(&folder);
+        let _ = done.send(());
+    }
 }
 
 /// Says that the engine has ended, also when a task's panic (a disk that is full) takes down the runtime with all in it.

@@ -137,10 +137,10 @@ pub enum StartError {
     /// `heartbeat` < `leader_timeout`, `term`, `threads`, `unacknowledged` ≥ 1 and a block's limits must hold.
     #[error("the settings contradict each other: {0}")]
     Settings(&'static str),
-    /// A file in the folder does not hold what was written to it.
+    /// A file of the engine's folder does not hold what was written to it.
     #[error("{}: {what}", file.display())]
     Damaged {
-        /// The file.
+        /// The file, or the folder if it is not known which of its files.
         file: PathBuf,
         /// What is wrong with it.
         what: String,
