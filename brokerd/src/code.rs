@@ -10,6 +10,8 @@ pub enum Code {
     System = 101,
     /// The order of the brokers ended.
     Ended = 108,
+    /// A file of the broker does not hold what was written to it.
+    Damaged = 110,
     /// A file is missing.
     Missing = 301,
     /// A secret can be read by others.
@@ -24,7 +26,7 @@ impl Code {
     /// The exit code of a process that ends with this.
     pub fn exit(self) -> u8 {
         match self {
-            Code::System | Code::Ended => 1,
+            Code::System | Code::Ended | Code::Damaged => 1,
             Code::Missing | Code::Exposed | Code::Content => 3,
             Code::Address => 4,
         }

@@ -4,6 +4,7 @@
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use time::OffsetDateTime;
@@ -51,20 +52,40 @@ pub fn failure(failure: &Failure) {
     write(&format!("{} error[{code}]: {text}; hint: {hint}", now()));
 }
 
-/// From now on, a thread that panics says so in one line; with `RUST_BACKTRACE` set, in as many as that wants.
+/// From now on, a thread that panics says so in one line; with `RUST_BACKTRACE=full`, in as many as that wants.
 ///
-/// The ordering engine panics where its files fail. The broker then ends, and the line that says why is to be found.
+/// The ordering engine panics where its files fail. The broker then ends, and says why itself: the first panic of the
+/// engine's threads is kept for it ([`engine_panic`]), and they print nothing.
 pub fn panics_in_one_line() {
-    if std::env::var_os("RUST_BACKTRACE").is_some_and(|it| it != "0") {
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|it| it == "full") {
         return;
     }
     std::panic::set_hook(Box::new(|panic| {
         let what = panic.payload_as_str().unwrap_or("it does not say why").replace('\n', " ");
         let at = panic.location().map_or_else(String::new, |it| format!(" ({it})"));
         let thread = std::thread::current();
-        warn(&format!("thread {} has ended: {what}{at}", thread.name().unwrap_or("without a name")));
+        let name = thread.name().unwrap_or("without a name");
+        if ENGINE_THREADS.contains(&name) {
+            first_panic().get_or_insert(what + &at);
+            return;
+        }
+        warn(&format!("thread {name} has ended: {what}{at}"));
     }));
 }
+
+/// The first panic of the engine's threads since this was asked last, in one line.
+pub fn engine_panic() -> Option<String> {
+    first_panic().take()
+}
+
+fn first_panic() -> MutexGuard<'static, Option<String>> {
+    FIRST_PANIC.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static FIRST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// The engine's own thread, and those of its runtime.
+const ENGINE_THREADS: [&str; 2] = ["order", "tokio-rt-worker"];
 
 fn line(level: &str, text: &str) {
     write(&match is(&JSON) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +43,7 @@ use crate::outlet::{Blocks, Outlet};
 use crate::release::Holding;
 use crate::shares::file::{FileError, Folder};
 use crate::shares::{self, Suite};
+use crate::store;
 use crate::sync::{self, Others as _, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
@@ -75,6 +76,15 @@ pub enum Failure {
         /// What to type.
         hint: String,
     },
+    /// A file of its folder does not hold what was written to it.
+    Damaged {
+        /// The file, or the folder if it is not known which of its files.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+        /// Whether there are other brokers, from which this one can rebuild what it lost.
+        has_others: bool,
+    },
     /// The order ended.
     Order(String),
     /// The others have pruned blocks that it lacks: started again, it begins with a snapshot of theirs.
@@ -89,6 +99,7 @@ impl Failure {
             Failure::Config(_) => Code::Content,
             Failure::Address(_) => Code::Address,
             Failure::Storage(_) | Failure::Descriptors { .. } => Code::System,
+            Failure::Damaged { .. } => Code::Damaged,
             Failure::Order(_) | Failure::Behind(_) => Code::Ended,
         }
     }
@@ -101,6 +112,13 @@ impl Failure {
             Failure::Address(_) => "«ss -ltnp» shows who listens there; broker.toml and --metrics name other addresses",
             Failure::Storage(_) => "once the disk does its work, start the broker again: it goes on where it was",
             Failure::Descriptors { hint, .. } => hint,
+            Failure::Damaged { has_others: true, .. } => {
+                "move the folders order, state and snapshots away, keep broker.key, cluster.toml and keys, and start the \
+                 broker again: it rebuilds from the others"
+            }
+            Failure::Damaged { has_others: false, .. } => {
+                "there are no other brokers to rebuild from: bring back the folder from a copy"
+            }
             Failure::Order(_) => "start the broker again: it goes on where it was",
             Failure::Behind(_) => "start the broker again: it begins with a snapshot of the others",
         }
@@ -163,7 +181,7 @@ impl Broker {
             keep: config.settings.keep,
             snapshots: sync::Snapshots::at(config.at("snapshots")),
         });
-        let executor = executor.map_err(|e| Failure::Storage(format!("{}: {e}", config.at("state").display())))?;
+        let executor = executor.map_err(|e| rows_failure(&config.at("state"), &e.to_string(), n > 1))?;
         let (proofs, proved) = mpsc::channel();
         // It ends with admission.
         drop(keep_evidence(hall.shelf.clone(), proved).map_err(thread_failed)?);
@@ -200,6 +218,9 @@ impl Broker {
         };
 
         let order = start_order(&config, begin, admission.clone())?;
+        if let Some(failure) = rows_lost(&config, &*order, &executor) {
+            return Err(failure);
+        }
         *lock(&hall.order) = Some(order.clone());
         admission.attach(order.clone());
         let front = behind(Arc::new(Front { admission: admission.clone(), executor: executor.clone() }));
@@ -249,19 +270,17 @@ impl Broker {
             return Some(Failure::Storage(why.clone()));
         }
         if let Some(why) = self.executor.failure() {
-            return Some(Failure::Storage(why.to_string()));
+            let lost = rows_lost(&self.config, &*self.order, &self.executor);
+            let has_others = self.config.cluster.brokers() > 1;
+            return Some(lost.unwrap_or_else(|| rows_failure(&self.config.at("state"), why, has_others)));
         }
         if self.admission.failed() {
             return Some(Failure::Order("a final block holds a false frame: more than f brokers lie".into()));
         }
         if !self.order.status().running {
             let folder = self.config.at("order");
-            return Some(match free_bytes(&folder) {
-                Some(free) if free < FULL_BYTES => {
-                    Failure::Storage(format!("{}: the disk is full ({free} bytes are free)", folder.display()))
-                }
-                _ => Failure::Order(format!("the order ended; its files are in {}", folder.display())),
-            });
+            let has_others = self.config.cluster.brokers() > 1;
+            return Some(order_failure(&folder, log::engine_panic(), has_others));
         }
         None
     }
@@ -458,6 +477,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::File(error) => write!(f, "{}: {}", error.path.display(), error.what),
+            Failure::Damaged { file, what, .. } => write!(f, "{} is damaged: {what}", file.display()),
             Failure::Config(what)
             | Failure::Address(what)
             | Failure::Storage(what)
@@ -606,16 +626,28 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let place = sync::Place { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
+    let rows = |e: io::Error| rows_failure(&place.state, &e.to_string(), true);
+    let executed = sync::height_in(&place.state).map_err(rows)?;
+    if known && let Some(damaged) = engine::votes::check(&config.at("order"), executed).map_err(disk)? {
+        let engine::votes::DamagedVotes { file, what } = damaged;
+        log::warn(&format!(
+            "{}: the journal of votes is damaged: {what}. This broker goes on without it, and does not vote where it may \
+             have voted before",
+            file.display()
+        ));
+        place.votes.are_lost().map_err(disk)?;
+        engine::votes::forget(&config.at("order")).map_err(disk)?;
+    }
     let mut rng = rng()?;
-    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(disk)?;
-    let Some(from) = &floor else { return Ok(None) };
-    if !known {
+    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(rows)?;
+    if floor.is_some() && !known {
         place.votes.doubt().map_err(disk)?;
     }
     if !place.votes.are_awaited().map_err(disk)? {
         return Ok(floor);
     }
-    wait_for_views(sync::Forgotten::new(from.height), &peers, &place.votes)?;
+    let from = floor.as_ref().map_or(executed, |floor| floor.height);
+    wait_for_views(sync::Forgotten::new(from), &peers, &place.votes)?;
     if peers.has_ended() {
         return Ok(floor);
     }
@@ -703,6 +735,11 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
             Err(address("brokers", config.listen_order, &e))
         }
         Err(engine::StartError::Io(e)) => Err(storage(&folder, &e)),
+        Err(engine::StartError::Damaged { file, what }) => {
+            // Where upstream panicked, its message says more.
+            let what = log::engine_panic().unwrap_or(what);
+            Err(full(&folder).unwrap_or(Failure::Damaged { file, what, has_others: true }))
+        }
         Err(e) => Err(Failure::Config(e.to_string())),
     }
 }
@@ -800,9 +837,43 @@ fn set_back(before: (SystemTime, Instant), now: (SystemTime, Instant)) -> Option
     (before.0 + now.1.duration_since(before.1)).duration_since(now.0).ok()
 }
 
-fn free_bytes(folder: &Path) -> Option<u64> {
+/// Says so if the disk of a folder has no room left, however what failed there words it.
+fn full(folder: &Path) -> Option<Failure> {
     let disk = rustix::fs::statvfs(folder).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let what = || format!("{}: the disk is full ({free} bytes are free)", folder.display());
+    (free < FULL_BYTES).then(|| Failure::Storage(what()))
+}
+
+/// Whether the rows have lost blocks that were durable: the order has an acknowledgement for each block up to its height.
+fn rows_lost(config: &Config, order: &dyn Order, executor: &Executor) -> Option<Failure> {
+    // In this order: a block is acknowledged after it is durable.
+    let acknowledged = order.status().height;
+    let executed = executor.height();
+    let what = || format!("it ends at block {executed}, and this broker had executed block {acknowledged}");
+    let has_others = config.cluster.brokers() > 1;
+    (acknowledged > executed).then(|| Failure::Damaged { file: config.at("state"), what: what(), has_others })
+}
+
+/// What an error of the rows in a folder comes from: a full disk, a damaged file, or the system.
+fn rows_failure(folder: &Path, why: &str, has_others: bool) -> Failure {
+    let (file, what) = (folder.to_path_buf(), why.to_owned());
+    full(folder).unwrap_or_else(|| match store::is_damage(why) {
+        true => Failure::Damaged { file, what, has_others },
+        false => Failure::Storage(format!("{}: {why}", folder.display())),
+    })
+}
+
+/// Why the engine ended, by its folder and what its last thread said.
+fn order_failure(folder: &Path, said: Option<String>, has_others: bool) -> Failure {
+    let file = || folder.to_path_buf();
+    full(folder).unwrap_or_else(|| match said {
+        Some(what) if DAMAGE.iter().any(|word| what.contains(word)) => {
+            Failure::Damaged { file: file(), what, has_others }
+        }
+        Some(what) => Failure::Order(format!("the order ended: {what}; its files are in {}", folder.display())),
+        None => Failure::Order(format!("the order ended; its files are in {}", folder.display())),
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -811,6 +882,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Blocks delivered and not yet durable: execution falls behind by no more.
 const UNACKNOWLEDGED: usize = 32;
+/// What a panic of the engine says where a file does not hold what was written to it, in upstream's words.
+const DAMAGE: [&str; 5] = ["orrupt", "hecksum", "BlobInsufficientLength", "InvalidBlobSize", "UnexpectedEnd"];
 /// A disk with less free is full.
 const FULL_BYTES: u64 = 4 << 20;
 /// How long a broker may execute nothing before it asks how far back the others go.

@@ -158,9 +158,20 @@ fn said(error: &fjall::Error) -> String {
         fjall::Error::Io(error) => error.to_string(),
         fjall::Error::Locked => "another process uses the store".into(),
         fjall::Error::Poisoned => "an earlier write failed; is the disk full?".into(),
-        other => other.to_string(),
+        other => match format!("{other:?}") {
+            what if what.contains("Io(") && !what.contains("NotFound") && !what.contains("UnexpectedEof") => what,
+            what => format!("{DAMAGED}: {what}"),
+        },
     }
 }
+
+/// Whether an error of the store says that its files do not hold what was written to them.
+pub(crate) fn is_damage(error: &str) -> bool {
+    error.contains(DAMAGED)
+}
+
+/// How such an error begins.
+const DAMAGED: &str = "the rows cannot be read";
 
 /// Blocks of rows that are kept in memory.
 const CACHE_BYTES: u64 = 64 << 20;

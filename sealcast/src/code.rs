@@ -76,6 +76,10 @@ codes! {
         "One broker cannot go on. The message says why; started again, it goes on where it was, and the others do not wait for it.";
     NotKept = 109, Runtime, "it is no longer kept",
         "Brokers keep publications as long as whoever runs them said (keep). \"sealcast read TOPIC\" begins at the oldest that is kept.";
+    Damaged = 110, Runtime, "a file of the broker is damaged",
+        "The message names the file. Move the folders order, state and snapshots of this broker away and start it again: it \
+         rebuilds them from the other brokers. Keep broker.key, cluster.toml and the folder keys, which nobody can give back. \
+         A cluster of one broker has no others: bring its folder back from a copy.";
     Usage = 201, Usage, "the command line is wrong",
         "«sealcast help COMMAND» shows what a command takes, with examples.";
     UnknownCommand = 202, Usage, "there is no such command",

@@ -289,7 +289,7 @@ impl Coming<'_> {
 }
 
 /// How far the state in a folder has come; 0 without one.
-fn height_in(state: &Path) -> io::Result<u64> {
+pub(crate) fn height_in(state: &Path) -> io::Result<u64> {
     if !fs::exists(state)? {
         return Ok(0);
     }

@@ -66,7 +66,7 @@ fn needed(others: &impl Others) -> usize {
 ///
 /// ```text
 /// votes-unknown   there was none at a start: it is new, or has lost its folder
-/// votes-awaited   so it was when the others had pruned what it lacks: it does not vote yet
+/// votes-awaited   so it was when the others had pruned what it lacks, or the journal was damaged: it does not vote yet
 /// ```
 /// Who removes the second one while it waits has it vote.
 pub(crate) struct Votes {
@@ -107,6 +107,15 @@ impl Votes {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done.and_then(|()| self.sync()),
         }
+    }
+
+    /// The journal was found damaged: its votes are waited for. To be called before the journal goes.
+    ///
+    /// # Errors
+    /// The disk.
+    pub(crate) fn are_lost(&self) -> io::Result<()> {
+        File::create(&self.awaited)?.sync_all()?;
+        self.sync()
     }
 
     /// # Errors
