@@ -26,6 +26,7 @@ mod fixture;
 pub mod gateway;
 pub mod log;
 pub mod metrics;
+pub mod neighbours;
 pub mod outlet;
 pub mod release;
 pub mod serve;

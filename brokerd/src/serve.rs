@@ -39,6 +39,7 @@ use crate::executor::{self, Executor};
 use crate::gateway::{Gateway, Service, Standing};
 use crate::log;
 use crate::metrics::{Page, Server};
+use crate::neighbours::{Line, Neighbours, Noticed, Seen};
 use crate::outlet::{Blocks, Outlet};
 use crate::release::Holding;
 use crate::shares::file::{FileError, Folder};
@@ -162,6 +163,7 @@ impl Broker {
             read: Mutex::new(Cache::new(limits::BLOCKS_READ_BYTES_KEPT)),
             admission: Mutex::new(None),
             notes: Mutex::new(None),
+            noticed: Mutex::default(),
             failure: OnceLock::new(),
             running: AtomicBool::new(true),
         });
@@ -332,6 +334,7 @@ impl Broker {
         let (mut height, mut since) = (self.executor.height(), Instant::now());
         let mut clocks = (SystemTime::now(), Instant::now());
         let mut asked: Option<mpsc::Receiver<bool>> = None;
+        let mut watched = Watched::new(&self.config);
         loop {
             if let Some(asked) = control.and_then(Control::asked) {
                 asked.answer(&self.reload());
@@ -345,6 +348,7 @@ impl Broker {
                 return Some(Failure::Order(what));
             }
             clocks = now;
+            watched.look(self);
             // Brokers order a block many times a second, also when nobody publishes.
             if std::mem::replace(&mut height, self.executor.height()) != height {
                 (since, asked) = (Instant::now(), None);
@@ -407,6 +411,24 @@ impl Broker {
         answered
     }
 
+    /// Where each of the others stands by its own words: its last block and that block's time, Unix seconds.
+    fn ask_for_times(&self) -> mpsc::Receiver<BTreeMap<u16, (u64, i64)>> {
+        let (answer, answered) = mpsc::channel();
+        let (cluster, index) = (self.config.cluster.clone(), self.config.index);
+        let key = Arc::new(OriginKey::from_seed(&self.config.seed));
+        // Without the thread the answer is lost, and asked for again later.
+        let _ = thread::Builder::new().name("clocks".into()).spawn(move || {
+            let peers = Peers { cluster: &cluster, index, key: &key, end: &Arc::default() };
+            let time = |(broker, said)| match said {
+                Answer::Status(status) => Some((broker, (status.height, status.at.0))),
+                _ => None,
+            };
+            // Nobody may wait any more.
+            let _ = answer.send(peers.ask(&Question::Status).into_iter().filter_map(time).collect());
+        });
+        answered
+    }
+
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
         let (hall, executor, admission) = (self.hall.clone(), self.executor.clone(), self.admission.clone());
         move || {
@@ -449,6 +471,18 @@ impl Broker {
             }
             let mut misdeeds: BTreeMap<u16, u64> = BTreeMap::new();
             hall.shelf.reports().iter().for_each(|report| *misdeeds.entry(report.broker).or_default() += 1);
+            let peers = lock(&hall.order).as_ref().map(|order| order.peers()).unwrap_or_default();
+            page.head("counter", "peer_messages", "Messages of the other brokers, by broker.");
+            for (broker, peer) in peers.iter().enumerate() {
+                page.line("peer_messages", &format!("{{broker=\"{broker}\"}}"), peer.heard);
+            }
+            page.head("counter", "peers_cut_off", "How often another broker was cut off, by broker.");
+            for (broker, peer) in peers.iter().enumerate() {
+                page.line("peers_cut_off", &format!("{{broker=\"{broker}\"}}"), peer.cut_off);
+            }
+            let noticed = lock(&hall.noticed).clone();
+            page.figure("gauge", "peers_silent", "Other brokers that are not heard.", noticed.silent.len());
+            page.figure("gauge", "clock_ahead_seconds", "Seconds ahead of the others.", noticed.clock_ahead);
             page.head("counter", "equivocations", "Proofs of misbehaviour, by broker.");
             for (broker, count) in misdeeds {
                 page.line("equivocations", &format!("{{broker=\"{broker}\"}}"), count);
@@ -464,6 +498,63 @@ impl Drop for Broker {
         if self.hall.running.swap(false, Ordering::AcqRel) {
             self.take_apart();
         }
+    }
+}
+
+/// Watching over the other brokers while this one runs.
+struct Watched {
+    neighbours: Neighbours,
+    begun: Instant,
+    looked: Option<Instant>,
+    asked: Instant,
+    times: Option<mpsc::Receiver<BTreeMap<u16, (u64, i64)>>>,
+}
+
+impl Watched {
+    fn new(config: &Config) -> Watched {
+        let neighbours = Neighbours::new(config.index, config.cluster.brokers());
+        Watched { neighbours, begun: Instant::now(), looked: None, asked: Instant::now(), times: None }
+    }
+
+    /// Looks, once a second; logs what is new and shows it in the status.
+    fn look(&mut self, broker: &Broker) {
+        if broker.config.cluster.brokers() == 1 || self.looked.is_some_and(|at| at.elapsed() < LOOK_AROUND) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let now = self.begun.elapsed();
+        let order = broker.order.status();
+        let seen = Seen {
+            now,
+            peers: broker.order.peers(),
+            tip: order.tip,
+            height: broker.executor.height(),
+            refused: broker.hall.drops.of(Reason::Block),
+        };
+        let mut lines = self.neighbours.look(&seen);
+        let said = self.times.as_ref().map(mpsc::Receiver::try_recv);
+        match said {
+            Some(Ok(said)) => {
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let clock = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+                lines.extend(self.neighbours.compare_clocks(now, clock, &said));
+                self.times = None;
+            }
+            Some(Err(TryRecvError::Disconnected)) => self.times = None,
+            Some(Err(TryRecvError::Empty)) => {}
+            // Whoever hears the others has a clock that they accept.
+            None if self.neighbours.is_alone(now) && self.asked.elapsed() >= CLOCKS_ASKED_EVERY => {
+                (self.asked, self.times) = (Instant::now(), Some(broker.ask_for_times()));
+            }
+            None => {}
+        }
+        for line in lines {
+            match line {
+                Line::Info(text) => log::info(&text),
+                Line::Warn(text) => log::warn(&text),
+            }
+        }
+        *lock(&broker.hall.noticed) = self.neighbours.noticed(now);
     }
 }
 
@@ -500,6 +591,7 @@ struct Hall {
     admission: Mutex<Option<Arc<Admission>>>,
     /// While the key is made.
     notes: Mutex<Option<Sender<Note>>>,
+    noticed: Mutex<Noticed>,
     failure: OnceLock<String>,
     running: AtomicBool,
 }
@@ -552,6 +644,8 @@ impl Outlet for Hall {
             status.commit_micros = admission.commit_micros();
         }
         status.reports = self.shelf.reports();
+        let noticed = lock(&self.noticed).clone();
+        (status.silent, status.cut_off, status.clock_ahead) = (noticed.silent, noticed.cut_off, noticed.clock_ahead);
     }
 
     fn evidence(&self) -> Vec<(Report, Vec<u8>)> {
@@ -892,6 +986,10 @@ const STALLED: Duration = Duration::from_secs(15);
 const CLOCK_BACK: Duration = Duration::from_secs(5);
 /// How often [`Broker::wait`] looks.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often a broker looks at whom it hears.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
+/// How often a broker that hears too few asks the others for the time.
+const CLOCKS_ASKED_EVERY: Duration = Duration::from_secs(3);
 /// How often the others are asked how far they are, by a broker that waits for them.
 const ASKED_EVERY: Duration = Duration::from_millis(500);
 /// Others that have not moved for this long do not go on by themselves.

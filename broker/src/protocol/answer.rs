@@ -138,6 +138,12 @@ pub struct Status {
     /// Clients that publish nothing until administrators restore them, and since which block (E4); the first
     /// [`limits::SUSPENDED_SHOWN`] of them.
     pub suspended: Vec<(Client, u64)>,
+    /// Other brokers of which it hears nothing.
+    pub silent: Vec<u16>,
+    /// Other brokers that it has cut off from itself within the last hour, because of what they sent.
+    pub cut_off: Vec<u16>,
+    /// Seconds by which its clock is ahead of those of the others, negative if it is behind; 0 if nothing is known.
+    pub clock_ahead: i64,
 }
 
 /// A misdeed of which there is evidence.
@@ -257,7 +263,8 @@ impl Answer {
 impl Status {
     /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 next act
     ///  ‖ u64 tip ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ u32 descriptors used ‖ u32 descriptors allowed
-    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …`
+    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …
+    ///  ‖ (u16 silent broker) … ‖ (u16 broker cut off) … ‖ i64 clock ahead`
     fn encode(&self, w: &mut Writer) {
         w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
         w.raw(&self.at.0.to_be_bytes());
@@ -273,6 +280,12 @@ impl Status {
         write_all(w, &self.suspended, |(client, since), w| {
             w.raw(&client.0).u64(*since);
         });
+        for brokers in [&self.silent, &self.cut_off] {
+            write_all(w, brokers, |broker, w| {
+                w.u16(*broker);
+            });
+        }
+        w.raw(&self.clock_ahead.to_be_bytes());
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Status, Malformed> {
@@ -288,6 +301,8 @@ impl Status {
         let reports = (0..count(r, 11)?).map(|_| Report::decode(r)).collect::<Result<_, _>>()?;
         let suspended =
             (0..count(r, 40)?).map(|_| Ok((Client(r.array()?), r.u64()?))).collect::<Result<_, Malformed>>()?;
+        let [silent, cut_off] = [brokers(r)?, brokers(r)?];
+        let clock_ahead = i64::from_be_bytes(r.array()?);
         Ok(Status {
             broker,
             leader,
@@ -310,7 +325,18 @@ impl Status {
             running,
             reports,
             suspended,
+            silent,
+            cut_off,
+            clock_ahead,
         })
+    }
+}
+
+/// Numbers of brokers.
+fn brokers(r: &mut Reader<'_>) -> Result<Vec<u16>, Malformed> {
+    match count(r, 2)? {
+        n if n > limits::BROKERS_MAX => Err(Malformed),
+        n => (0..n).map(|_| Ok(r.u16()?)).collect(),
     }
 }
 

@@ -64,6 +64,7 @@ fn replies() -> Vec<Reply> {
     let floor = Floor { height: 3, sn: 40 };
     let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
     let status = Status { descriptors_used: 107, descriptors_allowed: 1024, ..status };
+    let status = Status { silent: vec![0, 3], cut_off: vec![3], clock_ahead: -30, ..status };
     let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
     let roots = ([4; 32], [5; 32]);
     let checkpoint =

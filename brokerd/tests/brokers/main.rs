@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod damage;
 mod history;
 mod hostile;
 mod outside;

@@ -55,7 +55,7 @@ fn skipped(test: &str, why: &str) {
 }
 
 /// Where a broker stands; `None` if it is not there.
-fn stands(home: &Home, broker: usize) -> Option<Status> {
+pub(crate) fn stands(home: &Home, broker: usize) -> Option<Status> {
     let key_of = home.file.broker_keys()[broker];
     let opened = Channel::open(home.gateway_address(broker), key_of, key(7), home.cluster, Duration::from_secs(20));
     match opened.ok()?.0.ask(Question::Status) {
@@ -164,6 +164,12 @@ fn rule_e10_a_broker_whose_clock_is_hours_off_stops_nobody_and_moves_no_time() {
     set(-3 * 3600);
     shell.input.write_all(b"\n").expect("it waits for this");
     set(-3 * 3600);
+    // The others accept no connection of it, and it finds out why.
+    until("it says so", || {
+        log.extend(shell.said.try_iter());
+        log.iter().any(|line| line.contains(" s behind the others'"))
+    });
+    until("and shows it", || stands(&home, 3).is_some_and(|it| it.clock_ahead < -10_000));
     set(0);
     let height = brokers[0].status().height;
     until("it has caught up", || stands(&home, 3).is_some_and(|it| it.height >= height));
