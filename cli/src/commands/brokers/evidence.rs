@@ -263,6 +263,24 @@ pub(crate) fn kept(home: &Home, cluster: &Id) -> Result<Vec<(PathBuf, String)>, 
     all.into_iter().map(text).collect()
 }
 
+/// Brokers that evidence of this user convicts: of shares if the cluster file has the key, and of states.
+pub(super) fn brokers_convicted(env: &Env<'_>, file: &ClusterFile) -> Result<BTreeSet<u16>, Failure> {
+    let key = file.key.as_ref();
+    let broker = |(_, text): &(PathBuf, String)| match convicted_of_state(file, text) {
+        Some(broker) => Some(broker),
+        None => match convicts(file, key?, text)? {
+            Culprit::Broker(broker) => Some(broker),
+            Culprit::Publisher { .. } => None,
+        },
+    };
+    Ok(kept(&env.home, &file.cluster())?.iter().filter_map(broker).collect())
+}
+
+fn convicted_of_state(file: &ClusterFile, text: &str) -> Option<u16> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    contradiction::judge(&file.genesis, &unhex(value.get("record")?.as_str()?)?)
+}
+
 /// Copies it to another folder.
 pub(crate) fn export(kept: &[(PathBuf, String)], to: &Path) -> Result<(), Failure> {
     for (path, text) in kept {

@@ -1,6 +1,7 @@
 //! `sealcast brokers`: clusters of intrusion-tolerant brokers, made, run, looked at and administered.
 
 mod act;
+mod condition;
 pub(crate) mod evidence;
 mod init;
 mod local;

@@ -9,7 +9,8 @@ use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Misdeed, Report, Status};
 use serde_json::{Value, json};
 
-use super::Which;
+use super::condition::{Condition, Conditions};
+use super::{Which, evidence};
 use crate::cluster::{As, Cluster, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
@@ -17,32 +18,40 @@ use crate::text::{duration, row, table};
 
 pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(), Failure> {
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
+    let file = cluster.file.clone();
     let brokers = Cluster { patience: wait, ..cluster }.open(env, &As::Anybody)?;
     let stands = brokers.survey(wait)?;
     let faulty = brokers.cluster().faulty();
     brokers.close();
-    show(env, &stands)?;
+    let here = evidence::brokers_convicted(env, &file)?;
+    let conditions = Conditions::of(&stands, &against(&stands), &here, file.threshold);
+    show(env, &stands, &conditions)?;
     show_suspended(env, &suspended(&stands, faulty))?;
-    let here = stands.iter().filter(|it| it.said.is_ok()).count();
-    if here < 2 * faulty + 1 {
-        let what = format!("{here} of {} brokers answer, {} must run", stands.len(), 2 * faulty + 1);
+    for warning in conditions.warnings() {
+        env.output.object(&json!({ "warning": warning }))?;
+        env.output.line(warning)?;
+    }
+    let (ordering, needed) = conditions.quorum();
+    if !conditions.has_quorum() {
+        let what = format!("{ordering} of {} brokers order, {needed} must", stands.len());
         return Err(Failure::new(Code::NoQuorum, what).hint("sealcast brokers up, or: sealcast brokers run FOLDER"));
     }
-    Ok(())
+    // The table says what is wrong.
+    if conditions.is_well() { Ok(()) } else { Err(Failure::said(NOT_WELL)) }
 }
 
-fn show(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
+fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions) -> Result<(), Failure> {
     let (highest, against) = (highest(stands), against(stands));
-    for it in stands {
+    for (it, condition) in stands.iter().zip(&conditions.each) {
         let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
-        env.output.object(&object(it, highest, &reports))?;
+        env.output.object(&object(it, highest, &reports, condition))?;
     }
-    show_people(env, stands)
+    show_people(env, stands, conditions)
 }
 
 /// The table; with `--json` nothing.
-pub(super) fn show_people(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure> {
-    let (highest, against) = (highest(stands), against(stands));
+pub(super) fn show_people(env: &Env<'_>, stands: &[Stand], conditions: &Conditions) -> Result<(), Failure> {
+    let highest = highest(stands);
     let mut rows = vec![row([
         "broker",
         "addr",
@@ -56,10 +65,7 @@ pub(super) fn show_people(env: &Env<'_>, stands: &[Stand]) -> Result<(), Failure
         "files",
         "state",
     ])];
-    for it in stands {
-        let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
-        rows.push(cells(env, it, highest, &reports));
-    }
+    rows.extend(stands.iter().zip(&conditions.each).map(|(it, condition)| cells(env, it, highest, condition)));
     env.output.line(table(&rows))
 }
 
@@ -93,13 +99,14 @@ pub(super) fn show_suspended(env: &Env<'_>, suspended: &[(Client, u64)]) -> Resu
     Ok(())
 }
 
-fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<String> {
+fn cells(env: &Env<'_>, it: &Stand, highest: u64, condition: &Condition) -> Vec<String> {
     let number = it.broker.to_string();
+    let state = match condition {
+        Condition::Ok => condition.to_string(),
+        _ => env.output.bad(condition.to_string()),
+    };
     let Ok(said) = &it.said else {
-        let why = it.said.as_ref().err().map_or("", String::as_str);
-        // The address stands before it already.
-        let why = why.strip_prefix(&format!("{}: ", it.address)).unwrap_or(why);
-        return [number, it.address.clone()].into_iter().chain(row(["-"; 8])).chain([env.output.bad(why)]).collect();
+        return [number, it.address.clone()].into_iter().chain(row(["-"; 8])).chain([state]).collect();
     };
     let commit =
         if said.commit_micros == 0 { "-".to_owned() } else { duration(Duration::from_micros(said.commit_micros)) };
@@ -107,13 +114,6 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
         None => "no key".to_owned(),
         Some(_) if !said.has_share => "no share".to_owned(),
         Some(age) => duration(Duration::from_secs(age)),
-    };
-    let state = match reports.first() {
-        Some(report) => {
-            let more = if reports.len() > 1 { format!(" and {} more", reports.len() - 1) } else { String::new() };
-            env.output.bad(format!("{} at {}{more}", misdeed(report.misdeed), report.at))
-        }
-        None => state(said).to_owned(),
     };
     vec![
         number,
@@ -130,7 +130,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, reports: &[&Report]) -> Vec<St
     ]
 }
 
-fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
+fn object(it: &Stand, highest: u64, reports: &[&Report], condition: &Condition) -> Value {
     let mut object = json!({ "broker": it.broker, "address": it.address, "answers": it.said.is_ok() });
     match &it.said {
         Ok(said) => {
@@ -151,10 +151,13 @@ fn object(it: &Stand, highest: u64, reports: &[&Report]) -> Value {
             object["waiting"] = json!(said.waiting);
             object["descriptors_used"] = json!((said.descriptors_used > 0).then_some(said.descriptors_used));
             object["descriptors_allowed"] = json!(descriptors_allowed(said));
-            object["state"] = json!(state(said));
+            object["silent"] = json!(said.silent);
+            object["cut_off"] = json!(said.cut_off);
+            object["clock_ahead_s"] = json!(said.clock_ahead);
         }
         Err(why) => object["why"] = json!(why),
     }
+    object["state"] = json!(condition.to_string());
     let reports = reports.iter().map(|report| json!({ "misdeed": misdeed(report.misdeed), "at": report.at }));
     object["evidence"] = reports.collect();
     object
@@ -192,14 +195,6 @@ fn role(said: &Status) -> &'static str {
     if said.leader == said.broker { "leader" } else { "replica" }
 }
 
-fn state(said: &Status) -> &'static str {
-    match (said.running, said.tip.saturating_sub(said.height)) {
-        (false, _) => "stopped",
-        (true, 0..=LAG_OF_NOTE) => "ok",
-        (true, _) => "catching up",
-    }
-}
-
 pub(super) fn misdeed(misdeed: Misdeed) -> &'static str {
     match misdeed {
         Misdeed::Equivocated => "equivocated",
@@ -209,5 +204,5 @@ pub(super) fn misdeed(misdeed: Misdeed) -> &'static str {
     }
 }
 
-/// So many blocks may be final and not yet executed.
-const LAG_OF_NOTE: u64 = 64;
+/// The exit code if a broker is not well, and there is a quorum.
+const NOT_WELL: u8 = 1;

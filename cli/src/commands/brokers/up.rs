@@ -10,8 +10,9 @@ use sealcast::url::Scheme;
 use sealcast_broker::cluster_file::{ClusterFile, Suite};
 use serde_json::json;
 
+use super::condition::Conditions;
 use super::processes::Processes;
-use super::{Made, N, init, status};
+use super::{Made, N, evidence, init, status};
 use crate::cluster::{PIN_DIGITS, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
@@ -118,7 +119,10 @@ fn serve(
     let signed = cluster.file.key.as_ref().map_or(0, |key| key.signatures.len());
     env.output.say(format!("key       signed by {signed} brokers   +{}", duration(begun.elapsed())));
     let context = context(env, &cluster)?;
-    status::show_people(env, &brokers.survey(SURVEY)?)?;
+    let stands = brokers.survey(SURVEY)?;
+    let here = evidence::brokers_convicted(env, &cluster.file)?;
+    let conditions = Conditions::of(&stands, &status::against(&stands), &here, cluster.file.threshold);
+    status::show_people(env, &stands, &conditions)?;
     brokers.close();
     let told = json!({
         "cluster": hex(&cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
