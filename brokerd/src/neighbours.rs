@@ -109,7 +109,10 @@ impl Neighbours {
             let is_silent = now.saturating_sub(it.heard.1) >= SILENT;
             if it.silent.turns(is_silent, now) {
                 lines.push(match is_silent {
-                    true => Line::Warn(format!("broker {broker} is gone: nothing was heard of it for {} s", SILENT.as_secs())),
+                    true => Line::Warn(format!(
+                        "broker {broker} is gone: nothing was heard of it for {} s",
+                        SILENT.as_secs()
+                    )),
                     false => Line::Info(format!("broker {broker} is back")),
                 });
             }
@@ -164,9 +167,9 @@ impl Neighbours {
     /// What others said of their last block and its time, Unix seconds, and this broker's own clock. Only those count that
     /// have gone on since they were asked before: the last block of one that stands still says nothing of the time.
     pub fn compare_clocks(&mut self, now: Duration, clock: i64, said: &BTreeMap<u16, (u64, i64)>) -> Option<Line> {
-        let went_on = |(broker, (height, _)): &(&u16, &(u64, i64))| self.times.get(broker).is_some_and(|it| it < height);
-        let mut ahead: Vec<i64> =
-            said.iter().filter(went_on).map(|(_, (_, at))| clock.saturating_sub(*at)).collect();
+        let went_on =
+            |(broker, (height, _)): &(&u16, &(u64, i64))| self.times.get(broker).is_some_and(|it| it < height);
+        let mut ahead: Vec<i64> = said.iter().filter(went_on).map(|(_, (_, at))| clock.saturating_sub(*at)).collect();
         self.times = said.iter().map(|(broker, (height, _))| (*broker, *height)).collect();
         ahead.sort_unstable();
         // f of them may say anything.
@@ -286,9 +289,12 @@ mod tests {
         assert_eq!(look(16, 92, 92, 9, 0).0, [], "not more often than each 10 s");
         assert_eq!(look(25, 92, 92, 9, 0).0, [warn("refused 6 proposed blocks: each held a frame that is not valid")]);
         let (lines, cut_off) = look(26, 92, 92, 9, 1);
-        assert!(matches!(&lines[..], [Line::Warn(it)] if it.starts_with("broker 2 is cut off for an hour")), "{lines:?}");
+        assert!(
+            matches!(&lines[..], [Line::Warn(it)] if it.starts_with("broker 2 is cut off for an hour")),
+            "{lines:?}"
+        );
         assert_eq!((cut_off, look(27, 92, 92, 9, 1)), (vec![2], (vec![], vec![2])));
-        assert_eq!(look(3627, 92, 92, 9, 1).1, [], "after an hour");
+        assert_eq!(look(3627, 92, 92, 9, 1).1, Vec::<u16>::new(), "after an hour");
     }
 
     #[test]

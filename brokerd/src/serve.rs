@@ -23,7 +23,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Floor, Order};
+use sealcast_order::{Block, Fault, Floor, Order};
 use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
@@ -282,7 +282,7 @@ impl Broker {
         if !self.order.status().running {
             let folder = self.config.at("order");
             let has_others = self.config.cluster.brokers() > 1;
-            return Some(order_failure(&folder, log::engine_panic(), has_others));
+            return Some(order_failure(&folder, self.order.fault(), log::engine_panic(), has_others));
         }
         None
     }
@@ -958,16 +958,24 @@ fn rows_failure(folder: &Path, why: &str, has_others: bool) -> Failure {
     })
 }
 
-/// Why the engine ended, by its folder and what its last thread said.
-fn order_failure(folder: &Path, said: Option<String>, has_others: bool) -> Failure {
+/// Why the engine ended, by its folder, its fault if it knows one, and what its last thread said.
+fn order_failure(folder: &Path, fault: Option<Fault>, said: Option<String>, has_others: bool) -> Failure {
     let file = || folder.to_path_buf();
-    full(folder).unwrap_or_else(|| match said {
+    if let Some(full) = full(folder) {
+        return full;
+    }
+    match fault {
+        Some(Fault::Damaged { file, what }) => return Failure::Damaged { file: folder.join(file), what, has_others },
+        Some(Fault::Storage(what)) => return Failure::Storage(format!("{}: {what}", folder.display())),
+        None => {}
+    }
+    match said {
         Some(what) if DAMAGE.iter().any(|word| what.contains(word)) => {
             Failure::Damaged { file: file(), what, has_others }
         }
         Some(what) => Failure::Order(format!("the order ended: {what}; its files are in {}", folder.display())),
         None => Failure::Order(format!("the order ended; its files are in {}", folder.display())),
-    })
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

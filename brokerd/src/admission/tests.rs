@@ -162,7 +162,7 @@ impl Order for Hands {
         Vec::new()
     }
 
-    fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<sealcast_order::Fault> {
         None
     }
 

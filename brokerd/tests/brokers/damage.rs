@@ -112,7 +112,7 @@ fn rule_e12_damaged_rows_are_named_and_the_hint_helps() {
         let (exit, log) = Program::start(&folder).end();
         let errors: Vec<&String> = log.iter().filter(|line| line.contains("error[")).collect();
         assert_eq!((exit, errors.len()), (Some(1), 1), "{what}: {log:#?}");
-        let named = format!("error[E0109]: {} is damaged: ", state.display());
+        let named = format!("error[E0110]: {} is damaged: ", state.display());
         assert!(errors[0].contains(&named), "{what}: {log:#?}");
         assert!(errors[0].contains("move the folders order, state and snapshots away"), "{what}: {log:#?}");
         assert!(!log.iter().any(|line| line.contains("panicked") || line.contains("is next")), "{what}: {log:#?}");

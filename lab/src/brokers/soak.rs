@@ -116,7 +116,10 @@ impl Soak {
         } else {
             println!("{} blocks in {seconds:.0} s, with {} open files allowed to each broker", last.height, self.files);
             println!("open files at most {files}; {} at a quarter of the time, {} at the end", first.files, last.files);
-            println!("memory {:.0} MB at the end, {grown:+.1} MB since a quarter of the time", last.memory as f64 / 1e6);
+            println!(
+                "memory {:.0} MB at the end, {grown:+.1} MB since a quarter of the time",
+                last.memory as f64 / 1e6
+            );
             println!("{} publications acknowledged, {} delivered", outcomes.acknowledged, outcomes.delivered);
         }
         Ok(ExitCode::SUCCESS)

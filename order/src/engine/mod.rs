@@ -90,7 +90,7 @@ impl Engine {
         };
         let handle = is_ready.recv().map_err(gone)?.map_err(|fault| match fault {
             Fault::Damaged { file, what } => StartError::Damaged { file: folder.join(file), what },
-            Fault::Storage(what) => io::Error::other(what).into(),
+            Fault::Storage(what) => std::io::Error::other(what).into(),
         })?;
         Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
     }
@@ -197,7 +197,7 @@ fn run(
             Err(fault) => {
                 // If the caller is gone, nobody needs the reason.
                 let _ = ready.send(Err(fault));
-                return;
+                return None;
             }
         };
         let network = network.start();

@@ -459,7 +459,7 @@ fn making(cluster: Cluster, epoch: u32) -> World<R> {
 fn rule_e8_words_of_another_cluster_or_epoch_or_said_for_another_broker_are_ignored() {
     for (cluster, epoch) in [(Cluster([8; 32]), 0), (CLUSTER, 1)] {
         ignores_words_of(making(cluster, epoch), making(CLUSTER, 0), 0);
-        ignores_words_of(making(CLUSTER, 0), making(cluster, epoch), epoch);
+        ignores_words_of(making(CLUSTER, 0), making(cluster, epoch), epoch.into());
     }
     ignores_words_of(making(CLUSTER, 1), making(CLUSTER, 2), 2);
 }

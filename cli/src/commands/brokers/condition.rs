@@ -134,7 +134,8 @@ impl Conditions {
                 "one more loss and nothing sealed can be read: {shares} brokers have a share, {threshold} must"
             ));
         }
-        if let Some(i) = self.each.iter().position(|it| matches!(it, Condition::Silent(why) if why.contains("refused"))) {
+        if let Some(i) = self.each.iter().position(|it| matches!(it, Condition::Silent(why) if why.contains("refused")))
+        {
             warnings.push(format!(
                 "broker {i} does not run, or it has lost its votes and waits until it may vote: its log says which"
             ));
@@ -252,7 +253,10 @@ mod tests {
             "nothing sealed can be read: 2 brokers have a share, 3 must",
             "broker 3 does not run, or it has lost its votes and waits until it may vote: its log says which",
         ];
-        assert_eq!((all.each[3].to_string(), all.warnings()), ("connection refused".to_owned(), words.map(String::from).to_vec()));
+        assert_eq!(
+            (all.each[3].to_string(), all.warnings()),
+            ("connection refused".to_owned(), words.map(String::from).to_vec())
+        );
         assert!(all.has_quorum());
 
         stands[1] = stand(1, |it| it.silent = vec![0, 2, 3]);
