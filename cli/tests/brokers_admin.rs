@@ -370,9 +370,9 @@ fn ports_that_others_hold_are_refused_when_brokers_are_made() {
     home.good(&["ca", "issue", "ann"]);
     let alone = home.typed("--id ann brokers init --quorum 3 --port 0 alone");
     assert!(alone.exit == 2 && alone.stderr.contains("--quorum 3: there is 1 administrator\n"), "{}", alone.stderr);
-    home.good(&["--id", "ann", "brokers", "init", "--name", "one", "--port", "9000", "home/state/clusters/one"]);
-    let overlaps = home.typed("--id ann brokers init --port 9100 two");
-    let taken = "--port 9100: 127.0.0.1:9100 is taken by broker 0 of one, for the other brokers";
+    home.good(&["--id", "ann", "brokers", "init", "--name", "one", "--port", "700", "home/state/clusters/one"]);
+    let overlaps = home.typed("--id ann brokers init --port 800 two");
+    let taken = "--port 800: 127.0.0.1:800 is taken by broker 0 of one, for the other brokers";
     assert!(overlaps.exit == 2 && overlaps.stderr.contains(taken), "{}", overlaps.stderr);
     assert!(overlaps.stderr.contains("--port 0 takes free ports") && !home.path().join("two").exists());
 

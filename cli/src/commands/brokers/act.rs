@@ -138,7 +138,7 @@ fn look_before(env: &Env<'_>, cluster: &Cluster, act: &Act) -> Result<(), Failur
             Subject::Client(_) => ("has never come to these brokers", "compare the key"),
             Subject::Credential { .. } => ("is used by no client of these brokers", "compare the number"),
         };
-        env.output.warn(format!("{named} {what}: {compare}; the act is good all the same"));
+        env.output.warn(format!("{named} {what}: {compare} (the act goes on)"));
     }
     Ok(())
 }
