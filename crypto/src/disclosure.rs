@@ -20,7 +20,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::aead;
-use crate::group::{Element, Group, Place, Relation, SecretScalar, Transcript};
+use crate::group::{Element, Group, Place, Relation, SecretElement, SecretScalar, Transcript};
 use crate::secret::Secret;
 
 /// A secret x with X = g^x: of a sender for one occasion, or of a receiver.
@@ -43,7 +43,7 @@ impl<G: Group> Pair<G> {
 
     /// Seals for `to`: as many bytes and a tag. One plaintext for each pair of keys and context: the nonce is constant.
     pub fn seal(&self, to: &Element<G>, context: &[u8], plaintext: &[u8]) -> Vec<u8> {
-        let key = sealing_key(&self.shared(to), &self.public, to, context);
+        let key = sealing_key(self.shared(to).expose(), &self.public, to, context);
         let mut sealed = plaintext.to_vec();
         sealed.resize(plaintext.len() + aead::TAG_LEN, 0);
         key.seal(0, context, &mut sealed);
@@ -55,7 +55,7 @@ impl<G: Group> Pair<G> {
     /// # Errors
     /// [`OpenError`] if it did not.
     pub fn open(&self, from: &Element<G>, context: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
-        open(&self.shared(from), from, &self.public, context, sealed)
+        open(self.shared(from).expose(), from, &self.public, context, sealed)
     }
 
     /// Proves that we know x.
@@ -69,7 +69,8 @@ impl<G: Group> Pair<G> {
 
     /// Z for `from`, with its proof: what lets everybody open what the holder of `from` sealed for us.
     pub fn disclose(&self, from: &Element<G>, context: &[u8]) -> Disclosure<G> {
-        let shared = self.shared(from);
+        // From here on it is public.
+        let shared = *self.shared(from).expose();
         // k = HS("disclosure nonce"; x, …); a = g^k, b = from^k; e = HS("disclosure"; …), f = k + xe
         let k = self.nonce(Transcript::secret("disclosure nonce"), &[*from, shared], context);
         let commitments = [k.public(), product(from, &k)];
@@ -77,8 +78,9 @@ impl<G: Group> Pair<G> {
         Disclosure { shared, commitments, response: *k.scalar() + *self.secret.scalar() * e }
     }
 
-    fn shared(&self, with: &Element<G>) -> Element<G> {
-        product(with, &self.secret)
+    /// Z, by which what is sealed between the two can be opened.
+    fn shared(&self, with: &Element<G>) -> SecretElement<G> {
+        SecretElement::of(product(with, &self.secret))
     }
 
     fn nonce(&self, transcript: Transcript<G>, of: &[Element<G>], context: &[u8]) -> SecretScalar<G> {

@@ -23,7 +23,7 @@ use std::ops::{Add, Mul, Neg, Sub};
 
 use rand_core::CryptoRng;
 use subtle::ConstantTimeEq;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 pub use nist::P256;
 pub use ristretto::Ristretto255;
@@ -50,7 +50,7 @@ pub trait Group: Copy + Eq + fmt::Debug + Send + Sync + 'static {
     /// An element, the identity included.
     type Point: Point;
     /// The one encoding of an element.
-    type Encoded: AsRef<[u8]> + Copy + Ord + fmt::Debug + Send + Sync + 'static;
+    type Encoded: AsRef<[u8]> + Copy + Ord + fmt::Debug + Zeroize + Send + Sync + 'static;
     /// Multiples of one element, for [`Group::mul_table`].
     type Table: Send + Sync;
     /// Multiples of several public elements, for [`Group::msm`].
@@ -169,14 +169,13 @@ impl<G: Group> Element<G> {
 
     /// Twice each of these, encoded together; `None` if one of them is the identity.
     pub(crate) fn doubled<const N: usize>(halves: [G::Point; N]) -> Option<[Element<G>; N]> {
+        let halves = Zeroizing::new(halves);
         if halves.contains(&G::identity()) {
             return None;
         }
-        let mut encoded = G::encode_doubled(&halves).into_iter();
-        Some(halves.map(|half| Element {
-            point: half + half,
-            bytes: encoded.next().expect("there are as many encodings as elements"),
-        }))
+        let encoded = Zeroizing::new(G::encode_doubled(&*halves));
+        let element = |i: usize| Element { point: halves[i] + halves[i], bytes: encoded[i] };
+        Some(std::array::from_fn(element))
     }
 
     /// x g for a public x other than 0.
@@ -192,6 +191,46 @@ impl<G: Group> Element<G> {
     /// Its encoding, [`Group::POINT_LEN`] bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
+    }
+}
+
+impl<G: Group> Zeroize for Element<G> {
+    fn zeroize(&mut self) {
+        self.point.zeroize();
+        self.bytes.zeroize();
+    }
+}
+
+/// A secret element, such as a Diffie–Hellman value: erased when dropped, printed as `<redacted>`.
+pub(crate) struct SecretElement<G: Group>(Element<G>);
+
+impl<G: Group> SecretElement<G> {
+    /// `None` for the identity.
+    pub(crate) fn new(point: G::Point) -> Option<SecretElement<G>> {
+        let point = Zeroizing::new(point);
+        Element::new(*point).map(SecretElement)
+    }
+
+    /// Takes over an element; the caller's copy is the caller's to erase.
+    pub(crate) fn of(element: Element<G>) -> SecretElement<G> {
+        SecretElement(element)
+    }
+
+    /// The element. Each call is a place to look at in a review.
+    pub(crate) fn expose(&self) -> &Element<G> {
+        &self.0
+    }
+}
+
+impl<G: Group> Drop for SecretElement<G> {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl<G: Group> fmt::Debug for SecretElement<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<redacted>")
     }
 }
 

@@ -165,3 +165,20 @@ proptest! {
         check::<P256>(seed, t, t + more.min(4));
     }
 }
+
+/// Whoever has Z of a ciphertext opens it, so Z is erased like other secrets.
+#[test]
+fn a_secret_element_erases_itself_and_is_not_shown() {
+    fn check<G: Group>() {
+        let element = Element::<G>::base(&G::Scalar::from(7)).unwrap();
+        let mut erased = element;
+        erased.zeroize();
+        assert!(erased.bytes().iter().all(|byte| *byte == 0) && erased.point() != element.point());
+        let secret = SecretElement::<G>::new(*element.point()).unwrap();
+        assert_eq!((secret.expose(), format!("{secret:?}")), (&element, "<redacted>".to_owned()));
+        assert!(std::mem::needs_drop::<SecretElement<G>>(), "dropping it erases it");
+        assert!(SecretElement::<G>::new(G::identity()).is_none());
+    }
+    check::<Ristretto255>();
+    check::<P256>();
+}

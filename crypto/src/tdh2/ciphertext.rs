@@ -202,15 +202,18 @@ impl<G: Group> PublicKey<G> {
     ) -> Option<Ciphertext<G>> {
         // u = g^r, ū = ḡ^r, w = g^s, w̄ = ḡ^s, Z = H_Δ^r; by halves, which encode faster together
         let halves = Zeroizing::new([G::half(r.scalar()), G::half(s.scalar())]);
-        let [u, u_bar, w, w_bar, z] = Element::doubled([
+        let elements = Element::doubled([
             G::mul_base(&halves[0]),
             G::mul_table(&self.g_bar_table, &halves[0]),
             G::mul_base(&halves[1]),
             G::mul_table(&self.g_bar_table, &halves[1]),
             G::mul_table(&self.h_delta_table, &halves[0]),
         ])?;
+        // Z opens the ciphertext, so it is erased.
+        let elements = Zeroizing::new(elements);
+        let [u, u_bar, w, w_bar, ref z] = *elements;
         // c_1 = σ ⊕ H1(Z)
-        let mask = O::mask(self, &u, &z);
+        let mask = O::mask(self, &u, z);
         let masked: [u8; 32] = std::array::from_fn(|i| sigma[i] ^ mask.expose()[i]);
         // e = HS("H2"; …), f = s + re
         let e = O::ciphertext(&CiphertextStatement {

@@ -8,7 +8,7 @@ use super::ciphertext::Labelled;
 use super::key::PublicKey;
 use super::oracle::{Full, Oracle};
 use super::share::{Share, Verified};
-use crate::group::{Cache, Element, Group, SharesError};
+use crate::group::{Cache, Element, Group, SecretElement, SharesError};
 use crate::secret::Secret;
 
 /// What t shares of a ciphertext come to.
@@ -72,8 +72,8 @@ impl<G: Group> Combiner<G> {
 
     fn open(&mut self, it: &Labelled<G>, chosen: &[Share<G>]) -> Option<Zeroizing<Vec<u8>>> {
         // The identity is the Z' of no right shares.
-        let z = Element::new(self.interpolate(chosen))?;
-        self.key.open_with(it, &z)
+        let z = SecretElement::new(self.interpolate(chosen))?;
+        self.key.open_with(it, z.expose())
     }
 
     /// Z' = Π u_i^{Δλ_i}, unchecked: what [`Combiner::combine`] does first. `chosen` are different holders', in
