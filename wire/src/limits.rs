@@ -84,8 +84,10 @@ pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
 pub const EPOCHS_HELD: usize = 4;
 /// Signature checks of strangers per second; known certificates are not counted (G1).
 pub const STRANGER_CHECKS_PER_SECOND: u32 = 200;
-/// Eviction statements of one group.
+/// Eviction statements of one group: half of them by members, half by the authority.
 pub const EVICTIONS_MAX: usize = 1024;
+/// Eviction statements of one member among those: as many as a group has members to evict.
+pub const EVICTIONS_BY_MEMBER_MAX: usize = 128;
 /// Default capacity of a subscriber's queue, messages.
 pub const SUBSCRIBER_MESSAGES: usize = 4096;
 /// Records in one Merkle batch of origin signatures (A12).

@@ -2,7 +2,14 @@
 //! members who have seen the same ones hold the same set, with the same hash.
 //!
 //! Of several statements by one signer about one certificate one is kept: the authority's highest number,
-//! a member's lowest. A signer can therefore not fill the set by repeating itself.
+//! a member's lowest. A signer can therefore not fill the set by repeating itself. Evicted and signer count by
+//! serial number: the holder of a certificate can make a second one of other bytes.
+//!
+//! **A full set** is a function of the statements alone, not of their order. Of each member at most [`limits::EVICTIONS_BY_MEMBER_MAX`] are kept, those of the lowest (number, id). Of
+//! all members' together half of the set is kept: the first of each signer, then the second of each, and so on, signers by
+//! serial number. One signer can therefore not displace another's first statements. Of the authority's the other half is kept, those
+//! of the highest numbers. What falls out can never come back by more statements, so members that have heard the same
+//! statements agree whatever each forgot on the way.
 //!
 //! **When a signer's power ends.** A statement is judged without dates and revocation, since a set that
 //! depended on the moment would differ between members. A member with an `evict` right who turns out to be
@@ -22,9 +29,15 @@ use crate::hash::Transcript;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evictions {
     group: String,
-    /// By evicted certificate and signer, `None` being the authority.
-    statements: BTreeMap<(CertHash, Option<CertHash>), SignedEviction>,
+    statements: BTreeMap<Key, SignedEviction>,
     hash: [u8; 32],
+}
+
+/// Evicted certificate and signer, `None` being the authority.
+type Key = (CertHash, Option<CertHash>);
+
+fn key(statement: &SignedEviction) -> Key {
+    (statement.eviction().certificate, statement.signer().certificate())
 }
 
 /// Why a statement was not added.
@@ -33,7 +46,7 @@ pub enum EvictionsError {
     /// It speaks of another group.
     #[error("the statement is about another group")]
     OtherGroup,
-    /// [`limits::EVICTIONS_MAX`] are there, or half as many by members.
+    /// The set is full, and others come before it.
     #[error("the group has as many evictions as it can hold; its authority should issue new certificates")]
     Full,
 }
@@ -49,24 +62,54 @@ impl Evictions {
     /// Adds a verified statement; whether that changed the set.
     ///
     /// # Errors
-    /// `OtherGroup` or `Full`. Members' statements fill at most half of the set, so that the authority's
-    /// always find room.
+    /// `OtherGroup` or `Full`; then nothing has changed.
     pub fn insert(&mut self, statement: SignedEviction) -> Result<bool, EvictionsError> {
         if statement.eviction().group != self.group {
             return Err(EvictionsError::OtherGroup);
         }
-        let key = (statement.eviction().certificate, statement.signer().certificate());
-        let max = if key.1.is_some() { limits::EVICTIONS_MAX / 2 } else { limits::EVICTIONS_MAX };
-        let changed = match self.statements.get(&key) {
-            Some(known) => is_preferred(&statement, known),
-            None if self.statements.len() >= max => return Err(EvictionsError::Full),
-            None => true,
-        };
-        if changed {
-            self.statements.insert(key, statement);
-            self.hash = self.compute_hash();
+        let of = |s: &SignedEviction| (s.eviction().serial, s.signer().serial());
+        let known = self.statements.iter().find(|(_, known)| of(known) == of(&statement));
+        if let Some((at, known)) = known.map(|(at, known)| (*at, known)) {
+            if !is_preferred(&statement, known) {
+                return Ok(false);
+            }
+            self.statements.remove(&at);
         }
-        Ok(changed)
+        let key = key(&statement);
+        self.statements.insert(key, statement);
+        let out = self.surplus();
+        out.iter().for_each(|key| _ = self.statements.remove(key));
+        if out.contains(&key) {
+            return Err(EvictionsError::Full);
+        }
+        self.hash = self.compute_hash();
+        Ok(true)
+    }
+
+    /// What is too much: see the module.
+    fn surplus(&self) -> Vec<Key> {
+        if self.statements.len() <= limits::EVICTIONS_BY_MEMBER_MAX {
+            return Vec::new();
+        }
+        let rank = |s: &SignedEviction| (s.eviction().number, s.id());
+        let mut by_signer: BTreeMap<Option<Serial>, Vec<&SignedEviction>> = BTreeMap::new();
+        for statement in self.statements.values() {
+            by_signer.entry(statement.signer().serial()).or_default().push(statement);
+        }
+        let mut authority = by_signer.remove(&None).unwrap_or_default();
+        authority.sort_by_key(|s| std::cmp::Reverse(rank(s)));
+        // By turn, then by signer: in this order the serial numbers ascend within a turn.
+        let mut members: Vec<(usize, Key)> = Vec::new();
+        for statements in by_signer.values_mut() {
+            statements.sort_by_key(|s| rank(s));
+            members.extend(statements.iter().map(|s| key(s)).enumerate());
+        }
+        members.sort_by_key(|(turn, _)| *turn);
+        let half = limits::EVICTIONS_MAX / 2;
+        let is_over =
+            |(place, (turn, _)): &(usize, &(usize, Key))| *turn >= limits::EVICTIONS_BY_MEMBER_MAX || *place >= half;
+        let over = members.iter().enumerate().filter(is_over).map(|(_, (_, key))| *key);
+        over.chain(authority.iter().skip(half).map(|s| key(s))).collect()
     }
 
     /// The eviction that counts for this certificate, if there is one: the authority's before members'.
@@ -116,8 +159,9 @@ impl Evictions {
 
     /// Whether the authority has not taken the power from its signer.
     fn counts(&self, statement: &SignedEviction) -> bool {
-        let Some(by) = statement.signer().certificate() else { return true };
-        self.statements.get(&(by, None)).is_none_or(|s| !s.eviction().voids)
+        let Some(by) = statement.signer().serial() else { return true };
+        let voids = |s: &&SignedEviction| *s.signer() == Signer::Authority && s.eviction().voids;
+        !self.statements.values().filter(voids).any(|s| s.eviction().serial == by)
     }
 
     fn compute_hash(&self) -> [u8; 32] {
@@ -141,11 +185,17 @@ fn is_preferred(new: &SignedEviction, known: &SignedEviction) -> bool {
 mod tests {
     use proptest::prelude::*;
 
+    use x509_parser::prelude::{FromDer as _, X509Certificate};
+
     use super::*;
+    use crate::group::{Group, P256};
     use crate::identity::authority::Authority;
+    use crate::identity::certificate::Certificate;
     use crate::identity::fixture::*;
     use crate::identity::holder::Identity;
+    use crate::identity::keytext::MemberSecret;
     use crate::identity::statement::Eviction;
+    use crate::signature::Algorithm;
 
     fn head(ca: &mut Authority, seed: u64) -> Identity {
         member(ca, rights(&["urn:sealcast:ward3:evict:%23"]), seed)
@@ -233,13 +283,100 @@ mod tests {
         let last = member(&mut ca, everything(), 4);
         let mut set = Evictions::new(GROUP);
         let statement = by_member(&head, &carol, 1);
-        for i in 0..limits::EVICTIONS_MAX / 2 {
+        for i in 0..limits::EVICTIONS_BY_MEMBER_MAX {
             let mut hash = [0; 32];
             hash[..8].copy_from_slice(&i.to_be_bytes());
             set.statements.insert((CertHash(hash), Some(head.certificate().hash)), statement.clone());
         }
+        let before = set.clone();
         assert_eq!(set.insert(by_member(&head, &last, 2)), Err(EvictionsError::Full));
+        assert_eq!(set, before);
         assert_eq!(set.insert(by_authority(&mut ca, &last, false)), Ok(true));
+    }
+
+    /// The same certificate in other bytes: a P-256 signature (r, s) holds as (r, n - s), too.
+    fn twin(of: &Identity, secret: &MemberSecret) -> Identity {
+        let mut der = of.certificate().der.to_vec();
+        let (_, read) = X509Certificate::from_der(&der).expect("a certificate");
+        // 30 ‖ length ‖ 02 ‖ length ‖ r ‖ 02 ‖ length ‖ s
+        let signature = read.signature_value.data.to_vec();
+        let s = 4 + usize::from(signature[3]) + 2;
+        let digits: Vec<u8> = signature[s..].iter().copied().skip_while(|byte| *byte == 0).collect();
+        let mut scalar = [0; 32];
+        scalar[32 - digits.len()..].copy_from_slice(&digits);
+        let negated = P256::scalar_bytes(&-P256::decode_scalar(&scalar).expect("below n"));
+        let mut other: Vec<u8> = negated.iter().copied().skip_while(|byte| *byte == 0).collect();
+        if other[0] >= 0x80 {
+            other.insert(0, 0);
+        }
+        // The lengths around it: 30 ‖ 82 ‖ u16 of the certificate … 03 ‖ length ‖ 00 of the signature, and the two above.
+        let (begin, old) = (der.len() - signature.len(), signature.len() - s);
+        let longer = |length: u8| u8::try_from(usize::from(length) + other.len() - old).expect("it is short");
+        for at in [begin - 2, begin + 1, begin + s - 1] {
+            der[at] = longer(der[at]);
+        }
+        let whole = usize::from(u16::from_be_bytes([der[2], der[3]])) + other.len() - old;
+        der[2..4].copy_from_slice(&u16::try_from(whole).expect("it is short").to_be_bytes());
+        der.truncate(begin + s);
+        der.extend_from_slice(&other);
+        Identity::new(&Certificate::parse(&der).expect("read"), secret, of.anchor().clone()).expect("it verifies")
+    }
+
+    #[test]
+    fn rule_a4_a_voided_signer_has_no_power_under_a_second_certificate_of_its_serial() {
+        let mut ca = authority(1);
+        let (carol, dave) = (member(&mut ca, everything(), 3), member(&mut ca, everything(), 4));
+        let mallory = head(&mut ca, 2);
+        let other = twin(&mallory, &MemberSecret::generate(Algorithm::Ed25519, &mut rng(2)));
+        assert_ne!(mallory.certificate().hash, other.certificate().hash);
+        assert_eq!(mallory.certificate().serial, other.certificate().serial);
+        let mut set = Evictions::new(GROUP);
+        set.insert(by_member(&mallory, &carol, 1)).expect("room");
+        set.insert(by_authority(&mut ca, &mallory, true)).expect("room");
+        set.insert(by_member(&other, &dave, 2)).expect("room");
+        assert!(excluded(&set, &mallory) && excluded(&set, &other));
+        assert!(!excluded(&set, &carol) && !excluded(&set, &dave));
+    }
+
+    /// Statements as members would hear them, in two orders and in part from each other.
+    fn same_in_any_order(statements: &[SignedEviction]) -> Evictions {
+        let all = |order: &mut dyn Iterator<Item = &SignedEviction>| {
+            let mut set = Evictions::new(GROUP);
+            // What does not fit is told, and changes nothing.
+            order.for_each(|s| _ = set.insert(s.clone()));
+            set
+        };
+        let forward = all(&mut statements.iter());
+        let (even, odd) = (statements.iter().step_by(2), statements.iter().skip(1).step_by(2));
+        let mut mixed = all(&mut odd.rev());
+        let half = all(&mut even.rev());
+        half.iter().for_each(|s| _ = mixed.insert(s.clone()));
+        assert_eq!(all(&mut statements.iter().rev()).hash(), forward.hash());
+        assert_eq!(mixed.hash(), forward.hash());
+        forward
+    }
+
+    #[test]
+    fn rule_a4_a_full_set_is_the_same_in_any_order_of_arrival() {
+        let mut ca = authority(1);
+        let evictors: Vec<Identity> = (0..6).map(|i| head(&mut ca, 1000 + i)).collect();
+        let quota = limits::EVICTIONS_BY_MEMBER_MAX;
+        let evicted: Vec<Identity> = (0..=quota as u64).map(|i| member(&mut ca, everything(), 2000 + i)).collect();
+        // One signs more than its quota; five together more than half of the set; the sixth a few, with high numbers.
+        let mut statements: Vec<SignedEviction> = Vec::new();
+        for (i, by) in evictors.iter().enumerate() {
+            let few = if i == 5 { 3 } else { evicted.len() };
+            let number = |k: usize| if i == 5 { 1 << 40 } else { 1 + (k * 37 % evicted.len()) as u64 };
+            statements.extend(evicted.iter().take(few).enumerate().map(|(k, of)| by_member(by, of, number(k))));
+        }
+        let set = same_in_any_order(&statements);
+        let by =
+            |who: &Identity| set.iter().filter(|s| s.signer().certificate() == Some(who.certificate().hash)).count();
+        assert_eq!(set.len(), limits::EVICTIONS_MAX / 2);
+        assert_eq!(by(&evictors[5]), 3, "nobody displaces another's first statements");
+        assert!(evictors.iter().all(|it| by(it) <= quota));
+        let alone = same_in_any_order(&statements[..evicted.len()]);
+        assert_eq!((alone.len(), alone.last_number(Some(evictors[0].certificate().hash))), (quota, quota as u64));
     }
 
     proptest! {

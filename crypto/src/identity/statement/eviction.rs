@@ -179,6 +179,14 @@ impl Signer {
         }
     }
 
+    /// The serial number of the member's certificate; `None` for the authority.
+    pub fn serial(&self) -> Option<Serial> {
+        match self {
+            Signer::Authority => None,
+            Signer::Member(member) => Some(member.serial),
+        }
+    }
+
     /// A name for people.
     pub fn name<'a>(&'a self, anchor: &'a TrustAnchor) -> &'a Arc<str> {
         match self {
