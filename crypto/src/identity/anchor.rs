@@ -88,13 +88,22 @@ impl TrustAnchor {
         }
         let key = certificate.key()?;
         if certificate.issuer == certificate.subject {
-            let (_, x509) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
-            let algorithm = &x509.signature_algorithm.algorithm;
-            verify_der(&key, algorithm, x509.tbs_certificate.as_ref(), &x509.signature_value.data)?;
+            verify_own(&key, der)?;
         }
         let der = CertificateDer::from(der);
         let path_end = webpki::anchor_from_trusted_cert(&der).map_err(|_| CertificateError::Malformed)?.to_owned();
         Ok(TrustAnchor { authority: Arc::new(Trusted { certificate, key, path_end }), crl: None })
+    }
+
+    /// The same for an authority of which people compare the fingerprint: it must have signed itself, whatever issuer it
+    /// names. Otherwise a try at a fingerprint that looks alike costs one hash and no signature.
+    ///
+    /// # Errors
+    /// As [`TrustAnchor::new`], and if the certificate is not signed by its own key.
+    pub fn self_signed(der: &[u8]) -> Result<TrustAnchor, CertificateError> {
+        let anchor = TrustAnchor::new(der)?;
+        verify_own(anchor.key(), der)?;
+        Ok(anchor)
     }
 
     /// Learns a revocation list (DER); whether it is a newer one.
@@ -238,6 +247,13 @@ impl TrustAnchor {
 /// The time by which dates are judged: the clock's, but never before a time that has surely come (G5).
 pub fn judged(utc: Option<Utc>, floor: Utc) -> Utc {
     utc.map_or(floor, |utc| utc.max(floor))
+}
+
+/// Verifies an authority's certificate under its own key.
+fn verify_own(key: &PublicKey, der: &[u8]) -> Result<(), CertificateError> {
+    let (_, x509) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
+    let algorithm = &x509.signature_algorithm.algorithm;
+    verify_der(key, algorithm, x509.tbs_certificate.as_ref(), &x509.signature_value.data)
 }
 
 /// Verifies a signature as X.509 has it (ECDSA's in DER) by the algorithm that its identifier names.

@@ -142,7 +142,11 @@ impl Invite {
         if expected.is_some_and(|e| e.0 != crate::hash::sha256(&authority)) {
             return Err(InviteError::OtherAuthority);
         }
-        let mut anchor = TrustAnchor::new(&authority)?;
+        // Whoever knows no fingerprint is about to compare one by eye.
+        let mut anchor = match expected {
+            Some(_) => TrustAnchor::new(&authority)?,
+            None => TrustAnchor::self_signed(&authority)?,
+        };
         anchor.key().verify(&digest(&joiner, body), signature).map_err(|_| InviteError::Signature)?;
         if judged(utc, floor).0 > invite.expires_at.0.saturating_add(CLOCK_UNCERTAINTY_SECONDS) {
             return Err(InviteError::Expired);
@@ -266,8 +270,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::identity::authority::MEMBER_VALIDITY_SECONDS;
+    use crate::identity::authority::{Ledger, MEMBER_VALIDITY_SECONDS, Subject};
     use crate::identity::fixture::*;
+    use crate::identity::keytext::AuthoritySecret;
     use crate::identity::statement::{OnStale, Policy};
     use crate::signature::Algorithm;
 
@@ -303,6 +308,22 @@ mod tests {
 
     fn open(bytes: &[u8]) -> Result<Opened, InviteError> {
         Invite::open(bytes, &joiner(), None, Some(NOW), NOW)
+    }
+
+    #[test]
+    fn an_authority_that_did_not_sign_itself_is_taken_by_its_whole_fingerprint_only() {
+        let ca = authority(1);
+        let secret = AuthoritySecret::generate(Algorithm::P256, &mut rng(2));
+        let mut params = params(&joiner());
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
+        let key = secret.signing_key();
+        let der = params.signed_by(&Subject(key.public()), &ca.issuer()).expect("signed").der().to_vec();
+        let mut under = Authority::restore(&der, secret, Ledger::new()).expect("an authority");
+        let bytes = sealed(&mut under);
+        assert!(matches!(open(&bytes), Err(InviteError::Certificate(CertificateError::Signature))));
+        let expected = Some(under.fingerprint());
+        assert!(Invite::open(&bytes, &joiner(), expected, Some(NOW), NOW).is_ok());
     }
 
     #[test]

@@ -192,6 +192,9 @@ fn an_intermediate_authority_is_not_followed() {
     // Whoever trusts the intermediate itself, does.
     let anchor = TrustAnchor::new(intermediate.der()).expect("an authority");
     assert!(anchor.verify(&leaf, Some(later(1)), NOW).is_ok());
+    // Where people compare fingerprints it must have signed itself: a forger would change its signature for free.
+    assert_eq!(TrustAnchor::self_signed(intermediate.der()).map(drop), Err(CertificateError::Signature));
+    assert!(TrustAnchor::self_signed(ca.certificate().der()).is_ok());
 }
 
 #[test]
