@@ -68,7 +68,7 @@ pub(crate) fn found(env: &Env<'_>, name: &str) -> Result<(), Failure> {
     let called = format!("{user}@{}", host());
     let (kept, identity) = make(env, name, &id, &called, Overwrite::Never)?;
     let until = date(kept.authority.certificate().not_after());
-    let fingerprint = keytext::short(&kept.authority.fingerprint().to_string());
+    let fingerprint = keytext::compared(&kept.authority.fingerprint().to_string());
     env.output.say(format!("CA        {fingerprint}  (valid to {until})    {}   [0600]", Home::shown(&kept.path)));
     let key = keytext::short(&identity.secret.public().to_string());
     env.output.say(format!("identity  {called}  {key}    {}   [0600]", Home::shown(identity.path())));
@@ -151,7 +151,7 @@ fn told(
     let rows = [
         vec![
             "CA".to_owned(),
-            format!("{}  (P-256, valid to {})", keytext::short(&fingerprint), date(until)),
+            format!("{}  (P-256, valid to {})", keytext::compared(&fingerprint), date(until)),
             format!("{}   [0600]", Home::shown(&kept.path)),
         ],
         vec![

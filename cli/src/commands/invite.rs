@@ -115,11 +115,7 @@ impl Invite {
         } else {
             env.output.line(line)?
         }
-        let shown = keytext::short(&fingerprint);
-        env.output.say(format!(
-            "          Next:  there:  sealcast join {}   (it shows the authority {shown})",
-            out.display()
-        ));
+        env.output.say(format!("          Next:  there:  sealcast join {} --authority {fingerprint}", out.display()));
         if let Ok(Url { way: Way::Quorum(path), .. }) = Url::parse(&contents.url) {
             let name = path.file_name().unwrap_or_default().display();
             env.output.say(format!(

@@ -170,7 +170,7 @@ fn told(env: &Env<'_>, identity: &KeptIdentity, opened: &Opened, context: &str, 
         date(verified.not_after)
     ))?;
     env.output.line(format!("context   {context}  {url}   selected"))?;
-    let shown = keytext::short(&fingerprint);
+    let shown = keytext::compared(&fingerprint);
     env.output.say(format!(
         "          Is {shown} the authority that invited you? Compare it by another way.\n          Next:  sealcast sub '#'"
     ));

@@ -254,6 +254,20 @@ pub fn short(text: &str) -> String {
     }
 }
 
+/// An authority's fingerprint for people who compare it by eye: `scca1`, its first 80 bits, and its end. Whoever wants
+/// another authority that looks alike has to try 2⁸⁰ of them.
+pub fn compared(text: &str) -> String {
+    match text.split_once('1') {
+        Some((kind, rest)) if text.is_ascii() && rest.len() > COMPARED_CHARS + 3 => {
+            format!("{kind}1{}…{}", &rest[..COMPARED_CHARS], &rest[rest.len() - 3..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Characters of 5 bits each. The end is a checksum and adds nothing.
+const COMPARED_CHARS: usize = 80 / 5;
+
 /// A seed that is a key: P-256 refuses one in 2³².
 fn signing_seed(algorithm: Algorithm, rng: &mut impl CryptoRng) -> Secret<32> {
     loop {
@@ -380,6 +394,18 @@ mod tests {
         let text = Fingerprint([9; 32]).to_string();
         assert_eq!(short(&text).chars().count(), "scca1xx…xxx".chars().count());
         assert_eq!(short("hello"), "hello");
+        assert_eq!(compared("hello"), "hello");
+    }
+
+    #[test]
+    fn what_people_compare_of_an_authority_has_80_bits() {
+        for bit in 0..80 {
+            let mut other = [9; 32];
+            other[bit / 8] ^= 0x80 >> (bit % 8);
+            // The first 80 bits are compared by themselves, without the checksum at the end.
+            let data = |bytes| compared(&Fingerprint(bytes).to_string()).split('…').next().map(str::to_owned);
+            assert_ne!(data([9; 32]), data(other), "bit {bit}");
+        }
     }
 
     proptest! {

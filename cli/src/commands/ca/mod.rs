@@ -296,7 +296,7 @@ fn ls(env: &Env<'_>) -> Result<(), Failure> {
         env.output.object(&json!({
             "ca": name, "fingerprint": fingerprint, "issued": issued, "revoked": revoked, "valid_to": until,
         }))?;
-        rows.push(vec![name, keytext::short(&fingerprint), issued.to_string(), revoked.to_string(), until]);
+        rows.push(vec![name, keytext::compared(&fingerprint), issued.to_string(), revoked.to_string(), until]);
     }
     env.output.line(table(&rows))
 }
