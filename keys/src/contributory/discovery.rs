@@ -45,7 +45,10 @@ impl Contributory {
             // Nobody let us in: what we wished for before is due.
             return self.plan(now);
         }
-        if self.attempt.is_some() {
+        // An attempt among newcomers waits for a group that is heard: that one lets us in only if it hears of us.
+        let among_newcomers = |a: &super::Attempt| !self.is_grouped() && a.proposal.content.base.is_none();
+        let waits = |a: &super::Attempt| among_newcomers(a) && !self.elsewhere.is_empty();
+        if self.attempt.as_ref().is_some_and(|a| !waits(a)) {
             // Named already: whether that comes to something shows soon.
             self.timers.set(Timer::Join, now.monotonic + timing::JOIN_RETRY);
             return;
