@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Outgoing, What};
 use sealcast_keys::{self as keys, Keys};
-use sealcast_wire::{Change, Dropped, Guarantee, Lane, Now, To, Transition, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Now, Protect, To, Transition, View, limits};
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
@@ -148,10 +148,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let overlap = if self.placed.is_some() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
         self.ring.install(now.monotonic, epoch.clone(), excludes, overlap);
         self.delivery.install(now, &epoch.view);
-        if let (Some(old), true, Some(protect)) = (&before, excludes && self.placed.is_none(), &epoch.protect) {
-            let remembered = self.delivery.sent(old.epoch);
-            let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, old.epoch));
-            let parts = vouch::write(old.epoch, &packets, &**protect);
+        // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
+        let skipped = |old: &View| epoch.view.epoch.counter > old.epoch.counter.saturating_add(1);
+        let vouches = self.placed.is_none() && (excludes || before.as_deref().is_some_and(skipped));
+        if let (Some(old), true, Some(protect)) = (&before, vouches, &epoch.protect) {
+            let mut parts = self.vouch_for(now, old.epoch, &**protect, true);
+            // What was sealed under the epochs before it may be under way as well, where keys change fast.
+            for earlier in self.ring.superseded().filter(|e| *e != old.epoch).collect::<Vec<_>>() {
+                parts.extend(self.vouch_for(now, earlier, &**protect, false));
+            }
             self.vouching = Some(Vouching { parts, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
         }
         let queued = match self.placed {
@@ -172,6 +177,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
         self.open_for(now, epoch.clone(), excludes);
         self.release(now, |h| h.epoch == epoch.view.epoch);
+    }
+
+    /// The parts of a vouch for what we sealed under an epoch; none for nothing, unless it is to say so.
+    fn vouch_for(&mut self, now: Now, epoch: EpochId, protect: &dyn Protect, says_nothing: bool) -> Vec<Vec<u8>> {
+        let remembered = self.delivery.sent(epoch);
+        let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, epoch));
+        if packets.is_empty() && !says_nothing { Vec::new() } else { vouch::write(epoch, &packets, protect) }
     }
 
     pub(super) fn send_queued(&mut self, now: Now, queued: VecDeque<gate::Queued>) {

@@ -197,6 +197,11 @@ impl Ring {
         gone
     }
 
+    /// The epochs that were in use before the current one and whose keys are still held.
+    pub(super) fn superseded(&self) -> impl Iterator<Item = EpochId> + '_ {
+        self.entries.iter().filter(|e| e.is_superseded()).map(|e| e.epoch.view.epoch)
+    }
+
     /// When the next key's time is over.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
         let ends = self.entries.iter().filter_map(|e| match e.phase {
