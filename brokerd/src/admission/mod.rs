@@ -275,7 +275,7 @@ impl Application for Admission {
         let room = lock(&self.shared.room);
         let pace = self.shared.pace.as_ref().filter(|_| room.is_shared());
         let Some(pace) = pace else { return room.draw(parent.ancestors, size, turns) };
-        let drawn = room.draw(parent.ancestors, lock(pace).limit(size), turns);
+        let drawn = room.draw(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
         drop(room);
         let bytes = drawn.iter().map(|frame| frame.bytes().len()).sum();
         lock(pace).proposed(parent.height + 1, bytes, Instant::now());
