@@ -10,6 +10,7 @@
 //! without `keys=` the group is sealed. An option that is not known is an error, since a mistyped one
 //! could weaken what was asked for.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::Fingerprint;
 use sealcast_delivery::multicast::{SEGMENT_MAX, SEGMENT_MIN};
-use sealcast_wire::{Agreement, Guarantee, Lane};
+use sealcast_wire::{Agreement, Guarantee, Lane, limits};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -173,9 +174,14 @@ impl Url {
         };
         let keys = if matches!(way, Way::Quorum(_)) { Scheme::Threshold } else { Scheme::Contributory };
         let mut url = Url { way, keys, options: Options::default(), text: text.to_owned() };
+        let mut given = BTreeSet::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (name, value) =
                 pair.split_once('=').ok_or_else(|| bad(text, &format!("the option «{pair}» has no value")))?;
+            if !given.insert(name) {
+                let hint = format!("say {name}= once");
+                return Err(bad(text, &format!("the option «{name}» stands there twice")).with_hint(hint));
+            }
             url.set(name, value)?;
         }
         let through_brokers = matches!(url.way, Way::Quorum(_));
@@ -238,8 +244,19 @@ impl Url {
                     _ => return Err(wrong("aes256gcm or chacha20poly1305")),
                 }
             }
-            "rekey" => options.rekey = Some(duration(value).ok_or_else(|| wrong("a time such as 1h"))?),
-            "detect" => options.detect = Some(duration(value).ok_or_else(|| wrong("a time such as 500ms"))?),
+            "rekey" => {
+                let time = duration(value).ok_or_else(|| wrong("a time such as 1h"))?;
+                options.rekey = Some(
+                    at_least(limits::REKEY_MIN, time).ok_or_else(|| short(&wrong, limits::REKEY_MIN, "rekey=1h"))?,
+                );
+            }
+            "detect" => {
+                let time = duration(value).ok_or_else(|| wrong("a time such as 500ms"))?;
+                options.detect = Some(
+                    at_least(limits::DETECT_MIN, time)
+                        .ok_or_else(|| short(&wrong, limits::DETECT_MIN, "detect=500ms"))?,
+                );
+            }
             "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
             "pin" => {
                 let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
@@ -344,6 +361,14 @@ fn not_built(url: &str, what: &str) -> Error {
         .with_hint("use udpm://…?keys=contributory, or keys=plain")
 }
 
+fn at_least(least: Duration, time: Duration) -> Option<Duration> {
+    (time >= least).then_some(time)
+}
+
+fn short(wrong: &impl Fn(&str) -> Error, least: Duration, hint: &str) -> Error {
+    wrong(&format!("at least {least:?}")).with_hint(hint)
+}
+
 fn multicast_address(url: &str, place: &str) -> Result<SocketAddr> {
     let place = place.strip_prefix("//").unwrap_or(place).trim_end_matches('/');
     let (ip, port) = match place.rsplit_once(':') {
@@ -358,6 +383,14 @@ fn multicast_address(url: &str, place: &str) -> Result<SocketAddr> {
     if !ip.is_multicast() {
         return Err(
             bad(url, &format!("{ip} is not a multicast address")).with_hint("use one of 239.0.0.0 to 239.255.255.255")
+        );
+    }
+    if let IpAddr::V6(v6) = ip
+        && v6.segments()[0] & 0xF <= 2
+    {
+        // Of these an address names a place only together with an interface, and ff02::1 is every machine.
+        return Err(
+            bad(url, &format!("{ip} reaches one link or none")).with_hint("use one of ff15::/16, or 239.255.76.67")
         );
     }
     let port = match port {
@@ -467,6 +500,22 @@ mod tests {
             assert_eq!(error.code(), Code::BadUrl, "{text}");
             assert!(error.message().contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn what_no_group_could_work_with_is_refused_with_a_hint() {
+        for (text, part) in [
+            ("udpm://?rekey=1ms", "at least 100ms"),
+            ("udpm://?detect=1us", "at least 100ms"),
+            ("udpm://?ttl=0&keys=plain&ttl=1", "«ttl» stands there twice"),
+            ("udpm://[ff02::1]", "ff02::1 reaches one link"),
+            ("udpm://[ff01::5c]:7667", "ff01::5c reaches one link"),
+        ] {
+            let error = Url::parse(text).unwrap_err();
+            assert_eq!(error.code(), Code::BadUrl, "{text}");
+            assert!(error.message().contains(part) && error.hint().is_some(), "{text}: {error} ({:?})", error.hint());
+        }
+        assert!(Url::parse("udpm://[ff15::1]?rekey=100ms&detect=100ms").is_ok());
     }
 
     #[test]

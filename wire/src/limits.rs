@@ -102,6 +102,10 @@ pub const BATCH_SEGMENTS_MAX: usize = 64;
 
 /// Default time of silence after which a member is suspected.
 pub const DETECT: Duration = Duration::from_secs(3);
+/// The shortest `detect=`: an agreement takes a few tens of milliseconds, and whoever is in one must not be suspected.
+pub const DETECT_MIN: Duration = Duration::from_millis(100);
+/// The shortest `rekey=`: faster than this a group would do little else than agree on keys.
+pub const REKEY_MIN: Duration = Duration::from_millis(100);
 /// Proposals wanted at once.
 pub const WANTED_PROPOSALS_MAX: usize = 4;
 /// Statements said again at once.
