@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
+use crate::io::rng;
+
 /// What to do if the file is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
@@ -105,9 +107,12 @@ fn write(path: &Path, bytes: &[u8], overwrite: Overwrite, mode: u32) -> Result<(
         made.map_err(|e| FileError::io(folder, e))?;
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = folder.join(format!(".{name}.{}.new", std::process::id()));
+    // Processes in two containers may have one number.
+    let random = rng::bytes::<8>().map_err(|e| FileError::io(path, io::Error::other(e.message().to_owned())))?;
+    let unfinished = folder.join(format!(".{name}.{:016x}.new", u64::from_be_bytes(random)));
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished);
+    let mut file = file.map_err(|error| FileError::Io { path: path.to_owned(), error })?;
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&unfinished)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         match overwrite {
@@ -246,6 +251,17 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn what_another_process_of_our_number_writes_is_neither_in_the_way_nor_removed() {
+        let folder = Folder::new("number");
+        fs::create_dir(&folder.0).unwrap();
+        let others = folder.0.join(format!(".robot7.{}.new", std::process::id()));
+        fs::write(&others, b"half").unwrap();
+        write_secret(&folder.0.join("robot7"), b"one", Overwrite::Never).unwrap();
+        assert_eq!(fs::read(&others).unwrap(), b"half");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "nothing of ours is left over");
     }
 
     #[test]
