@@ -80,6 +80,9 @@ codes! {
         "The message names the file. Move the folders order, state and snapshots of this broker away and start it again: it \
          rebuilds them from the other brokers. Keep broker.key, cluster.toml and the folder keys, which nobody can give back. \
          A cluster of one broker has no others: bring its folder back from a copy.";
+    Forked = 111, Runtime, "the session belongs to another process",
+        "The process was forked after it opened the session. Both copies would encrypt under the same nonces, so the child's refuses \
+         everything. Open a session in the child; Python's multiprocessing needs set_start_method(\"spawn\").";
     Usage = 201, Usage, "the command line is wrong",
         "«sealcast help COMMAND» shows what a command takes, with examples.";
     UnknownCommand = 202, Usage, "there is no such command",

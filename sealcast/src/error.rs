@@ -71,6 +71,12 @@ impl Error {
         Error::new(Code::Closed, "the session is closed")
     }
 
+    /// The session was opened before this process was forked.
+    pub fn forked() -> Error {
+        Error::new(Code::Forked, "this session was opened before the process was forked, and belongs to the parent")
+            .with_hint("open a session of its own in the child")
+    }
+
     /// What a session answers once its process is out of the group.
     pub fn excluded(why: &Exclusion) -> Error {
         match why {

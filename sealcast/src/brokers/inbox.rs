@@ -188,6 +188,7 @@ impl Subscription {
     /// # Errors
     /// Why none will come any more.
     pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Item>> {
+        self.shared.process.check()?;
         let until = Instant::now() + patience;
         let mut state = lock(&self.inbox.state);
         loop {
@@ -213,6 +214,9 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
+        if !self.shared.process.is_ours() {
+            return;
+        }
         self.shared.lock().leave(self.inbox.id);
         // What waited for its reader need not wait any more.
         let _ = self.shared.waker.wake();

@@ -55,6 +55,7 @@ pub(crate) use sealing::threshold;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::io::process::Process;
 use crate::url::Scheme;
 use engine::{Done, Engine};
 use refusals::{done, lost};
@@ -66,6 +67,7 @@ pub struct Brokers {
 }
 
 struct Shared {
+    process: Process,
     engine: Mutex<Engine>,
     /// Something was done that somebody may wait for.
     changed: Condvar,
@@ -158,7 +160,15 @@ impl Brokers {
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
         let (patience, keys, registrations) = (opening.patience, opening.keys, opening.registrations.clone());
         let engine = Mutex::new(Engine::new(opening, poll.registry())?);
-        let shared = Arc::new(Shared { engine, changed: Condvar::new(), waker, patience, keys, registrations });
+        let shared = Arc::new(Shared {
+            process: Process::current(),
+            engine,
+            changed: Condvar::new(),
+            waker,
+            patience,
+            keys,
+            registrations,
+        });
         let driven = shared.clone();
         let thread = std::thread::Builder::new().name("sealcast-brokers".into()).spawn(move || driven.run(poll));
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
@@ -585,6 +595,11 @@ impl Brokers {
     }
 
     fn end(&mut self) {
+        if !self.shared.process.is_ours() {
+            // The channels and the thread are the parent's.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.shared.lock().end();
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
@@ -699,6 +714,8 @@ impl Shared {
         mut check: impl FnMut(&mut Engine) -> Option<Result<T>>,
         then: impl FnOnce(&Shared, &mut Engine),
     ) -> Result<T> {
+        // A forked child has the same keys, numbers and generator (G4).
+        self.process.check()?;
         let until = Instant::now() + patience;
         let mut engine = self.lock();
         loop {

@@ -231,6 +231,9 @@ pub enum PublishError {
     /// `origin=mac`, but some reader of the topic may not write it: unsigned messages would be dropped (A1).
     #[error("the topic demands signatures, and origin=mac forbids them")]
     MustSign,
+    /// The process was forked after it became a member (G4).
+    #[error("the session belongs to the process that opened it")]
+    Forked,
     /// We are out.
     #[error("no longer a member")]
     Excluded(Exclusion),

@@ -2,6 +2,7 @@
 
 pub mod channel;
 pub mod clock;
+pub(crate) mod process;
 pub mod rng;
 pub mod store;
 pub mod udp;

@@ -100,6 +100,7 @@ impl<T> Doing<T> {
     /// # Errors
     /// What went wrong, or that it was not done in time.
     pub fn wait(mut self) -> crate::error::Result<T> {
+        self.shared.process.check()?;
         let done = self.shared.changed.wait_until(self.deadline, || (self.check)(&self.shared));
         done.unwrap_or_else(|| Err((self.late)(&self.shared, self.patience)))
     }
@@ -111,6 +112,9 @@ impl<T> Future for Doing<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let shared = this.shared.clone();
+        if let Err(why) = shared.process.check() {
+            return Poll::Ready(Err(why));
+        }
         let polled = shared.changed.poll_until(cx, this.deadline, || (this.check)(&shared));
         polled.map(|done| done.unwrap_or_else(|| Err((this.late)(&shared, this.patience))))
     }

@@ -13,9 +13,11 @@ use super::Shared;
 use super::driver::Driver;
 use super::queue::Queue;
 use crate::group::lock;
+use crate::io::process::Process;
 
 /// See the module.
 pub(super) struct Lease {
+    process: Process,
     driver: Mutex<Option<Driver>>,
     waker: mio::Waker,
     /// Threads that want the driver now.
@@ -38,6 +40,7 @@ pub(super) struct Lease {
 impl Lease {
     pub(super) fn new(waker: mio::Waker) -> Lease {
         Lease {
+            process: Process::current(),
             driver: Mutex::new(None),
             waker,
             wanted: AtomicUsize::new(0),
@@ -63,8 +66,11 @@ impl Lease {
         let _ = self.waker.wake();
     }
 
-    /// Does something with the driver, between two of its turns; `None` once the session is closed.
+    /// Does something with the driver, between two of its turns; `None` once the session is closed, and in a forked child.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Option<Driver>) -> T) -> T {
+        if !self.process.is_ours() {
+            return act(&mut None);
+        }
         act(&mut self.take())
     }
 

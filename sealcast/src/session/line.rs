@@ -16,6 +16,7 @@ use sealcast_wire::Monotonic;
 
 use crate::group::{Gate, Pass, Publication, PublishError, lock};
 use crate::io::clock::Clock;
+use crate::io::process::Process;
 use crate::io::udp::UdpSender;
 
 /// See the module.
@@ -24,6 +25,7 @@ pub(super) struct Line {
     pub(super) sender: Arc<Mutex<Sender>>,
     pub(super) udp: UdpSender,
     clock: Clock,
+    process: Process,
     linger: Duration,
     /// Off: every message is sent by itself.
     batch: bool,
@@ -63,6 +65,7 @@ impl Line {
             sender,
             udp,
             clock,
+            process: Process::current(),
             linger,
             batch,
             transmit: Mutex::new(()),
@@ -79,9 +82,19 @@ impl Line {
 
     /// Publishes one message: frames it, and sends it or sees to it that it is sent.
     ///
-    /// `patient` callers wait while the network is slower than they are; others are told `Full`.
-    pub(super) fn publish(&self, message: &Publication<'_>, patient: bool) -> Result<Option<u64>, PublishError> {
+    /// `patient` callers wait while the network is slower than they are; others are told `Full`. `first` is done before
+    /// anything else, unless this is a forked child.
+    pub(super) fn publish(
+        &self,
+        message: &Publication<'_>,
+        patient: bool,
+        first: impl FnOnce(),
+    ) -> Result<Option<u64>, PublishError> {
         let now = self.clock.monotonic();
+        if !self.process.is_ours_for_batch(now) {
+            return Err(PublishError::Forked);
+        }
+        first();
         let mut message = *message;
         message.sent_micros = Some(self.clock.wall_micros(now));
         loop {
@@ -144,10 +157,18 @@ impl Line {
 
     /// Sends everything that has gathered; returns when it is with the kernel.
     pub(super) fn flush(&self) {
-        self.drain(&lock(&self.transmit));
+        // Before the lock, which a thread that is not in the child may have held.
+        if self.process.is_ours() {
+            self.drain(&lock(&self.transmit));
+        }
     }
 
     fn drain(&self, _turn: &MutexGuard<'_, ()>) {
+        self.process.end_batch();
+        // Once for the batch: a child that was forked since seals nothing.
+        if !self.process.is_ours() {
+            return;
+        }
         loop {
             // Sealing happens in here, so it must not overlap with a change of the epoch's.
             let Some(batch) = lock(&self.sender).poll() else { break };
@@ -158,6 +179,7 @@ impl Line {
     /// Sends what has gathered, but for what may gather further; returns until when that may.
     fn flush_gathered(&self) -> Option<Monotonic> {
         let _turn = lock(&self.transmit);
+        self.process.end_batch();
         loop {
             let mut sender = lock(&self.sender);
             let Some(batch) = sender.poll_gathered(self.clock.monotonic()) else {
@@ -193,7 +215,7 @@ impl Line {
         }
     }
 
-    /// The flusher thread.
+    /// The flusher thread. It is not in a forked child.
     pub(super) fn run_flusher(&self) {
         let mut due = None;
         loop {

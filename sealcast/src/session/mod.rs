@@ -316,6 +316,12 @@ fn named(view: &View, name: &str) -> Result<CertHash> {
 
 impl Inner {
     fn close(&self) {
+        if !self.shared.process.is_ours() {
+            // Threads, sockets and the local socket's file are the parent's. Nobody could join threads that are not here.
+            std::mem::forget(std::mem::take(&mut *lock(&self.threads)));
+            std::mem::forget(lock(&self.control).take());
+            return;
+        }
         let threads = std::mem::take(&mut *lock(&self.threads));
         if threads.is_empty() {
             return;

@@ -33,6 +33,7 @@ use crate::control::{Server, socket_path};
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
 use crate::io::clock::{self, Clock};
+use crate::io::process::Process;
 use crate::io::rng;
 use crate::io::store::Store;
 use crate::io::udp::{self, UdpSender};
@@ -386,6 +387,7 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
         me,
         identity,
         clock,
+        process: Process::current(),
         lease: Lease::new(waker),
         line,
         gate,

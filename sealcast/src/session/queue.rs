@@ -142,7 +142,10 @@ impl Subscription {
                 self.made_room(full);
                 Ok(Some(message))
             }
-            None => state.closed.clone().map_or(Ok(None), Err),
+            None => match state.closed.clone() {
+                Some(why) => Err(why),
+                None => self.shared.process.check().map(|()| None),
+            },
         }
     }
 
@@ -242,6 +245,10 @@ impl Stream for Subscription {
         }
         if state.closed.is_some() {
             return Poll::Ready(None);
+        }
+        if let Err(why) = this.shared.process.check() {
+            state.closed = Some(why.clone());
+            return Poll::Ready(Some(Err(why)));
         }
         state.waker = Some(cx.waker().clone());
         drop(state);

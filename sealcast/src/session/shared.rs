@@ -25,6 +25,7 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Gate, Publication, PublishError, ViewEvent, lock};
 use crate::io::clock::Clock;
+use crate::io::process::Process;
 use crate::io::udp::{UdpReceiver, Warning};
 use crate::url::{Scheme, Url, Way};
 
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(super) me: String,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) clock: Clock,
+    pub(super) process: Process,
     pub(super) lease: Lease,
     pub(super) line: Option<Line>,
     pub(super) gate: Arc<Mutex<Gate>>,
@@ -80,9 +82,9 @@ impl Shared {
         let line = self.line.as_ref().filter(|_| message.guarantee == Guarantee::BestEffort);
         let number = match line {
             Some(line) => {
-                self.own.publish(message.topic, |topic| self.wants(topic));
-                line.publish(message, patient)?
+                line.publish(message, patient, || self.own.publish(message.topic, |topic| self.wants(topic)))?
             }
+            None if !self.process.is_ours() => return Err(PublishError::Forked),
             None => {
                 let now = self.clock.now();
                 let sent_micros = Some(self.clock.wall_micros(now.monotonic));
@@ -180,6 +182,7 @@ impl Shared {
                 format!("{topic} demands signatures, since some of its readers may not write it"),
             )
             .with_hint("leave origin=mac out of the URL"),
+            PublishError::Forked => Error::forked(),
             PublishError::Excluded(why) => Error::excluded(&why),
             PublishError::Send(SendError::TooLong) if matches!(self.url.way, Way::Quorum(_)) => {
                 let most = limits::BODY_BYTES_MAX;
@@ -200,6 +203,7 @@ impl Shared {
     }
 
     pub(super) fn command(&self, command: Command) -> Result<()> {
+        self.process.check()?;
         let now = self.clock.now();
         self.lease.with(|driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
@@ -235,6 +239,9 @@ impl Shared {
     }
 
     pub(super) fn unsubscribe(&self, queue: &Arc<Queue>) {
+        if !self.process.is_ours() {
+            return;
+        }
         lock(&self.queues).retain(|q| !Arc::ptr_eq(q, queue));
         if let Some(pattern) = self.told_to_brokers(&queue.filter) {
             self.with_brokers(|now, way| way.unsubscribe(now, &pattern));

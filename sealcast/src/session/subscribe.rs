@@ -102,6 +102,9 @@ pub struct Subscribing<'a> {
 impl Subscribing<'_> {
     fn advance(&mut self) -> Option<Result<Subscription>> {
         let shared = &self.subscribe.session.inner.shared;
+        if let Err(why) = shared.process.check() {
+            return Some(Err(why));
+        }
         let begun = match self.begun.take() {
             Some(begun) => begun,
             None => {

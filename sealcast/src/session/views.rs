@@ -69,6 +69,9 @@ impl Views {
     /// Waits for the next event; `None` if none came in time or none will come.
     pub fn next_timeout(&mut self, patience: Duration) -> Option<ViewEvent> {
         let deadline = Instant::now().checked_add(patience);
+        if !self.shared.process.is_ours() {
+            return self.try_next();
+        }
         let mut state = lock(&self.queue.state);
         loop {
             if let Some(event) = state.events.pop_front() {
