@@ -80,9 +80,12 @@ fn several_pubs_of_one_identity_at_once_all_arrive() {
 fn rule_a7_a_lone_pub_joins_and_leaves_and_says_so() {
     let home = founder("lone");
     let alone = home.run(&["pub", "ward3/x", "hello"]);
-    assert_eq!(alone.exit, 0, "{}", alone.stderr);
+    assert_eq!(alone.exit, 4, "{}", alone.stderr);
     assert!(alone.stderr.contains("sent 1 message to 0 others, left"), "{}", alone.stderr);
-    assert!(alone.stderr.contains("nobody else is in ward3"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("error[E0405]: nobody else is in ward3"), "{}", alone.stderr);
+    let meant = home.run(&["pub", "ward3/x", "hello", "--alone"]);
+    assert_eq!(meant.exit, 0, "{}", meant.stderr);
+    assert!(meant.stderr.contains("nobody else is in ward3: nobody got it"), "{}", meant.stderr);
 
     let alice = invited(&home, "alice", &[]);
     let mut sub = subscriber(&alice, 1);

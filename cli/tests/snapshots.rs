@@ -521,7 +521,7 @@ fn every_command_speaks_json() {
         "ca crl --ca ward3",
         "ca policy --ca ward3",
         "invite --for $KEY -o -",
-        "pub a b --url $URL",
+        "pub a b --alone --url $URL",
         "explain",
         "completion fish",
         "doctor --url $URL",

@@ -119,6 +119,8 @@ codes! {
          block is too old by the clock of this machine (date -u); \"sealcast brokers status\" tells which.";
     Address = 404, Unreachable, "an address cannot be used",
         "Another program listens there, or it is not an address of this machine. «ss -ltnp» shows who listens.";
+    Nobody = 405, Unreachable, "nobody else is in the group",
+        "The message was sealed and sent, and there was no other member to open it. Start the others first, or say --alone.";
     Denied = 411, Denied, "the certificate does not grant this",
         "«sealcast id show» lists what it grants; the authority grants more with «sealcast invite --pub P --sub P».";
     DeniedPublish = 412, Denied, "may not publish on this topic",

@@ -85,6 +85,9 @@ pub(crate) struct Pub {
     /// Overwrite the file of --receipt
     #[arg(long, requires = "receipt")]
     force: bool,
+    /// It is no error if nobody else is in the group to get it
+    #[arg(long)]
+    alone: bool,
     #[command(flatten)]
     extra: Extra,
 }
@@ -136,7 +139,7 @@ impl Pub {
             }
         }
         if let Road::Own(session) = road {
-            finish(env, session, sent)?;
+            finish(env, session, sent, self.alone)?;
         }
         Ok(())
     }
@@ -228,7 +231,7 @@ fn own(env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
 }
 
 /// Leaves, and says what the command did to the group by coming and going.
-fn finish(env: &Env<'_>, session: Session, sent: u64) -> Result<(), Failure> {
+fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(), Failure> {
     let info = session.info();
     let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
@@ -244,11 +247,16 @@ fn finish(env: &Env<'_>, session: Session, sent: u64) -> Result<(), Failure> {
             let to = if others == 1 { "1 other".to_owned() } else { format!("{others} others") };
             env.output.say(format!("joined {} (epoch {}), sent {what} to {to}, left", info.group, view.epoch.counter));
             if others == 0 {
-                env.output.warn(format!("nobody else is in {}: nobody got it", info.group));
                 if foreign > 0 {
                     let who = "somebody else speaks on this address, of another group or authority";
                     env.output.warn(format!("{who}; compare «sealcast id show» on both sides"));
                 }
+                let nobody = format!("nobody else is in {}: nobody got it", info.group);
+                if sent > 0 && !alone {
+                    let hint = "start the others first; pub --alone counts this as done";
+                    return Err(Failure::new(Code::Nobody, nobody).hint(hint));
+                }
+                env.output.warn(nobody);
             }
         }
     }
