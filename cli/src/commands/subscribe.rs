@@ -47,8 +47,8 @@ left the next time; «from» is then the publisher's key at the brokers. A patte
 and be joined by and, or and parentheses; double quotes hold characters that mean something else:
   sealcast sub 'price = 105 and region = eu' 'news/#'
   sealcast sub --list                            sealcast sub --end 'news/#'
-It warns when too few brokers answer or shares of a publication are missing. It ends with exit code 7
-when nobody vouches for you any more, and with 8 when more brokers lie than may.
+It warns when too few brokers answer or shares of a publication are missing. It ends with exit
+code 7 when nobody vouches for you any more, and with 8 when more brokers lie than may.
 What others tell of what they publish («sealcast brokers advertise») comes with --advertisements,
 also without a pattern."
 )]

@@ -185,8 +185,8 @@ fn is_valid(page: &[u8]) -> bool {
 /// Whether a page that fails its checksums lacks a sector which its first write would have filled.
 fn is_torn(page: &[u8]) -> bool {
     let length = checksums(page).into_iter().map(|(length, _)| length).max().unwrap_or(0);
-    let sectors = page[..length.min(DATA)].chunks(SECTOR);
-    length == 0 || sectors.into_iter().any(|sector| sector.iter().all(|byte| *byte == 0))
+    let mut sectors = page[..length.min(DATA)].chunks(SECTOR);
+    length == 0 || sectors.any(|sector| sector.iter().all(|byte| *byte == 0))
 }
 
 fn checksums(page: &[u8]) -> [(usize, u32); 2] {
