@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use commonware_cryptography::ed25519::PublicKey;
-use commonware_p2p::simulated::{self, Link, Oracle, Receiver, SplitOrigin, SplitTarget};
-use commonware_p2p::{Recipients, Sender};
+use commonware_p2p::Recipients;
+use commonware_p2p::simulated::{self, Link, Oracle, Receiver, SplitOrigin, SplitSender, SplitTarget};
 use commonware_runtime::deterministic::{
     Checkpoint, Config, Context, FaultConfig, PartialWriteMode, Runner, WriteConfig,
 };
-use commonware_runtime::{Clock as _, Handle as Task, Spawner as _, Supervisor as _};
+use commonware_runtime::{Clock as _, Handle as Task, IoBuf, Spawner as _, Supervisor as _};
 use commonware_utils::channel::oneshot;
 use commonware_utils::{Probability, probability};
 use rand_core::Rng as _;
@@ -28,30 +28,9 @@ use crate::application::Application;
 use crate::block::{Block, BlockSize, Frame};
 use crate::order::{Evidence, Fault, Floor, Later, Order, Peer, Refused, Status};
 
-/// Whom the two halves of a twin speak to and hear.
-#[derive(Clone)]
-struct Halves(Vec<PublicKey>, Vec<PublicKey>);
-
-impl Halves {
-    fn speak(&self, from: SplitOrigin, to: &Recipients<PublicKey>) -> Option<Recipients<PublicKey>> {
-        let own = if from == SplitOrigin::Primary { &self.0 } else { &self.1 };
-        let to = match to {
-            Recipients::All => own.clone(),
-            Recipients::Some(to) => to.iter().filter(|key| own.contains(key)).cloned().collect(),
-            Recipients::One(to) => own.iter().filter(|key| *key == to).cloned().collect(),
-        };
-        Some(Recipients::Some(to))
-    }
-
-    fn hear(&self, from: &PublicKey) -> SplitTarget {
-        match (self.0.contains(from), self.1.contains(from)) {
-            (true, true) => SplitTarget::Both,
-            (true, false) => SplitTarget::Primary,
-            (false, true) => SplitTarget::Secondary,
-            (false, false) => SplitTarget::None,
-        }
-    }
-}
+/// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
+type Forwarder = fn(SplitOrigin, &Recipients<PublicKey>, &IoBuf) -> Option<Recipients<PublicKey>>;
+type Channels = Links<SplitSender<PublicKey, Context, Forwarder>, Receiver<PublicKey>>;
 
 /// What the brokers' disks hold when a story has ended.
 pub struct Disks(Checkpoint);
@@ -138,7 +117,7 @@ impl Brokers {
 
     /// Starts a broker on its own disk.
     pub async fn start(&mut self, i: usize, application: Arc<dyn Application>) {
-        let [links, _] = self.channels(i, Halves(self.keys.clone(), Vec::new())).await;
+        let (links, _) = self.channels(i).await;
         let running = self.run(i, &self.disk(i), links, application).await;
         self.running[i] = Some(running);
     }
@@ -151,32 +130,7 @@ impl Brokers {
         first: Arc<dyn Application>,
         second: Arc<dyn Application>,
     ) -> Arc<dyn Order> {
-        let all = Halves(self.keys.clone(), self.keys.clone());
-        self.start_halves(i, all, first, second).await
-    }
-
-    /// The same, but the second half speaks to these brokers alone and hears nobody else, and the first half to the others.
-    pub async fn start_twins_apart(
-        &mut self,
-        i: usize,
-        first: Arc<dyn Application>,
-        second: Arc<dyn Application>,
-        with_second: &[usize],
-    ) -> Arc<dyn Order> {
-        let is_second = |(broker, _): &(usize, PublicKey)| with_second.contains(broker);
-        let (two, one): (Vec<_>, Vec<_>) = self.keys.iter().cloned().enumerate().partition(is_second);
-        let keys = |half: Vec<(usize, PublicKey)>| half.into_iter().map(|(_, key)| key).collect();
-        self.start_halves(i, Halves(keys(one), keys(two)), first, second).await
-    }
-
-    async fn start_halves(
-        &mut self,
-        i: usize,
-        halves: Halves,
-        first: Arc<dyn Application>,
-        second: Arc<dyn Application>,
-    ) -> Arc<dyn Order> {
-        let [one, two] = self.channels(i, halves).await;
+        let (one, two) = self.channels(i).await;
         let first = self.run(i, &self.disk(i), one, first).await;
         self.running[i] = Some(first);
         Arc::new(Running(self.run(i, &format!("twin{i}-"), two, second).await.0))
@@ -186,7 +140,7 @@ impl Brokers {
         &self,
         i: usize,
         disk: &str,
-        links: Links<impl Sender<PublicKey = PublicKey>, Receiver<PublicKey>>,
+        links: Channels,
         application: Arc<dyn Application>,
     ) -> (Handle, Task<()>) {
         let settings = self.settings[i].clone();
@@ -204,26 +158,18 @@ impl Brokers {
         (is_started.await.expect("it starts"), task)
     }
 
-    /// The links of both halves. Every sender is split, so that the engine is instantiated once for honest brokers and twins.
-    async fn channels(
-        &mut self,
-        i: usize,
-        halves: Halves,
-    ) -> [Links<impl Sender<PublicKey = PublicKey> + use<>, Receiver<PublicKey>>; 2] {
+    async fn channels(&mut self, i: usize) -> (Channels, Channels) {
         let control = self.oracle.control(self.keys[i].clone());
-        let halves = Arc::new(halves);
         let mut first = Vec::new();
         let mut second = Vec::new();
         for channel in 0..stack::CHANNELS {
             let (sender, receiver) = control.register(channel, stack::quota()).await.expect("the network runs");
-            let to = halves.clone();
-            let (s1, s2) = sender.split_with(move |from, recipients: &_, _: &_| to.speak(from, recipients));
-            let from = halves.clone();
-            let (r1, r2) = receiver.split_with(self.context.child("split"), move |message| from.hear(&message.0));
+            let (s1, s2) = sender.split_with(everybody as Forwarder);
+            let (r1, r2) = receiver.split_with(self.context.child("split"), |_| SplitTarget::Both);
             first.push((s1, r1));
             second.push((s2, r2));
         }
-        [Links::new(first.into_iter()), Links::new(second.into_iter())]
+        (Links::new(first.into_iter()), Links::new(second.into_iter()))
     }
 
     /// Kills a broker: its tasks end where they stand. What its application had not synced is the story's affair.
@@ -341,4 +287,9 @@ impl Order for Running {
     fn stop(&self) -> Later<()> {
         Box::pin(std::future::ready(()))
     }
+}
+
+/// Both halves of a twin speak to everybody.
+fn everybody(_: SplitOrigin, to: &Recipients<PublicKey>, _: &IoBuf) -> Option<Recipients<PublicKey>> {
+    Some(to.clone())
 }

@@ -95,42 +95,6 @@ fn halves_order_nothing_apart_and_everything_together() {
 }
 
 #[test]
-fn rule_e4_a_leader_that_shows_each_side_another_block_is_cut_off_counted_and_convicted() {
-    for seed in seeds(4) {
-        let story = story("twins apart", seed);
-        play(seed, false, |root| async move {
-            let mut world = World::new(root, ledgers(), None).await;
-            let honest = [0, 1, 2];
-            for i in honest {
-                world.start(i).await;
-            }
-            // Broker 0 sees one half, brokers 1 and 2 see the other: nobody is sent two votes of broker 3 in one view.
-            let twin = world.start_twins_apart(3, Arc::new(Ledger::new()), &[0]).await;
-            // It has frames and proposes at once; the first half has none, and waits for its heartbeat.
-            for n in 0..200 {
-                let frame = Frame::new(format!("twin {n}").into_bytes());
-                twin.submit(frame).expect("the twin takes it");
-                world.sleep(50).await;
-            }
-            let frames = world.submit_many(&honest, "frame", 10).await;
-            world.until_ordered(&honest, &frames, &story).await;
-            let evidence = || honest.into_iter().flat_map(|i| world.broker(i).evidence()).collect::<Vec<_>>();
-            let cut_off = || honest.into_iter().any(|i| world.broker(i).peers()[3].cut_off > 0);
-            world.until(|| cut_off() && !evidence().is_empty(), &format!("{story}: evidence")).await;
-            let keys: Vec<[u8; 32]> = settings()[0].brokers.iter().map(|it| it.key).collect();
-            for e in evidence() {
-                assert_eq!(judge(&keys, b"simulation", &e.proof), Some(e.clone()), "{story}");
-                assert_eq!((e.broker, e.misdeed), (3, Misdeed::TwoNotarizeVotes), "{story}");
-            }
-            let honest_cut_off = |i: usize| honest.into_iter().any(|j| world.broker(i).peers()[j].cut_off > 0);
-            assert!(!honest.into_iter().any(honest_cut_off), "{story}");
-            assert!(world.broker(1).peers()[0].heard > 0, "{story}");
-            assert_agree(&world.ledgers[..3], &story);
-        });
-    }
-}
-
-#[test]
 fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
     for seed in seeds(16) {
         let story = story("twins", seed);

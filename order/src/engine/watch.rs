@@ -142,3 +142,52 @@ impl<R: Reporter<Activity = Activity<Scheme, Digest>>> Reporter for Watch<R> {
         self.next.report(activity)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use commonware_consensus::simplex::types::Proposal;
+    use commonware_consensus::types::Epoch;
+    use commonware_utils::non_empty;
+    use rand_core::SeedableRng as _;
+
+    use super::super::SigningSeed;
+    use super::super::proof::judge;
+    use super::super::stack::{Members, namespace_of};
+    use super::*;
+
+    #[test]
+    fn rule_e4_a_vote_beside_a_certificate_for_another_block_convicts_whoever_signed_both() {
+        let seeds: Vec<SigningSeed> = (1..5).map(|i| SigningSeed::new(&[i; 32])).collect();
+        let keys: Vec<[u8; 32]> = seeds.iter().map(SigningSeed::public).collect();
+        let scheme = |i: usize| {
+            let Members { sorted, .. } = Members::of(keys.iter()).expect("they are keys");
+            Scheme::signer(&namespace_of(b"test"), sorted, seeds[i].0.clone()).expect("it is one of them")
+        };
+        let vote = |i: usize, view: u64, block: u8| {
+            let round = Round::new(Epoch::zero(), View::new(view));
+            Notarize::sign(&scheme(i), Proposal::new(round, View::zero(), Digest([block; 32]))).expect("it signs")
+        };
+        let certificate = |view: u64, block: u8| {
+            let votes: Vec<_> = (1..4).map(|i| vote(i, view, block)).collect();
+            Notarization::from_notarizes(&scheme(0), non_empty![@votes.iter()], &Sequential).expect("a quorum")
+        };
+        let convicted = |it: &ConflictingNotarize<Scheme, Digest>| {
+            let shown = judge(&keys, b"test", &it.encode()).expect("it convicts");
+            assert!(it.verify(&mut ChaCha20Rng::from_seed([0; 32]), &scheme(0), &Sequential));
+            (shown.broker, shown.view)
+        };
+        // The vote comes first, and the certificate first; brokers 1 and 2 said the same each time.
+        let mut votes = Votes::default();
+        assert!(votes.single(&vote(1, 7, 8)).is_none() && votes.single(&vote(3, 7, 9)).is_none());
+        let found: Vec<_> = votes.certified(&certificate(7, 8)).iter().map(convicted).collect();
+        assert_eq!(found, [(3, 7)]);
+        assert!(votes.certified(&certificate(8, 8)).is_empty());
+        assert!(votes.single(&vote(1, 8, 8)).is_none() && votes.single(&vote(0, 8, 9)).is_none());
+        assert_eq!(votes.single(&vote(3, 8, 9)).as_ref().map(convicted), Some((3, 8)));
+        for view in 0..2 * limits::NOTARIZE_VOTES_REMEMBERED as u64 {
+            votes.0.insert((View::new(100 + view), Participant::new(0)), vote(0, 1, 1));
+            votes.bound();
+        }
+        assert_eq!(votes.0.len(), limits::NOTARIZE_VOTES_REMEMBERED);
+    }
+}
