@@ -270,7 +270,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::identity::authority::{Ledger, MEMBER_VALIDITY_SECONDS, Subject};
+    use crate::identity::authority::{MEMBER_VALIDITY_SECONDS, Subject};
+    use crate::identity::ledger::Ledger;
     use crate::identity::fixture::*;
     use crate::identity::keytext::AuthoritySecret;
     use crate::identity::statement::{OnStale, Policy};
