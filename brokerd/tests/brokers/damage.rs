@@ -131,7 +131,7 @@ fn rule_e12_damaged_rows_are_named_and_the_hint_helps() {
 
 #[test]
 fn rule_e16_a_broker_whose_journal_of_votes_is_damaged_does_not_vote_before_the_others_have_gone_on() {
-    let (home, brokers, mut publisher) = three_and_a_folder("votes");
+    let (home, brokers, mut publisher) = three_and_a_folder("unvoted");
     let folder = home.folder(3);
     let file = last(&folder.join("order/simplex"), None);
     let mut bytes = fs::read(&file).expect("read");
@@ -161,7 +161,7 @@ fn rule_e16_a_broker_whose_journal_of_votes_is_damaged_does_not_vote_before_the_
         publisher.order(0, vec![publish("a", b"again")]);
         let height = brokers[0].status().height;
         until("it has caught up again", || stands(&home, 3).is_some_and(|it| it.height >= height));
-        assert!(!program.has_said("votes"), "{:#?}", program.said);
+        assert!(!program.has_said("journal of votes"), "{:#?}", program.said);
         match killed {
             false => drop(program),
             true => assert_eq!(program.stop().0, Some(0)),
