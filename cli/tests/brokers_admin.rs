@@ -166,7 +166,10 @@ fn market(name: &str) -> (Home, Running) {
 #[test]
 fn administrators_rule_running_brokers_two_of_three() {
     let (home, mut up) = market("brokers-admin");
-    let status = home.good(&["brokers", "status", "--json"]);
+    // Broker 1 has a file against broker 2, so not all is well; whether it is a proof is asked below.
+    let status = home.run(&["brokers", "status", "--json"]);
+    assert!(status.exit == 1 && status.stdout.contains("equivocated at 7"), "{}{}", status.stdout, status.stderr);
+    let status = status.stdout;
     assert_eq!(status.lines().filter(|line| line.contains("\"has_share\":true")).count(), 4, "{status}");
 
     // One administrator begins an act, anybody else's signature is none, and the second one carries it out.

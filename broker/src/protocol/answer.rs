@@ -336,7 +336,7 @@ impl Status {
 fn brokers(r: &mut Reader<'_>) -> Result<Vec<u16>, Malformed> {
     match count(r, 2)? {
         n if n > limits::BROKERS_MAX => Err(Malformed),
-        n => (0..n).map(|_| Ok(r.u16()?)).collect(),
+        n => (0..n).map(|_| r.u16()).collect(),
     }
 }
 
