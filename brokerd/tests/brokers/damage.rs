@@ -100,7 +100,8 @@ fn rule_e12_damaged_rows_are_named_and_the_hint_helps() {
         fs::write(&path, bytes).expect("written");
     };
     let written = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).expect("something is written");
-    let damages: [(&str, &dyn Fn(&mut Vec<u8>)); 2] = [
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let damages: [(&str, Change<'_>); 2] = [
         ("bytes flipped", &|bytes| {
             let at = written(bytes) / 2;
             bytes[at..at + 40].iter_mut().for_each(|byte| *byte ^= 0x55);

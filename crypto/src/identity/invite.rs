@@ -271,9 +271,9 @@ mod tests {
 
     use super::*;
     use crate::identity::authority::{MEMBER_VALIDITY_SECONDS, Subject};
-    use crate::identity::ledger::Ledger;
     use crate::identity::fixture::*;
     use crate::identity::keytext::AuthoritySecret;
+    use crate::identity::ledger::Ledger;
     use crate::identity::statement::{OnStale, Policy};
     use crate::signature::Algorithm;
 

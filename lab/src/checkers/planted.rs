@@ -185,8 +185,8 @@ fn exclusion_reports_a_reader_of_a_foreign_epoch() {
 fn forward_reports_an_epoch_that_is_no_later() {
     for second in [2, 3] {
         let story = [
-            (0, installed(view(3, &[0], 0, Change::Formed), 7)),
-            (0, installed(view(second, &[0], 0, Change::Rekeyed), 7)),
+            (0, installed(view(3, &[0, 1], 0, Change::Formed), 7)),
+            (0, installed(view(second, &[0, 1], 0, Change::Rekeyed), 7)),
         ];
         assert!(told(Forward::default(), &story)[0].contains("no later"));
     }

@@ -331,9 +331,17 @@ impl Engine {
 
     /// That the time of all our credentials is over, if it was at the newest block.
     pub(super) fn expired(&self) -> Option<Error> {
-        let at = self.quorum.at()?;
-        let is_over = !self.credentials.is_empty() && self.credentials.values().all(|it| it.is_over(at));
-        is_over.then(credential::expired)
+        self.are_over(self.quorum.at()?).then(credential::expired)
+    }
+
+    /// Why nobody vouches for us, as f + 1 brokers say: they may know a later block than we do, at which our time was over.
+    pub(super) fn not_vouched(&self) -> Error {
+        let later = self.quorum.at().map(|at| Utc(at.0.saturating_add(BROKERS_AHEAD_SECONDS)));
+        if later.is_some_and(|at| self.are_over(at)) { credential::expired() } else { credential::ended() }
+    }
+
+    fn are_over(&self, at: Utc) -> bool {
+        !self.credentials.is_empty() && self.credentials.values().all(|it| it.is_over(at))
     }
 
     /// Tells readers that nothing will come any more, if so: brokers end subscriptions without a word.
@@ -366,7 +374,7 @@ impl Engine {
 
     /// Why nothing comes any more for this client, if so.
     pub(super) fn excluded(&self) -> Option<Error> {
-        self.expired().or_else(|| self.not_vouched.then(credential::ended))
+        self.expired().or_else(|| self.not_vouched.then(|| self.not_vouched()))
     }
 
     /// That more than f brokers have lied to this client.
@@ -467,6 +475,9 @@ fn sealed(entry: &Entry, publication: Publication) -> Option<Sealed> {
 const SHARES_PATIENCE: Duration = Duration::from_secs(5);
 /// How often brokers that had no key are asked again whether they have one now.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// By how much the newest block of a broker may be later than the newest one that is known here, block time.
+const BROKERS_AHEAD_SECONDS: i64 = 10;
 
 #[cfg(test)]
 mod tests;

@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn each_state_has_its_words() {
-        let cases: [(&str, fn(&mut Status)); 9] = [
+        type Case = (&'static str, fn(&mut Status));
+        let cases: [Case; 9] = [
             ("stopped", |it| it.running = false),
             ("cut off: clock 30 s ahead", |it| (it.clock_ahead, it.silent) = (30, vec![0, 1, 2])),
             ("cut off: clock 3600 s behind", |it| it.clock_ahead = -3600),

@@ -318,9 +318,9 @@ impl<E: Runtime> Log<E> {
         let active = &mut self.active;
         active.flush().await?;
         let [blocks, certificates] = &active.places;
-        let mut blocks = blocks.iter().map(|(height, place)| (*height, place));
-        let mut certificates = certificates.iter().map(|(height, place)| (*height, place));
-        let entries: [&mut dyn Iterator<Item = (u64, &Place)>; 2] = [&mut blocks, &mut certificates];
+        let mut blocks = blocks.iter().map(|(height, place)| (*height, *place));
+        let mut certificates = certificates.iter().map(|(height, place)| (*height, *place));
+        let entries: [&mut dyn Iterator<Item = (u64, Place)>; 2] = [&mut blocks, &mut certificates];
         let (closed, bytes) = Closed::close(active.number, active.marker, active.written, entries, self.floors);
         active.file.write_at(active.written, bytes, WriteOptions::default()).await?;
         active.file.sync().await?;

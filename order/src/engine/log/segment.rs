@@ -98,11 +98,11 @@ pub(super) type Range = (u64, u64);
 
 impl Closed {
     /// The bytes that close a file which ends at `end`, and what they say. `entries` are by height.
-    pub(super) fn close<'a>(
+    pub(super) fn close(
         number: u64,
         marker: Marker,
         end: u64,
-        entries: [&mut dyn Iterator<Item = (u64, &'a Place)>; 2],
+        entries: [&mut dyn Iterator<Item = (u64, Place)>; 2],
         floors: [u64; 2],
     ) -> (Closed, Vec<u8>) {
         let mut bytes = Vec::new();
@@ -112,7 +112,7 @@ impl Closed {
             table.offset = end + bytes.len() as u64;
             let mut ranges: Vec<Range> = Vec::new();
             for (height, place) in entries {
-                put_entry(&mut bytes, height, place);
+                put_entry(&mut bytes, height, &place);
                 match ranges.last_mut() {
                     Some((_, last)) if *last + 1 == height => *last = height,
                     _ => ranges.push((height, height)),

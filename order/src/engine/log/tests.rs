@@ -1,6 +1,7 @@
 //! Stories of one log on a simulated disk: a seed decides what is appended, made durable, read and lost.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use commonware_codec::Encode as _;
 use commonware_runtime::deterministic::Context;
@@ -65,10 +66,10 @@ fn rule_e12_what_was_durable_is_there_after_a_crash_and_nothing_false_is() {
                     for _ in 0..rng.next_u64() % 60 {
                         let (height, bytes) = (rng.next_u64() % 100, rng.next_u64() % 300);
                         let kind = if rng.next_u64().is_multiple_of(2) { Kind::Block } else { Kind::Certificate };
-                        if !model.contains_key(&(kind, height)) {
+                        if let Entry::Vacant(vacant) = model.entry((kind, height)) {
                             let block = block(height, usize::try_from(bytes).expect("it is small"));
                             opened.log.append(kind, height, &block.hash(), &block).await.expect("it is appended");
-                            model.insert((kind, height), (block, false));
+                            vacant.insert((block, false));
                         }
                         if rng.next_u64().is_multiple_of(8) {
                             opened.log.sync().await.expect("it is durable");

@@ -340,7 +340,7 @@ impl Engine {
             Notice::Unregistered => self.nobody_vouches = true,
             Notice::NotVouched => {
                 self.not_vouched = true;
-                self.lines.close(&self.expired().unwrap_or_else(credential::ended));
+                self.lines.close(&self.not_vouched());
             }
             // Of several the first one tells: it is the own certificate, where there is one.
             Notice::NotRegistered(registration, outcome) => {
