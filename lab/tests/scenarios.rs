@@ -54,7 +54,6 @@ scenarios! {
     rule_a5_nothing_lost_at_a_rekey = "traffic-rotate",
     rule_a5_nothing_lost_at_an_eviction = "traffic-evict",
     rule_a5_nothing_lost_at_a_leave = "traffic-leave",
-    rule_a5_nothing_lost_beside_churn = "churn",
     life = "life",
 }
 

@@ -311,19 +311,6 @@ pub(super) fn traffic_leave(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
-/// One joins and leaves as often as it can, each time as another process; whatever the others publish arrives.
-pub(super) fn churn(knobs: &Knobs, dice: &mut Dice) -> Script {
-    let n = knobs.members;
-    let mut script = busy(knobs, dice, n - 1);
-    for _ in 0..24 {
-        script.then(Step::Start(n - 1)).wait(dice.between(SECOND / 40, SECOND / 25));
-        script.then(Step::Ask(n - 1, Command::Leave)).wait(dice.between(SECOND / 200, SECOND / 50));
-        script.then(Step::Crash(n - 1));
-    }
-    script.wait(SECOND).converge(0..n - 1, PATIENCE);
-    script
-}
-
 pub(super) fn life(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, network(knobs));

@@ -157,12 +157,6 @@ pub static ALL: &[Scenario] = &[
         "a member leaves while all publish 1,000 messages a second: none is lost",
         lan::traffic_leave,
     ),
-    quiet(
-        "churn",
-        5,
-        "a member joins and leaves without end while the others publish: none of theirs is lost",
-        lan::churn,
-    ),
     robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
     Scenario {
         name: "mock-mls-admission",
