@@ -67,8 +67,9 @@ fn w9_groups_that_once_outbid_each_other_form() {
         let report = scenario.play(&knobs, seed, Keep::default());
         let again = again(scenario, &knobs, seed, Ground::Simulator);
         assert!(report.holds(), "{:?}\nagain: {again}", report.violations.first());
-        // Of the time that passes in the simulator: the same on any machine.
-        assert!(report.converged[0] < Duration::from_secs(6), "{:?}\nagain: {again}", report.converged);
+        // Of the time that passes in the simulator: the same on any machine. Before newcomers waited for each group that they
+        // hear, all were below 6 s; now seed 83 takes 7.1 s.
+        assert!(report.converged[0] < Duration::from_secs(8), "{:?}\nagain: {again}", report.converged);
     }
 }
 
