@@ -453,8 +453,9 @@ pub const GATEWAY_STRANGERS_MAX: usize = 1024;
 pub const GATEWAY_CLOSING_MAX: usize = 16;
 /// Client connections for which there must be file descriptors, or the broker does not start.
 pub const GATEWAY_CONNECTIONS_MIN: usize = 16;
-/// File descriptors that the order's log holds open, at most.
-pub const ORDER_DESCRIPTORS: usize = 64;
+/// File descriptors that the order holds open: one for each view whose votes are remembered (64), some 16 of upstream's caches,
+/// and those of the log: `LOG_FILES_OPEN`, the active file, and runs of digests.
+pub const ORDER_DESCRIPTORS: usize = 112;
 /// Files of rows that the store keeps open.
 pub const STORE_FILES_OPEN: usize = 32;
 /// File descriptors for each other broker: the order's link and one that is being dialled, a channel in each direction.

@@ -110,7 +110,7 @@ fn with_too_few_open_files_the_program_says_how_many_it_needs_and_what_to_type()
         && last.contains(
             "allows it 64: 64 for the order, 12 for 3 other brokers, 32 for rows, 64 in reserve, 16 for clients",
         )
-        && last.contains("; hint: ulimit -n 4268; in a systemd service: LimitNOFILE=4268");
+        && last.contains("; hint: ulimit -n 4316; in a systemd service: LimitNOFILE=4316");
     assert!(said, "{last}");
 }
 
