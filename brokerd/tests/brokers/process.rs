@@ -106,9 +106,9 @@ fn with_too_few_open_files_the_program_says_how_many_it_needs_and_what_to_type()
     let child = limited("ulimit -n 64").arg("run").arg(home.folder(0)).spawn().expect("it starts");
     let (code, last) = end(child);
     assert_eq!(code, Some(1), "{last}");
-    let said = last.contains("error[E0101]: this broker needs at least 188 open files")
+    let said = last.contains("error[E0101]: this broker needs at least 236 open files")
         && last.contains(
-            "allows it 64: 64 for the order, 12 for 3 other brokers, 32 for rows, 64 in reserve, 16 for clients",
+            "allows it 64: 112 for the order, 12 for 3 other brokers, 32 for rows, 64 in reserve, 16 for clients",
         )
         && last.contains("; hint: ulimit -n 4316; in a systemd service: LimitNOFILE=4316");
     assert!(said, "{last}");
