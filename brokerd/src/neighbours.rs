@@ -2,7 +2,7 @@
 //! blocks that it refused, brokers that its engine has cut off, and a clock that differs.
 //!
 //! [`Neighbours::look`] takes what was counted and gives lines for the log; it knows no clock, no thread and no socket.
-//! Each state is logged when it begins and when it ends, and none more often than each [`LOG_EVERY`].
+//! Each state is logged when it begins and when it ends, and none more often than each `LOG_EVERY`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

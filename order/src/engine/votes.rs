@@ -9,7 +9,7 @@
 //! page             data, 4,084 bytes ‖ (u16 length ‖ u32 CRC-32C of so much of the data), twice
 //! votes-closed     "VIEW SHA-256" per line: the journal as a graceful end left it
 //! ```
-//! * After a graceful end every file must be what [`close`] saw. That finds any change, also in what was written last.
+//! * After a graceful end every file must be what `close` saw. That finds any change, also in what was written last.
 //! * After a crash of the process the kernel still writes whole pages. After a loss of power a page that was not synced
 //!   may lack sectors: they are as before, and before the first write all of them are zero. A rewritten page keeps the
 //!   bytes and the checksum of its last synced contents. So a page that fails both checksums is torn if it lacks a
