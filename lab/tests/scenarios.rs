@@ -63,13 +63,13 @@ scenarios! {
 fn w9_groups_that_once_outbid_each_other_form() {
     let scenario = Scenario::find("formation").expect("a scenario of that name");
     let knobs = Knobs { members: 32, loss: Chance::of(0.2), jitter: Duration::from_secs(2) };
-    for seed in [83, 154, 419, 819] {
+    // Newcomers wait for each group that they hear: seed 83, below 6 s before they did, takes 7.1 s. It must come back to 6 s.
+    for (seed, seconds) in [(83, 8), (154, 6), (419, 6), (819, 6)] {
         let report = scenario.play(&knobs, seed, Keep::default());
         let again = again(scenario, &knobs, seed, Ground::Simulator);
         assert!(report.holds(), "{:?}\nagain: {again}", report.violations.first());
-        // Of the time that passes in the simulator: the same on any machine. Before newcomers waited for each group that they
-        // hear, all were below 6 s; now seed 83 takes 7.1 s.
-        assert!(report.converged[0] < Duration::from_secs(8), "{:?}\nagain: {again}", report.converged);
+        // Of the time that passes in the simulator: the same on any machine.
+        assert!(report.converged[0] < Duration::from_secs(seconds), "{:?}\nagain: {again}", report.converged);
     }
 }
 

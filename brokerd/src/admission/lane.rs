@@ -77,7 +77,7 @@ impl Lane {
 }
 
 impl State {
-    /// The next batch. Whoever comes now waits for all of it.
+    /// The next batch. A frame that comes now waits for all of it.
     fn batch(&mut self, most: usize) -> Vec<Arrived> {
         let (mut batch, mut room) = (Vec::new(), limits::CHECK_BATCH_BYTES);
         while batch.len() < most

@@ -6,7 +6,7 @@
 //! ```
 //! A frame is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
 //! have waiting at most half as many bytes and frames as are still free. So one alone gets a third of the room, n of them
-//! 1/(n+2) each, and whoever comes new finds room; clients for whom nobody vouches share a small part of it. Accounts take
+//! 1/(n+2) each, and a new account finds room; clients for whom nobody vouches share a small part of it. Accounts take
 //! turns by bytes ([`Fair`]), in blocks and in what is forwarded: nobody waits longer because another has much waiting.
 //! **Turns**: a frame whose predecessors are missing is held back for a while, so that the state need not refuse it.
 
@@ -303,7 +303,7 @@ impl Room {
         drawn
     }
 
-    /// Bytes that a block on `ancestors` may hold and be executed soon: whoever is drawn later waits for all of it.
+    /// Bytes that a block on `ancestors` may hold and be executed soon: a frame that is drawn later waits for all of it.
     fn executed_soon(&self, ancestors: &[Arc<Block>]) -> usize {
         let delivered: usize = self.on_their_way_bytes.values().sum();
         let proposed: usize = ancestors.iter().filter(|it| it.height > self.height).map(|it| it.bytes()).sum();

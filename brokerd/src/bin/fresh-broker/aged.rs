@@ -41,7 +41,7 @@ pub(crate) fn run(home: &Home, blocks: u64, json: bool, progress: &Progress) -> 
         if height >= blocks {
             break;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > EXECUTION_TIMEOUT {
             return Err(io::Error::other(format!("it stands at block {height}")));
         }
         thread::sleep(Duration::from_millis(200));
@@ -97,4 +97,4 @@ const EMPTY: usize = 1;
 /// After so long it has allocated what it needs.
 const SETTLED: Duration = Duration::from_secs(5);
 /// How long the history may take.
-const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+const EXECUTION_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
