@@ -38,7 +38,8 @@ impl Lsm {
         let open = || {
             let builder = Database::builder(folder).worker_threads(1).cache_size(CACHE_BYTES);
             let database = builder.max_cached_files(Some(limits::STORE_FILES_OPEN)).open()?;
-            let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
+            let options = || KeyspaceCreateOptions::default().max_memtable_size(UNSORTED_BYTES);
+            let rows = database.keyspace("rows", options)?;
             database.persist(PersistMode::SyncAll)?;
             Ok(Lsm(Where::Disk { database, rows }))
         };
@@ -175,6 +176,9 @@ const DAMAGED: &str = "the rows cannot be read";
 
 /// Blocks of rows that are kept in memory.
 const CACHE_BYTES: u64 = 64 << 20;
+/// Bytes of new rows in memory before they are sorted into a file: a start reads as many from the journal. A folder keeps
+/// what it was made with: older ones have 64 MB.
+const UNSORTED_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -504,6 +504,10 @@ pub const QUESTIONS_STRANGERS_REST: u32 = 7;
 pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
 pub const CHECK_BATCH_BYTES: usize = 64 << 10;
+/// Bytes of them where the last batches were cheaper than that. Were all of a batch ciphertexts, it would take some 150 ms.
+pub const CHECK_BATCH_BYTES_MAX: usize = 1 << 20;
+/// How long a batch is to take: whoever comes meanwhile waits for it.
+pub const CHECK_BATCH_WITHIN: Duration = Duration::from_millis(10);
 /// Ciphertexts of a block that a broker proposes, unless one frame has more: the others check those that they have not
 /// seen before they vote, and whoever comes meanwhile waits for that.
 pub const BLOCK_CIPHERTEXTS_DRAWN: usize = 512;
@@ -515,8 +519,9 @@ pub const BLOCK_BYTES_ALWAYS: usize = 64 << 10;
 /// Time from a block's proposal until it is executed and durable that a broker aims at while several accounts publish:
 /// what comes meanwhile waits for it. An idle cluster's takes some 60 ms, most of it for `STORE_SYNC_AFTER`.
 pub const BLOCK_EXECUTED_WITHIN: Duration = Duration::from_millis(120);
-/// Blocks in which one account alone must have published before it gets full blocks again.
-pub const ALONE_BLOCKS: u64 = 256;
+/// Blocks in which one account alone must have published before it gets full blocks again: a few seconds, so that the one
+/// frame of a subscriber does not keep a publisher's blocks short.
+pub const ALONE_BLOCKS: u64 = 32;
 /// Proposed blocks that are timed at once: more than may be proposed and not executed.
 pub const PROPOSALS_TIMED: usize = 64;
 /// Frames that wait to be checked or ordered, of a client that is not registered.

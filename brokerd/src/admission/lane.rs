@@ -1,6 +1,8 @@
 //! Frames on their way to one checker: accounts take turns, and each account's frames keep their order.
 
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use sealcast_broker::operation::Head;
 use sealcast_order::{Frame, Origin};
@@ -26,6 +28,8 @@ pub(super) struct Lane {
 #[derive(Debug, Default)]
 struct State {
     queue: Fair<Arrived>,
+    /// Nanoseconds that each byte of the last batches took: a signature of many plain bytes is cheap, ciphertexts are dear.
+    costs: VecDeque<f64>,
     open: bool,
     end: bool,
 }
@@ -70,6 +74,15 @@ impl Lane {
         if state.open { state.batch(most) } else { Vec::new() }
     }
 
+    /// A batch of so many bytes took so long to check.
+    pub(super) fn took(&self, bytes: usize, time: Duration) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.costs.len() >= COSTS {
+            state.costs.pop_front();
+        }
+        state.costs.push_back(time.as_nanos() as f64 / bytes.max(1) as f64);
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.news.notify_all();
@@ -79,7 +92,7 @@ impl Lane {
 impl State {
     /// The next batch. A frame that comes now waits for all of it.
     fn batch(&mut self, most: usize) -> Vec<Arrived> {
-        let (mut batch, mut room) = (Vec::new(), limits::CHECK_BATCH_BYTES);
+        let (mut batch, mut room) = (Vec::new(), self.bytes());
         while batch.len() < most
             && let Some((turn, bytes)) = self.queue.first()
             && (batch.is_empty() || bytes <= room)
@@ -89,7 +102,18 @@ impl State {
         }
         batch
     }
+
+    /// Bytes that are checked soon, by what the last batches took.
+    fn bytes(&self) -> usize {
+        let dearest = self.costs.iter().copied().fold(f64::NAN, f64::max);
+        let bytes = limits::CHECK_BATCH_WITHIN.as_nanos() as f64 / dearest;
+        // Nothing is known at the beginning: then it is no number, and becomes 0.
+        (bytes as usize).clamp(limits::CHECK_BATCH_BYTES, limits::CHECK_BATCH_BYTES_MAX)
+    }
 }
+
+/// Batches whose cost is remembered: the dearest of them counts, so that who mixes dear frames with cheap ones gains one.
+const COSTS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -125,6 +149,20 @@ mod tests {
         assert!(all.is_sorted() && all.last() == Some(&499));
         lane.end();
         assert!(lane.next(1).is_none() && !lane.push(&account(1), arrived(1, 1, 9)));
+    }
+
+    #[test]
+    fn a_batch_is_longer_where_frames_are_cheap_and_short_after_one_dear_batch() {
+        let lane = Lane::default();
+        lane.open();
+        (0..500).for_each(|n| assert!(lane.push(&account(2), arrived(2, n, 32 << 10))));
+        let cheap = || (0..COSTS).for_each(|_| lane.took(1 << 20, Duration::from_millis(1)));
+        cheap();
+        assert_eq!(lane.try_next(limits::CHECK_BATCH_FRAMES).len(), limits::CHECK_BATCH_BYTES_MAX / (32 << 10));
+        lane.took(1 << 20, Duration::from_millis(150));
+        assert_eq!(lane.try_next(limits::CHECK_BATCH_FRAMES).len(), 2);
+        cheap();
+        assert_eq!(lane.try_next(limits::CHECK_BATCH_FRAMES).len(), 32);
     }
 
     #[test]

@@ -387,10 +387,13 @@ impl Shared {
 
     /// Serves a lane until its end.
     fn serve(&self, lane: usize) {
-        while let Some(batch) = self.lanes[lane].next(self.batch.load(Ordering::Relaxed)) {
+        let lane = &self.lanes[lane];
+        while let Some(batch) = lane.next(self.batch.load(Ordering::Relaxed)) {
+            let (begun, bytes) = (Instant::now(), batch.iter().map(|it| it.frame.bytes().len()).sum());
             if !self.attend(batch) {
                 return;
             }
+            lane.took(bytes, begun.elapsed());
         }
     }
 
