@@ -39,7 +39,7 @@ figures: setup  ## measure every row of the figures table, quickly (about 10 min
 	$(BIN)/release/sealcast lab figures lan --quick
 	$(BIN)/release/sealcast lab figures brokers --quick
 
-models:         ## symbolic models of invite, JOIN and ring
+models:         ## symbolic models of invite, JOIN, ring and capture
 	@lab/models/check.sh
 
 deny: setup     ## licences, bans and sources of all dependencies, by cargo-deny

@@ -44,9 +44,7 @@ pub trait Keys: Send {
 
     /// Whether a delivered message of so many bytes, its header included, can be taken now. One for which there is no room
     /// is never opened: whoever delivers keeps it until there is.
-    fn has_room(&self, _bytes: usize) -> bool {
-        true
-    }
+    fn has_room(&self, bytes: usize) -> bool;
 
     /// What became of a message that was sent with this token.
     fn outcome(&mut self, _now: Now, _token: Token, _outcome: Outcome) {}
@@ -258,8 +256,10 @@ pub enum Exclusion {
         /// Its reason.
         reason: String,
     },
-    /// Our certificate is revoked, expired, or not from this group's authority.
-    Certificate,
+    /// The authority's revocation list names our certificate.
+    Revoked,
+    /// The revocation list is older than the policy allows, which has members stop then.
+    StaleCrl,
     /// Another process runs with our certificate (A6).
     Duplicate,
     /// More waited for a change of key than we hold: we leave rather than deliver something else than the others (G7).
@@ -319,6 +319,16 @@ pub enum Notice {
         /// Its epoch.
         epoch: EpochId,
     },
+}
+
+impl Notice {
+    /// The certificate that it is about.
+    pub fn about(&self) -> Option<&CertHash> {
+        match self {
+            Notice::LeftOut { cert, .. } | Notice::Eviction { cert, .. } | Notice::Expires { cert, .. } => Some(cert),
+            Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence { .. } | Notice::OtherPart { .. } => None,
+        }
+    }
 }
 
 /// What a member did that it is left out for.

@@ -47,6 +47,10 @@ over_sockets! {
     rule_a5_evicted_insider = "evicted-insider", 4;
     rule_g7_flooder = "flooder", 3;
     rule_g7_flooder_inside = "flooder-inside", 3;
+    rule_g2_claimed_number = "claimed-number", 4;
+    rule_a6_captor = "captor", 5;
+    rule_a4_evicted_captor = "evicted-captor", 5;
+    rule_a9_splitter = "splitter", 4;
 }
 
 /// Planted: on a network that loses a third, a story in which nothing may be lost does not hold.

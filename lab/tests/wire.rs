@@ -9,7 +9,9 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use sealcast::code::Code;
-use sealcast::control::{Answer, Change, CompartmentInfo, GroupInfo, Handler, LogLine, MemberInfo, Request, Server};
+use sealcast::control::{
+    Answer, Change, CompartmentInfo, GroupInfo, Handler, LogLine, MemberInfo, Request, Server, Strength,
+};
 use sealcast::error::Error;
 use sealcast_delivery::multicast::frame::{Frame, Frames};
 use serde_json::Value;
@@ -143,8 +145,9 @@ impl Handler for Canned {
                 line(1_790_000_000_000_000, Some(1), "joined", "robot7"),
                 line(1_790_000_000_000_001, None, "notice", "…"),
             ])),
-            Request::Publish { topic, bytes: n } => {
+            Request::Publish { topic, guarantee, bytes: n } => {
                 assert_eq!((&*topic, n, &*bytes), ("ward3/vitals", 9, &br#"{"hr":72}"#[..]));
+                assert_eq!(guarantee, Strength::Best);
                 Ok(Answer::Published { number: Some(17) })
             }
             Request::Rotate => Ok(Answer::Changed(Change {
@@ -164,7 +167,12 @@ impl Handler for Canned {
                 Ok(Answer::Done)
             }
             Request::Leave => Ok(Answer::Done),
+            Request::Subscribe { .. } => unreachable!("it is asked of the other method"),
         }
+    }
+
+    fn subscribe(&self, _: &str, _: bool) -> sealcast::error::Result<sealcast::Subscription> {
+        Err(Error::new(Code::DeniedSubscribe, "no right"))
     }
 }
 

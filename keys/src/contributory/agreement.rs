@@ -7,7 +7,7 @@ use rand_core::Rng;
 use sealcast_wire::{Change, Dropped, EpochId, Member, Monotonic, Now, Slot, View, limits};
 
 use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
-use super::message::{InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
+use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
@@ -26,14 +26,27 @@ impl Contributory {
         self.timers.stop(Timer::Propose);
         self.retry = false;
         let (seats, proposer) = (content.seats.clone(), *proposal.proposer());
-        let of_base = self.is_grouped() && content.base == self.base();
+        let of_base = content.base.is_some_and(|base| self.vouches_for(base));
         let mut attempt = Attempt::new(proposal, me, now.monotonic);
         attempt.of_base = of_base;
+        #[cfg(any(test, feature = "misbehaving"))]
+        {
+            attempt.of_base |= self.lacks(super::misbehaving::Rule::Proof);
+        }
         let kin = |(seat, s): (usize, &ShortId)| (seat != me && self.is_in_view(s)).then_some(1_u64 << seat);
-        attempt.kin = if of_base { 0 } else { seats.iter().enumerate().filter_map(kin).fold(0, |all, bit| all | bit) };
-        let before = self.attempt.replace(attempt);
-        if before.is_some_and(|a| *a.proposal.proposer() == proposer) {
-            self.charge(now, proposer);
+        // The other one of a pair may be an epoch ahead of us, and no more without us.
+        let near = attempt.proposal.content.base.is_some_and(|b| b.counter == next_counter(self.epoch().counter));
+        attempt.kin =
+            if of_base || !near { 0 } else { seats.iter().enumerate().filter_map(kin).fold(0, |all, bit| all | bit) };
+        if let Some(mut before) = self.attempt.replace(attempt) {
+            let again = *before.proposal.proposer() == proposer;
+            if before.is_confirming() {
+                before.stage = Stage::Failed;
+                self.passed = Some(before);
+            }
+            if again {
+                self.charge(now, proposer);
+            }
         }
         for seat in seats {
             if seat != self.me.short && !self.people.knows(&seat) {
@@ -54,6 +67,14 @@ impl Contributory {
         self.greet(now);
         self.outputs.push_back(Output::Notice(Notice::Attempt { counter, attempt: u32::from(number), members }));
         self.try_form(now);
+    }
+
+    /// Whether we can sign that an epoch exists: we are in it, or computed and confirmed its key with its other members.
+    ///
+    /// Of those who confirm, one installs first. What it proposes next must not fail because the others still lack a
+    /// confirmation.
+    pub(super) fn vouches_for(&self, base: Base) -> bool {
+        self.base() == Some(base) || self.confirmed.contains(&base)
     }
 
     /// Enters the attempt's rings once all cards are here and all know the same statements.
@@ -143,10 +164,20 @@ impl Contributory {
                         access: agreed.table.clone(),
                     });
                     let confirmation = attempt.message(2, attempt.me).cloned();
+                    if !alone && confirmation.is_some() {
+                        self.confirmed.push_back(Base::of(agreed.epoch, agreed.people.len()));
+                        if self.confirmed.len() > limits::FORMER_EPOCHS_MAX {
+                            self.confirmed.pop_front();
+                        }
+                    }
                     self.attempt = Some(attempt);
                     if let Some(message) = confirmation.filter(|_| !alone) {
                         self.send(&message);
                     }
+                }
+                #[cfg(any(test, feature = "misbehaving"))]
+                Some(Step::Done(_)) if !attempt.liars.is_empty() && self.lacks(super::misbehaving::Rule::Liars) => {
+                    return self.failed(now, attempt);
                 }
                 Some(Step::Done(agreed)) => self.install(now, attempt, *agreed),
                 Some(Step::Failed) => {
@@ -277,6 +308,7 @@ impl Contributory {
         self.prepared = false;
         if self.is_grouped() {
             self.elsewhere.clear();
+            self.confirmed.clear();
         }
         self.own_proposals.0 = 0;
         self.yields = false;
@@ -419,10 +451,13 @@ impl Contributory {
             return Err(Dropped::Stale.into());
         }
         let of = |a: &Option<Attempt>| a.as_ref().is_some_and(|a| a.proposal.id() == id);
+        let of_passed = !of(&self.attempt) && !of(&self.last);
         let place = if of(&self.attempt) {
             &mut self.attempt
         } else if of(&self.last) {
             &mut self.last
+        } else if of(&self.passed) && matches!(message, Message::Kc(_)) {
+            &mut self.passed
         } else {
             return self.unknown_instance(now, id, author, veiled);
         };
@@ -438,10 +473,10 @@ impl Contributory {
             Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) => attempt.message(round, seat).cloned(),
             _ => None,
         };
-        if running {
-            self.attempt = Some(attempt);
-        } else {
-            self.last = Some(attempt);
+        match (running, of_passed) {
+            (true, _) => self.attempt = Some(attempt),
+            (false, false) => self.last = Some(attempt),
+            (false, true) => self.passed = Some(attempt),
         }
         match taken {
             Ok(()) => {
@@ -476,7 +511,7 @@ impl Contributory {
                 if running {
                     self.advance(now);
                 } else if !known {
-                    // Of the epoch that we are in: the next one is without it.
+                    // Of the epoch that we are in, or that others are in: the next one is without it.
                     self.strike(now, author, why);
                     self.plan(now);
                 }

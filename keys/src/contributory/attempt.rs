@@ -54,9 +54,9 @@ pub(super) struct Attempt {
     silences: u32,
     /// It failed for a reason that its proposer could not foresee.
     pub(super) excused: bool,
-    /// Whether we are in the epoch that the proposal follows on.
+    /// Whether we are in the epoch that the proposal follows on, or confirmed it.
     pub(super) of_base: bool,
-    /// Seats of the other members of our own epoch, where that is another one.
+    /// Seats of the other members of our own epoch, where the one that the proposal follows on comes right after it.
     pub(super) kin: u64,
     /// Until when we do not go beyond the first round: others may be there that we have to hear of first.
     pub(super) held_until: Option<Monotonic>,
@@ -236,7 +236,7 @@ impl Attempt {
     }
 
     /// Whether the epoch that the proposal follows on is believed: it is ours, or two certificates signed that they are
-    /// in it, or all others of our own epoch did. One holder can make one up alone.
+    /// in it, or it comes after ours and all others of ours signed so. One holder can make one up alone.
     pub(super) fn is_proven(&self) -> bool {
         let vouchers = self.vouchers();
         let kin = self.kin & self.active_seats();
@@ -334,6 +334,13 @@ impl Attempt {
         }
         if self.held[round][seat].is_some() {
             // Two signed messages for one place.
+            if round == 2 && self.is_running() {
+                // Others may have installed by one of the two: so do we, and leave its author out of the next epoch.
+                if !self.liars.contains(&seat) {
+                    self.liars.push(seat);
+                }
+                return Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation));
+            }
             return Err(self.blame(seat, Misbehaviour::Equivocation));
         }
         if matches!(&message, Message::R1(m) if (m.roster, m.state) != (formation.roster, formation.state)) {
@@ -429,7 +436,8 @@ impl Attempt {
                 if !slots.iter().all(|slot| kc(*slot).is_some()) {
                     return None;
                 }
-                let others = |slot: &usize| kc(*slot).is_some_and(|m| m.epoch != epoch);
+                let lies = |slot: &usize| self.liars.contains(&formation.seat_of_slot[*slot]);
+                let others = |slot: &usize| kc(*slot).is_some_and(|m| m.epoch != epoch) && !lies(slot);
                 let differ: Vec<usize> = slots.iter().copied().filter(others).collect();
                 if !differ.is_empty() && !self.resolved {
                     let alike = formation.active().filter(|slot| !differ.contains(slot)).collect();
@@ -678,13 +686,13 @@ impl Attempt {
     }
 
     /// An X of ours for the group's ring that is not the one we sent: what an equivocator has.
-    #[cfg(test)]
-    pub(super) fn other_contribution(&self, rng: &mut ChaCha20Rng) -> [u8; dutta_barua::CONTRIBUTION_LEN] {
-        let formation = self.formation.as_ref().expect("after the formation");
+    #[cfg(any(test, feature = "misbehaving"))]
+    pub(super) fn other_contribution(&self, rng: &mut ChaCha20Rng) -> Option<[u8; dutta_barua::CONTRIBUTION_LEN]> {
+        let formation = self.formation.as_ref()?;
         let me = formation.slot_of_seat[self.me];
         let plan = &formation.rings[0];
-        let place = plan.places.iter().position(|slot| *slot == me).expect("active");
-        Round1::start(&plan.ring, place, rng).1.encode()
+        let place = plan.places.iter().position(|slot| *slot == me)?;
+        Some(Round1::start(&plan.ring, place, rng).1.encode())
     }
 
     /// The proposal, to be said again, if that falls to us: to its proposer once it was not heard for `after`,

@@ -1,17 +1,17 @@
 //! What a member in no group waits for before it believes that it found one.
 //!
 //! A newcomer knows nothing: whoever answers its JOIN first may have been evicted while it was away, or make up an epoch
-//! that does not exist. It therefore follows on an epoch only if two of its members sign that they are in it (see
-//! [`super::attempt::Attempt::is_proven`]), and does not go beyond the first round of another agreement before others had
-//! the time to answer, nor while a member of a group is heard that is not in it. Until then it has no key, and seals
-//! nothing; what it learns meanwhile of evictions ends the agreement.
+//! that does not exist. It therefore follows on an epoch only if two of its members sign that they are in it or confirmed
+//! it (see [`super::attempt::Attempt::is_proven`]), and does not go beyond the first round of another agreement before
+//! others had the time to answer, nor while a member of a group is heard that is not in it. Until then it has no key, and
+//! seals nothing; what it learns meanwhile of evictions ends the agreement.
 
 use std::sync::Arc;
 
 use sealcast_wire::{Monotonic, Now, limits};
 
 use super::attempt::Attempt;
-use super::message::ShortId;
+use super::message::{Base, ShortId};
 use super::people::Person;
 use super::timing::{self, Timer};
 use super::{Contributory, Elsewhere, Strike};
@@ -37,6 +37,10 @@ impl Contributory {
 
     /// Until when an attempt that has all of its first round waits for others that may let us in; `None`: no longer.
     pub(super) fn hears_others_first(&self, now: Now, attempt: &Attempt) -> Option<Monotonic> {
+        #[cfg(any(test, feature = "misbehaving"))]
+        if self.lacks(super::misbehaving::Rule::Caution) {
+            return None;
+        }
         let content = &attempt.proposal.content;
         if self.is_grouped() || content.base.is_some() || attempt.seats() == 1 {
             return None;
@@ -44,12 +48,25 @@ impl Contributory {
         let answered = if attempt.seats() == 2 { timing::ANSWERED_PAIR } else { timing::ANSWERED };
         let since_asked = self.asked.map_or(now.monotonic, |asked| asked + answered);
         let end = |e: &Elsewhere| (e.last + timing::ELSEWHERE).min(e.first + self.config.detect * 2);
+        let heard = self.outside(now, attempt).map(end).fold(since_asked, Monotonic::max);
+        Some(heard).filter(|until| *until > now.monotonic)
+    }
+
+    /// Whether an attempt of two newcomers may still wait for a group's answer, at the other one if not here.
+    pub(super) fn waits_as_pair(&self, now: Now, attempt: &Attempt) -> bool {
+        let first = !self.is_grouped() && attempt.proposal.content.base.is_none() && !attempt.is_confirming();
+        first && attempt.seats() == 2 && now.monotonic < attempt.started + timing::ANSWERED_PAIR
+    }
+
+    /// Members of groups of whom we heard while in none, and that are not in this attempt.
+    pub(super) fn outside(&self, now: Now, attempt: &Attempt) -> impl Iterator<Item = &Elsewhere> {
+        let seats = &attempt.proposal.content.seats;
         let is_in = |e: &Elsewhere| {
             let of_cert = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == e.person.id.cert);
-            content.seats.iter().any(of_cert)
+            seats.iter().any(of_cert)
         };
-        let outside = self.elsewhere.values().filter(|e| !is_in(e) && !self.statements.excludes(&e.person.cert));
-        Some(outside.map(end).fold(since_asked, Monotonic::max)).filter(|until| *until > now.monotonic)
+        let counts = move |p: &Person| !self.statements.excludes(&p.cert) && !self.is_doubted(now, p);
+        self.elsewhere.values().filter(move |e| !is_in(e) && counts(&e.person))
     }
 
     /// This proposer's epoch was not vouched for: it is not followed for a while, that doubles each time.
@@ -62,6 +79,25 @@ impl Contributory {
             let first = self.doubted.iter().min_by_key(|(_, d)| d.until).map(|(cert, _)| *cert);
             first.map(|cert| self.doubted.remove(&cert));
         }
+    }
+
+    /// Whether a proposer that names us named one epoch to follow on after the other: a group may move on while somebody
+    /// joins it, but not again and again. It is not followed for a while, then.
+    pub(super) fn wavers(&mut self, now: Now, proposer: ShortId, base: Base) -> bool {
+        let Some(person) = self.people.get(&proposer).filter(|_| !self.is_grouped()) else { return false };
+        let new = (base, Strike { count: 1, until: now.monotonic });
+        let (last, named) = self.named_bases.entry(person.id.cert).or_insert(new);
+        let count = if named.until > now.monotonic { named.count } else { 1 };
+        let count = count + u32::from(*last != base);
+        (*last, *named) = (base, Strike { count, until: now.monotonic + timing::DOUBT });
+        if self.named_bases.len() > limits::REMEMBERED_PEOPLE_MAX {
+            let first = self.named_bases.iter().min_by_key(|(_, (_, n))| n.until).map(|(cert, _)| *cert);
+            first.map(|cert| self.named_bases.remove(&cert));
+        }
+        if count > timing::BASES_NAMED {
+            self.doubt(now, proposer);
+        }
+        count > timing::BASES_NAMED
     }
 
     /// Whether what this one says its group is does not count now.

@@ -46,8 +46,9 @@ impl Contributory {
             return self.plan(now);
         }
         // An attempt among newcomers waits for a group that is heard: that one lets us in only if it hears of us.
+        // One of its own members that went ahead lets nobody in: it answers questions about the attempt.
         let among_newcomers = |a: &super::Attempt| !self.is_grouped() && a.proposal.content.base.is_none();
-        let waits = |a: &super::Attempt| among_newcomers(a) && !self.elsewhere.is_empty();
+        let waits = |a: &super::Attempt| among_newcomers(a) && self.outside(now, a).next().is_some();
         if self.attempt.as_ref().is_some_and(|a| !waits(a)) {
             // Named already: whether that comes to something shows soon.
             self.timers.set(Timer::Join, now.monotonic + timing::JOIN_RETRY);
@@ -275,6 +276,8 @@ impl Contributory {
     /// Sets the time at which we propose what we wish, or clears it.
     pub(super) fn plan(&mut self, now: Now) {
         let wish = self.wish(now);
+        // Two newcomers wait for a group's answer: to let a third one in meanwhile costs them nothing.
+        let pair = self.attempt.as_ref().is_some_and(|a| self.waits_as_pair(now, a));
         if let Some(attempt) = &self.attempt {
             // A running attempt is let run, unless somebody in it must not be.
             let named = &attempt.proposal.content.seats;
@@ -286,8 +289,9 @@ impl Contributory {
             // Those who join may have gone elsewhere; meanwhile there may be more to go on with.
             let more = |w: &Wish| named.iter().all(|s| w.members.contains(s)) && w.members.len() > named.len();
             let idle = now.monotonic.since(attempt.progress) >= timing::RTO;
-            let stalls = attempt.nobody_joined() && self.later.is_none() && idle && wish.as_ref().is_some_and(more);
-            if !stalls && !named.iter().any(unfit) {
+            let grows = self.later.is_none() && wish.as_ref().is_some_and(more);
+            let stalls = attempt.nobody_joined() && idle || pair;
+            if !(stalls && grows || named.iter().any(unfit)) {
                 self.unplan();
                 return;
             }
@@ -326,6 +330,7 @@ impl Contributory {
         // Proposals that came to nothing make room for those of others, whatever the reason for ours (G7).
         let spaced = match self.own_proposals {
             (0, _) => held,
+            _ if pair => held,
             (n, last) => {
                 let wait = timing::RTO * (1 << (n - 1).min(timing::PROPOSE_DOUBLINGS));
                 held.max(last + wait + jitter(&mut self.rng, wait))
@@ -407,7 +412,7 @@ impl Contributory {
     /// The number of the epoch to be, and of the attempt at it.
     ///
     /// It is one more than the base's. Without a base nobody can prove where it comes from: what the others say counts
-    /// up to [`limits::FIRST_COUNTER_MAX`].
+    /// up to [`limits::FIRST_COUNTER_MAX`]. Whoever is alone beyond that begins again, and can let others in then.
     fn next_number(&self, base: Option<Base>, wish: &Wish) -> (u32, u8) {
         let counter = base.map_or_else(
             || {
@@ -415,7 +420,9 @@ impl Contributory {
                 let known = claims.max().unwrap_or(0).max(self.epoch().counter);
                 // Where all attempts at a number are used up, the next one.
                 let tried = if self.proposed.1 == u8::MAX { next_counter(self.proposed.0) } else { self.proposed.0 };
-                known.saturating_add(1).max(tried).min(limits::FIRST_COUNTER_MAX)
+                let first = known.saturating_add(1).max(tried);
+                let begins_again = wish.members.len() == 1 && first > limits::FIRST_COUNTER_MAX;
+                if begins_again { 1 } else { first.min(limits::FIRST_COUNTER_MAX) }
             },
             Base::next_counter,
         );
@@ -480,11 +487,12 @@ impl Contributory {
             return Err(Dropped::Auth.into());
         }
         self.people.hear(&proposer, now.monotonic);
-        if proposal.content.base.is_some() {
-            self.hear_elsewhere(now, &person);
-            if self.is_doubted(now, &person) {
+        if let Some(base) = proposal.content.base {
+            let names_me = proposal.seat_of(&self.me.short).is_some();
+            if self.is_doubted(now, &person) || names_me && self.wavers(now, proposer, base) {
                 return Err(Dropped::Policy.into());
             }
+            self.hear_elsewhere(now, &person);
         }
         if self.proposes_in_vain(now, &proposer) {
             self.remember_judged(&proposal);
@@ -576,10 +584,11 @@ impl Contributory {
         if follows {
             let behind = self.attempt.as_ref().is_some_and(|a| a.proposal.content.counter < content.counter);
             self.remember_judged(&proposal);
-            if behind {
-                self.later = Some(proposal);
-            } else {
-                self.ask_to_merge(now);
+            let greater = self.later.as_ref().is_none_or(|later| later.order() < proposal.order());
+            match behind {
+                true if greater => self.later = Some(proposal),
+                true => {}
+                false => self.ask_to_merge(now),
             }
             return Ok(());
         }
@@ -780,7 +789,11 @@ impl Contributory {
         // Of two with one number, fewer go to more.
         let rank = |epoch: EpochId, n: u16| (n >= 2, epoch.counter, n, epoch.hash);
         let lesser = rank(ours, self.view_size() as u16) < rank(m.epoch, m.size);
-        self.outputs.push_back(Output::Notice(Notice::OtherPart { epoch: m.epoch }));
+        // It is told once for as long as it lasts, not at each of its beacons.
+        let last = self.part_heard.replace(now.monotonic);
+        if last.is_none_or(|last| now.monotonic.since(last) >= PART_GONE) {
+            self.outputs.push_back(Output::Notice(Notice::OtherPart { epoch: m.epoch }));
+        }
         if self.replaced && self.is_in_view(&m.author) && m.epoch.counter > ours.counter {
             self.exclude(Exclusion::Duplicate);
         } else if lesser {
@@ -984,3 +997,5 @@ const HOLD_ANEW: Duration = Duration::from_secs(1);
 const REJOIN_SPACING: Duration = Duration::from_millis(60);
 /// How long the other part is given to let us in, from its last sign of life.
 const MERGE_WAIT: Duration = Duration::from_secs(3);
+/// Another part of the group that was not heard for so long is told of anew.
+const PART_GONE: Duration = Duration::from_secs(10);

@@ -239,7 +239,7 @@ impl Contributory {
         if self.statements.excludes(&self.me.cert) {
             let why = match self.statements.eviction_of(&self.me.cert) {
                 Some(e) => Exclusion::Evicted { reason: e.eviction().reason.clone() },
-                None => Exclusion::Certificate,
+                None => Exclusion::Revoked,
             };
             self.exclude(why);
         }
@@ -421,7 +421,7 @@ impl Contributory {
                 self.outputs.push_back(Output::Notice(Notice::StaleCrl));
             }
             if on_stale == OnStale::Stop && self.phase == Phase::Running {
-                self.exclude(Exclusion::Certificate);
+                self.exclude(Exclusion::StaleCrl);
             }
         }
     }

@@ -45,6 +45,8 @@ mod exchange;
 mod inspect;
 mod memo;
 mod message;
+#[cfg(any(test, feature = "misbehaving"))]
+pub mod misbehaving;
 mod people;
 mod proposal;
 mod replay;
@@ -107,6 +109,9 @@ pub struct Config {
     pub statements: Vec<Vec<u8>>,
     /// Remembers verifications; for simulations only.
     pub memo: Option<Arc<Memo>>,
+    /// Rules that a planted fault leaves out.
+    #[cfg(any(test, feature = "misbehaving"))]
+    pub without: &'static [misbehaving::Rule],
 }
 
 impl Config {
@@ -121,6 +126,8 @@ impl Config {
             floor: Utc(i64::MIN),
             statements: Vec::new(),
             memo: None,
+            #[cfg(any(test, feature = "misbehaving"))]
+            without: &[],
         }
     }
 }
@@ -146,8 +153,13 @@ pub struct Contributory {
     attempt: Option<Attempt>,
     /// The attempt that made the installed epoch: answers those who missed something.
     last: Option<Attempt>,
+    /// The last attempt that we gave up for a later one after our confirmation: others may have installed by it, and
+    /// show who lied in it.
+    passed: Option<Attempt>,
     /// A proposal that follows on an epoch whose agreement we are still in.
     later: Option<Proposal>,
+    /// Epochs that we confirmed and did not install, newest last: others may have.
+    confirmed: VecDeque<Base>,
     /// On whose word, since the last install, an attempt was dropped: another time it may be a lie.
     passed_over: BTreeSet<ShortId>,
     /// Whether `Prepare` is out and neither installed nor abandoned.
@@ -199,6 +211,8 @@ pub struct Contributory {
     elsewhere: BTreeMap<CertHash, Elsewhere>,
     /// Who proposed to us, while in no group, on an epoch that two of its members did not vouch for.
     doubted: BTreeMap<CertHash, Strike>,
+    /// By the certificate of who proposed to us, while in no group: the last epoch named to follow on, and how many were.
+    named_bases: BTreeMap<CertHash, (Base, Strike)>,
     /// When we first asked to be let in.
     asked: Option<Monotonic>,
     /// Of the last attempt that failed by somebody's wrong message: that message, and when we last showed it.
@@ -236,6 +250,8 @@ pub struct Contributory {
     greeting: Budget,
     /// When the last beacon of our epoch was sent or heard.
     greeted: Monotonic,
+    /// When another part of the group was heard last.
+    part_heard: Option<Monotonic>,
     stale_told: bool,
     /// When our certificate's end was last told.
     last_told: Option<Monotonic>,
@@ -354,7 +370,9 @@ impl Contributory {
             history: VecDeque::new(),
             attempt: None,
             last: None,
+            passed: None,
             later: None,
+            confirmed: VecDeque::new(),
             passed_over: BTreeSet::new(),
             prepared: false,
             retry: false,
@@ -380,6 +398,7 @@ impl Contributory {
             replaced: false,
             elsewhere: BTreeMap::new(),
             doubted: BTreeMap::new(),
+            named_bases: BTreeMap::new(),
             asked: None,
             shown: None,
             last_sign: now.monotonic,
@@ -403,9 +422,15 @@ impl Contributory {
             telling: VecDeque::new(),
             greeting: Budget::default(),
             greeted: Monotonic(0),
+            part_heard: None,
             stale_told: false,
             last_told: None,
         };
+        #[cfg(any(test, feature = "misbehaving"))]
+        if member.lacks(misbehaving::Rule::Allowance) {
+            member.joins = Allowances::new(u32::MAX, Duration::ZERO);
+            member.rekeys = Allowances::new(u32::MAX, Duration::ZERO);
+        }
         member.exclude_if_told();
         member
     }
@@ -556,6 +581,11 @@ impl Contributory {
         inspect::status(self, now)
     }
 
+    /// The name in a certificate that was seen in the group, and whether no other certificate seen there has it.
+    pub fn named(&self, cert: &CertHash) -> Option<(&str, bool)> {
+        self.people.named(*cert)
+    }
+
     /// How many messages were dropped, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
@@ -610,6 +640,11 @@ impl Keys for Contributory {
             self.prepare_removal(now);
             self.plan(now);
         }
+    }
+
+    /// It opens no whole messages.
+    fn has_room(&self, _bytes: usize) -> bool {
+        true
     }
 
     fn timeout(&self) -> Option<Monotonic> {

@@ -243,6 +243,14 @@ impl People {
         }
     }
 
+    /// The name in a certificate that we know, and whether no other one that we know has it.
+    pub(super) fn named(&self, cert: CertHash) -> Option<(&str, bool)> {
+        let known = self.known.values().map(|k| (k.person.id.cert, &k.person.cert));
+        let all = || known.clone().chain(self.certificates.iter().map(|(hash, (it, _))| (*hash, it)));
+        let name = all().find(|(hash, _)| *hash == cert).map(|(_, it)| &*it.name)?;
+        Some((name, all().all(|(hash, it)| hash == cert || *it.name != *name)))
+    }
+
     /// All runs of a certificate that we know of.
     pub(super) fn of(&self, cert: CertHash) -> impl Iterator<Item = &Arc<Person>> {
         self.known.values().map(|k| &k.person).filter(move |p| p.id.cert == cert)

@@ -177,6 +177,8 @@ pub(super) const ELSEWHERE: Duration = Duration::from_millis(1_300);
 pub(super) const ELSEWHERE_FORGOTTEN: Duration = Duration::from_secs(30);
 /// First time for which the proposals of one are not followed whose epoch nobody else vouched for; doubles each time.
 pub(super) const DOUBT: Duration = Duration::from_secs(2);
+/// Epochs that one may name to us to follow on, each within that time after the last one.
+pub(super) const BASES_NAMED: u32 = 3;
 /// Signs of others, of which nothing came for so long: a group of one all the same.
 pub(super) const FOUND_ANYWAY: Duration = Duration::from_secs(10);
 /// Proposals of one member that come to nothing before it is not followed for a while.

@@ -39,6 +39,10 @@ impl Contributory {
 
     /// Leaves out the certificates of which two cards with one short id were seen, and shows them to everybody.
     pub(super) fn judge_twins(&mut self, now: Now) {
+        #[cfg(any(test, feature = "misbehaving"))]
+        if self.lacks(super::misbehaving::Rule::Twins) {
+            return;
+        }
         for (one, other) in self.people.take_twins() {
             if self.is_banned(now.monotonic, &one) || self.is_banned(now.monotonic, &other) {
                 continue;

@@ -5,10 +5,12 @@
 
 mod agreement;
 mod authentic;
+mod blame;
 mod duplicates;
 mod exclusion;
 mod forward;
 pub mod loss;
+mod numbers;
 mod order;
 mod secrecy;
 
@@ -19,15 +21,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use sealcast::group::{Epoch, Origin};
+use sealcast_keys::Misbehaviour;
 use sealcast_wire::{CertHash, EpochId, MemberId, Monotonic, View};
 
 pub use agreement::Agreement;
 pub use authentic::Authentic;
+pub use blame::Blame;
 pub use body::Body;
 pub use duplicates::Duplicates;
 pub use exclusion::Exclusions;
 pub use forward::Forward;
 pub use loss::Loss;
+pub use numbers::Numbers;
 pub use order::OneOrder;
 pub use secrecy::Secrecy;
 
@@ -36,6 +41,10 @@ pub use secrecy::Secrecy;
 pub enum Event {
     /// A process started.
     Started,
+    /// The node's program is not ours: it misbehaves.
+    Changed,
+    /// The node names somebody whom it leaves out.
+    LeftOut(CertHash, Misbehaviour),
     /// The process ended, by a crash or on purpose.
     Stopped,
     /// A change of view is coming.

@@ -80,6 +80,8 @@ fn a_clean_run_is_not_reported() {
         Box::<Duplicates>::default(),
         Box::<Exclusions>::default(),
         Box::<Forward>::default(),
+        Box::<Numbers>::default(),
+        Box::<Blame>::default(),
         Box::new(loss),
         Box::new(Secrecy::new(vec![b"topic".to_vec()])),
     ];
@@ -196,6 +198,25 @@ fn forward_reports_an_epoch_that_is_no_later() {
 fn forward_reports_a_view_after_exclusion() {
     let story = [(0, Event::Excluded), (0, installed(view(3, &[0], 0, Change::Formed), 7))];
     assert!(told(Forward::default(), &story)[0].contains("is out"));
+}
+
+#[test]
+fn numbers_reports_an_epoch_that_follows_on_none() {
+    let first = sealcast_wire::limits::FIRST_COUNTER_MAX;
+    let epoch = |counter| (0, installed(view(counter, &[0, 1], 0, Change::Formed), 7));
+    assert_eq!(told(Numbers::default(), &[epoch(first), epoch(first + 1), epoch(first + 2)]), [""; 0]);
+    assert!(told(Numbers::default(), &[epoch(first), epoch(first + 2)])[0].contains("nobody was in"));
+    assert!(told(Numbers::default(), &[epoch(u32::MAX - 2)])[0].contains("nobody was in"));
+}
+
+#[test]
+fn blame_reports_who_is_named_and_behaves() {
+    let named = |by: usize, whom: usize, why| (by, Event::LeftOut(member(whom).id.cert, why));
+    let lies = Misbehaviour::WrongValue;
+    assert!(told(Blame::default(), &[named(0, 1, lies)])[0].contains("which behaves"));
+    assert_eq!(told(Blame::default(), &[named(0, 1, Misbehaviour::Silent)]), [""; 0]);
+    let story = [(1, Event::Changed), named(0, 1, lies), named(1, 0, lies)];
+    assert_eq!(told(Blame::default(), &story), [""; 0], "a liar names whom it likes");
 }
 
 #[test]

@@ -70,18 +70,15 @@ impl Insider {
             }
         }
     }
+}
 
-    fn read(&mut self, datagram: &[u8]) {
-        for epoch in &self.keys {
-            let Some(protect) = &epoch.protect else { continue };
-            if let Ok((_, _, plaintext)) = protect.open(&mut datagram.to_vec())
-                && let Some(body) = find(plaintext)
-            {
-                let read = Told::Read(body, epoch.view.epoch);
-                self.effects.push_back(Effect::Tell(read));
-            }
-        }
-    }
+/// What these keys open of a datagram.
+pub(super) fn read(keys: &[Arc<Epoch>], datagram: &[u8]) -> Option<Told> {
+    keys.iter().find_map(|epoch| {
+        let mut datagram = datagram.to_vec();
+        let (_, _, plaintext) = epoch.protect.as_ref()?.open(&mut datagram).ok()?;
+        Some(Told::Read(find(plaintext)?, epoch.view.epoch))
+    })
 }
 
 /// A test message somewhere in a record.
@@ -95,7 +92,7 @@ impl Node for Insider {
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if self.out {
-            self.read(datagram);
+            self.effects.extend(read(&self.keys, datagram).map(Effect::Tell));
         }
         self.robot.handle(now, from, datagram);
         self.drain(now);

@@ -3,13 +3,21 @@
 //! Outsiders hold no certificate. Insiders are members whose program was changed. Who only dies, falls
 //! silent or comes back again and again needs no actor: a script does that to a member.
 
+mod captor;
+mod churner;
 mod equivocator;
 mod evicted;
 mod flooder;
 mod forger;
 mod replayer;
+mod splitter;
+mod twin;
 
-use sealcast_wire::Now;
+use std::collections::BTreeSet;
+
+use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
+use sealcast_wire::frame::{KIND_OPEN, MAGIC};
+use sealcast_wire::{CertHash, Now};
 
 use crate::scenarios::company::Player;
 use crate::scenarios::contributory::Robot;
@@ -31,10 +39,36 @@ pub enum Misbehaviour {
     Equivocator,
     /// A member who is evicted, and neither stops sealing with the old keys nor trying to read.
     EvictedInsider,
+    /// A holder of a certificate who answers each JOIN by a proposal on an epoch that nobody can check.
+    Captor {
+        /// Whom it hears and speaks to; everybody if there is none.
+        target: Option<usize>,
+        /// What it says of the epoch.
+        claim: Claim,
+    },
+    /// A member who says one thing to one of the others, and another one to the rest.
+    Splitter {
+        /// What it says to the rest.
+        lie: Lie,
+        /// Who hears the truth; nobody, if it is no member.
+        told_truth: usize,
+        /// How many members there are.
+        members: usize,
+    },
+    /// A holder of a certificate that has two cards under one short id, and shows some the one and some the other.
+    Twin {
+        /// How many members there are.
+        members: usize,
+    },
+    /// A member who joins, wants new keys, and leaves without end, each time as another run.
+    Churner {
+        /// How far ahead of the last epoch each of its runs claims to be.
+        ahead: Option<u32>,
+    },
 }
 
-/// Makes a well-behaved process of the member that an insider was.
-pub type Make = Box<dyn Fn(Now, [u8; 32]) -> Robot>;
+/// Makes a process of the member that an insider was, which keeps all rules but these.
+pub type Make = Box<dyn Fn(Now, [u8; 32], &'static [Rule]) -> Robot>;
 
 /// Somebody outside.
 pub fn outsider(kind: Misbehaviour, seed: [u8; 32]) -> Birth<Player> {
@@ -48,19 +82,61 @@ pub fn outsider(kind: Misbehaviour, seed: [u8; 32]) -> Birth<Player> {
     })
 }
 
-/// Somebody inside; `None` if that misbehaviour needs no membership.
-pub fn insider(member: usize, kind: Misbehaviour, seed: [u8; 32], make: Make) -> Option<Birth<Player>> {
+/// Somebody inside, who knows the others by their certificates; `None` if that misbehaviour needs no membership.
+pub fn insider(
+    member: usize,
+    kind: Misbehaviour,
+    seed: [u8; 32],
+    make: Make,
+    cert: &dyn Fn(usize) -> CertHash,
+) -> Option<Birth<Player>> {
     let dice = Dice::new(u64::from_be_bytes(seed[..8].try_into().expect("a seed has 32 bytes")), 1);
     match kind {
         Misbehaviour::FlooderInside => {
-            Some(Box::new(move |now, _| Box::new(flooder::Inside::new(make(now, seed), dice.clone()))))
+            Some(Box::new(move |now, _| Box::new(flooder::Inside::new(make(now, seed, &[]), dice.clone()))))
         }
-        Misbehaviour::Equivocator => {
-            Some(Box::new(move |now, _| Box::new(equivocator::Equivocator::new(make(now, seed), make(now, seed)))))
-        }
+        Misbehaviour::Equivocator => Some(Box::new(move |now, _| {
+            Box::new(equivocator::Equivocator::new(make(now, seed, &[]), make(now, seed, &[])))
+        })),
         Misbehaviour::EvictedInsider => {
-            Some(Box::new(move |now, _| Box::new(evicted::Insider::new(make(now, seed), member))))
+            Some(Box::new(move |now, _| Box::new(evicted::Insider::new(make(now, seed, &[]), member))))
+        }
+        Misbehaviour::Captor { target, claim } => {
+            let target = target.map(|node| (node, cert(node)));
+            Some(Box::new(move |now, _| {
+                Box::new(captor::Captor::new(make(now, seed, &[Rule::Proof, Rule::Caution]), target, claim))
+            }))
+        }
+        Misbehaviour::Splitter { lie, told_truth, members } => Some(Box::new(move |now, _| {
+            let others = others(member, members);
+            Box::new(splitter::Splitter::new(make(now, seed, &[]), lie, told_truth, others))
+        })),
+        Misbehaviour::Twin { members } => {
+            let mine = cert(member);
+            Some(Box::new(move |now, _| {
+                let collision = Collision::plant(mine);
+                let robot = make(now, seed, &[]);
+                Box::new(twin::Twin::new(now, robot, collision, &others(member, members)))
+            }))
+        }
+        Misbehaviour::Churner { ahead } => {
+            let make = std::rc::Rc::new(make);
+            Some(Box::new(move |now, _| Box::new(churner::Churner::new(now, make.clone(), dice.clone(), ahead))))
         }
         Misbehaviour::Replayer | Misbehaviour::Forger | Misbehaviour::Flooder => None,
     }
+}
+
+fn others(member: usize, members: usize) -> BTreeSet<usize> {
+    (0..members).filter(|m| *m != member).collect()
+}
+
+/// What lies under the veil in a datagram of the key scheme.
+fn open_message(datagram: &[u8]) -> Option<&[u8]> {
+    datagram.strip_prefix(&[MAGIC, KIND_OPEN])
+}
+
+/// The datagram of a message of the key scheme.
+fn as_open(veiled: &[u8]) -> Vec<u8> {
+    [&[MAGIC, KIND_OPEN][..], veiled].concat()
 }

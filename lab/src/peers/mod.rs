@@ -6,6 +6,8 @@
 
 pub mod contest;
 pub mod identities;
+mod insider;
+pub mod one_core;
 pub mod pace;
 pub mod player;
 pub mod roles;
@@ -13,6 +15,7 @@ pub mod servers;
 pub mod side;
 
 pub use contest::{Flow, Pair};
+pub use one_core::OneCore;
 pub use pace::{Cpu, Pace};
 pub use player::Player;
 pub use side::{Field, Path, Side};

@@ -45,6 +45,7 @@ enum Kind {
     Receive,
     Talk,
     Member,
+    Insider,
 }
 
 impl Role {
@@ -60,8 +61,16 @@ impl Role {
             Kind::Receive => self.receive()?,
             Kind::Talk => self.talk()?,
             Kind::Member => self.member()?,
+            Kind::Insider => self.insider()?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Somebody who misbehaves, at the address that the URL is here.
+    fn insider(&self) -> Result<(), Failure> {
+        let home = self.home.as_deref().ok_or("it needs --home")?;
+        let number = self.identity.as_deref().and_then(|name| name.strip_prefix("robot"));
+        super::insider::run(self.url.parse()?, home, number.ok_or("it needs --identity robotN")?.parse()?)
     }
 
     fn open(&self) -> Result<Session, Failure> {
@@ -149,7 +158,7 @@ impl Role {
                 }
                 session.publish("t", &message).wait().map(drop)
             })?;
-            session.flush();
+            session.flush().wait()?;
             let used = Cpu::now()?.since(before);
             say(format!("{sent} {} {} {}", took.as_nanos(), used.user.as_nanos(), used.system.as_nanos()));
         }
@@ -294,7 +303,7 @@ fn numbers<const N: usize>(line: &str) -> Result<[u64; N], Failure> {
     numbers.try_into().map_err(|_| format!("{N} numbers are wanted, not {line:?}").into())
 }
 
-fn say(line: impl std::fmt::Display) {
+pub(super) fn say(line: impl std::fmt::Display) {
     let mut stdout = std::io::stdout().lock();
     // Whoever drives us is gone if this fails, and stdin ends too.
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

@@ -1,6 +1,7 @@
 //! Who plays: how the members of one scheme over one way are made.
 
 use sealcast_keys::Command;
+use sealcast_keys::contributory::misbehaving::Rule;
 use sealcast_wire::{CertHash, Guarantee};
 
 use crate::checkers::{Authentic, Checker};
@@ -52,6 +53,11 @@ pub trait Company {
     /// The same company for members that share nothing but a network; `None` where its ways need more
     /// than UDP multicast.
     fn apart(&self) -> Option<Box<dyn Company>> {
+        None
+    }
+
+    /// The same company, of which nobody who behaves keeps these rules: a planted fault. `None` where it has no such.
+    fn lacking(&self, _without: &'static [Rule]) -> Option<Box<dyn Company>> {
         None
     }
 

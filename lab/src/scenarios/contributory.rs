@@ -11,6 +11,7 @@ use sealcast_crypto::identity::keytext::MemberSecret;
 use sealcast_crypto::identity::rights::{Act, Right};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::multicast::{self, Multicast};
+use sealcast_keys::contributory::misbehaving::Rule;
 use sealcast_keys::contributory::{Config, Contributory, Memo};
 use sealcast_wire::{CertHash, Now, Utc, limits};
 
@@ -24,15 +25,42 @@ use crate::sim::{Birth, Records};
 pub type Robot = Member<Contributory, Multicast>;
 
 /// Robots of one authority.
+#[derive(Clone)]
 pub struct Robots {
     memo: Option<Arc<Memo>>,
+    /// Who only writes the topic of test traffic.
+    sensor: Option<usize>,
+    /// Rules that they all leave out: a planted fault.
+    without: &'static [Rule],
 }
 
 impl Robots {
     /// A company; what one of its members verified, the others need not verify again.
     pub fn new() -> Robots {
-        Robots { memo: Some(Arc::default()) }
+        Robots { memo: Some(Arc::default()), sensor: None, without: &[] }
     }
+
+    /// The same with one member that only writes the topic of test traffic.
+    pub fn with_sensor(sensor: usize) -> Robots {
+        Robots { sensor: Some(sensor), ..Robots::new() }
+    }
+
+    fn identity(&self, member: usize) -> Arc<Identity> {
+        if self.sensor == Some(member) { SENSOR.clone() } else { identity(member) }
+    }
+
+    /// How a member's processes are made.
+    fn make(&self, member: usize) -> impl Fn(Now, [u8; 32], &'static [Rule], &Records) -> Robot + 'static {
+        let config = Config { memo: self.memo.clone(), ..Config::new(GROUP, self.identity(member)) };
+        move |now, seed, without, records| robot(Config { without, ..config.clone() }, seed, now, records)
+    }
+}
+
+/// One process of a robot.
+pub(crate) fn robot(config: Config, seed: [u8; 32], now: Now, records: &Records) -> Robot {
+    let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
+    let keys = Contributory::restore(config, seed, now, &records);
+    Member::new(now, keys, Multicast::new(multicast::Config::default()), OriginMode::Auto)
 }
 
 impl Default for Robots {
@@ -43,12 +71,12 @@ impl Default for Robots {
 
 impl Company for Robots {
     fn cert(&self, member: usize) -> CertHash {
-        identity(member).certificate().hash
+        self.identity(member).certificate().hash
     }
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
-        let memo = self.memo.clone();
-        Box::new(move |now, records| Box::new(robot(member, seed, memo.clone(), now, records)))
+        let (make, without) = (self.make(member), self.without);
+        Box::new(move |now, records| Box::new(make(now, seed, without, records)))
     }
 
     fn actor(&self, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
@@ -56,17 +84,17 @@ impl Company for Robots {
     }
 
     fn imposter(&self, member: usize, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
-        let memo = self.memo.clone();
-        misbehaviour::insider(
-            member,
-            kind,
-            seed,
-            Box::new(move |now, seed| robot(member, seed, memo.clone(), now, &Records::new())),
-        )
+        let make = self.make(member);
+        let make = move |now, seed, without: &'static [Rule]| make(now, seed, without, &Records::new());
+        misbehaviour::insider(member, kind, seed, Box::new(make), &|member| self.cert(member))
+    }
+
+    fn lacking(&self, without: &'static [Rule]) -> Option<Box<dyn Company>> {
+        Some(Box::new(Robots { without, ..self.clone() }))
     }
 
     fn apart(&self) -> Option<Box<dyn Company>> {
-        Some(Box::new(Robots { memo: None }))
+        Some(Box::new(Robots { memo: None, ..self.clone() }))
     }
 
     fn secrets(&self) -> Vec<Vec<u8>> {
@@ -74,19 +102,13 @@ impl Company for Robots {
     }
 }
 
-/// One process of a robot.
-pub fn robot(member: usize, seed: [u8; 32], memo: Option<Arc<Memo>>, now: Now, records: &Records) -> Robot {
-    let mut config = Config::new(GROUP, identity(member));
-    config.memo = memo;
-    let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
-    let keys = Contributory::restore(config, seed, now, &records);
-    Member::new(now, keys, Multicast::new(multicast::Config::default()), OriginMode::Auto)
-}
-
 /// The identity of a robot; robot 0 may evict.
 pub fn identity(member: usize) -> Arc<Identity> {
     IDENTITIES[member].clone()
 }
+
+/// Of who only writes the topic of test traffic.
+static SENSOR: LazyLock<Arc<Identity>> = LazyLock::new(|| identity(limits::MEMBERS_MAX + 1));
 
 /// All made at once and in order, so that every run has the same ones.
 static IDENTITIES: LazyLock<Vec<Arc<Identity>>> = LazyLock::new(|| {
@@ -94,9 +116,12 @@ static IDENTITIES: LazyLock<Vec<Arc<Identity>>> = LazyLock::new(|| {
     let issued = Utc(UTC_AT_ZERO - 30 * 86_400);
     let mut authority = Authority::create("ca", Algorithm::Ed25519, issued, &mut rng).expect("a new authority");
     let mut identities = Vec::new();
-    for member in 0..=limits::MEMBERS_MAX {
+    for member in 0..=limits::MEMBERS_MAX + 1 {
         let secret = MemberSecret::generate(Algorithm::Ed25519, &mut rng);
-        let mut rights = vec![Right::new(GROUP, Act::Both, "#"), Right::new(GROUP, Act::Both, PATTERN)];
+        let mut rights = match member {
+            0..=limits::MEMBERS_MAX => vec![Right::new(GROUP, Act::Both, "#"), Right::new(GROUP, Act::Both, PATTERN)],
+            _ => vec![Right::new(GROUP, Act::Publish, TOPIC)],
+        };
         if member == 0 {
             rights.push(Right::new(GROUP, Act::Evict, "#"));
         }

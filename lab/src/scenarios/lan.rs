@@ -11,7 +11,7 @@ use crate::network::Network;
 use crate::sim::dice::{Chance, Dice};
 
 /// The network of a story: rough, or without loss a quiet one.
-fn network(knobs: &Knobs) -> Network {
+pub(super) fn network(knobs: &Knobs) -> Network {
     if knobs.loss.0 == 0 { Network::lossless() } else { Network::rough(knobs.loss) }
 }
 
@@ -22,11 +22,11 @@ fn formed(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
-fn all_publish(script: &mut Script, by: impl IntoIterator<Item = usize>, rate: u32, lasting: Duration) {
+pub(super) fn all_publish(script: &mut Script, by: impl IntoIterator<Item = usize>, rate: u32, lasting: Duration) {
     script.then(Step::Traffic { by: by.into_iter().collect(), rate, bytes: 100, lasting });
 }
 
-fn without(n: usize, gone: &[usize]) -> BTreeSet<usize> {
+pub(super) fn without(n: usize, gone: &[usize]) -> BTreeSet<usize> {
     (0..n).filter(|m| !gone.contains(m)).collect()
 }
 
@@ -359,6 +359,6 @@ pub(super) fn life(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// How long members may take to find one view: far longer than they should.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);

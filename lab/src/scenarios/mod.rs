@@ -4,6 +4,7 @@ pub(crate) mod carrier;
 pub mod command;
 pub mod company;
 pub mod contributory;
+mod insiders;
 mod lan;
 mod mocks;
 pub mod script;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use crate::mocks::company::{MlsCompany, ThresholdCompany};
 use crate::sim::dice::{Chance, Dice};
+use sealcast_keys::contributory::misbehaving::Rule;
+
 use company::Company;
 use contributory::Robots;
 use script::{Knobs, Script};
@@ -42,6 +45,12 @@ impl Scenario {
     pub fn play(&self, knobs: &Knobs, seed: u64, keep: Keep) -> Report {
         let _again = Again { scenario: self, knobs, seed, ground: Ground::Simulator };
         stage::play(&*(self.company)(knobs), &self.script(knobs, seed), seed, keep)
+    }
+
+    /// Plays it on the simulator with members of which none that behaves keeps these rules; `None` where there are no such.
+    pub fn play_without(&self, rules: &'static [Rule], knobs: &Knobs, seed: u64, keep: Keep) -> Option<Report> {
+        let company = (self.company)(knobs).lacking(rules)?;
+        Some(stage::play(&*company, &self.script(knobs, seed), seed, keep))
     }
 
     /// Plays it over real sockets; this process must be inside a namespace of [`crate::netns`], or root.
@@ -157,6 +166,41 @@ pub static ALL: &[Scenario] = &[
         "a member leaves while all publish 1,000 messages a second: none is lost",
         lan::traffic_leave,
     ),
+    robots(
+        "claimed-number",
+        5,
+        "somebody proposes, to all who start, epochs of the greatest numbers",
+        insiders::claimed_number,
+    ),
+    quiet("climber", 4, "each run of a member that comes and goes claims an epoch far ahead", insiders::climber),
+    quiet("churner", 5, "a member joins, wants new keys and leaves without end: nothing is lost", insiders::churner),
+    robots("captor", 5, "somebody captures each newcomer of a group, by an epoch that it makes up", insiders::captor),
+    robots(
+        "evicted-captor",
+        5,
+        "an evicted member captures one that was off when it was evicted",
+        insiders::evicted_captor,
+    ),
+    robots(
+        "captured",
+        5,
+        "a newcomer that nobody else hears is captured, until its captor is silent",
+        insiders::captured,
+    ),
+    quiet("splitter", 5, "a member says the truth to one of the others and a lie to the rest", insiders::splitter),
+    robots(
+        "twins",
+        5,
+        "one certificate has two cards with one short id, and shows each half another one",
+        insiders::twins,
+    ),
+    Scenario {
+        name: "wrong-publics",
+        story: "a reader says another key to who only writes than the other readers do",
+        knobs: Knobs { members: 5, loss: Chance::NEVER, jitter: Duration::from_millis(100) },
+        company: with_sensor,
+        write: insiders::wrong_publics,
+    },
     robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
     Scenario {
         name: "mock-mls-admission",
@@ -217,6 +261,10 @@ const fn quiet(
 
 fn contributory(_knobs: &Knobs) -> Box<dyn Company> {
     Box::new(Robots::new())
+}
+
+fn with_sensor(_knobs: &Knobs) -> Box<dyn Company> {
+    Box::new(Robots::with_sensor(insiders::SENSOR))
 }
 
 fn threshold(knobs: &Knobs) -> Box<dyn Company> {

@@ -94,8 +94,27 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
-    /// From here on nothing is delivered to this member.
+    /// From here on nothing is delivered to this member, nor read by it.
     Deaf(usize),
+    /// From here on none of these is in a view with somebody else but with most of these: it is neither captured nor
+    /// split off.
+    Majority(BTreeSet<usize>),
+    /// Within this time all of these have named this member as one that lies.
+    Named {
+        /// Who.
+        by: BTreeSet<usize>,
+        /// Whom.
+        whom: usize,
+        /// How long it may take.
+        within: Duration,
+    },
+    /// None of these is in an epoch of a greater number.
+    Number {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// The greatest that may be.
+        at_most: u32,
+    },
     /// From here on until the end no such member is in any of these members' views.
     Never {
         /// Whose views.

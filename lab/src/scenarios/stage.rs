@@ -14,7 +14,8 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, OneOrder, Panel, Secrecy, Violation,
+    Agreement, Blame, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel,
+    Secrecy, Violation,
 };
 use crate::misbehaviour::Misbehaviour;
 use crate::sim::Sim;
@@ -131,6 +132,8 @@ impl<'a, C: Carrier> Stage<'a, C> {
             Box::<Duplicates>::default(),
             Box::<Exclusions>::default(),
             Box::<Forward>::default(),
+            Box::<Numbers>::default(),
+            Box::<Blame>::default(),
             Box::new(Secrecy::new(company.secrets())),
         ];
         if company.guarantee() >= Guarantee::Ordered {
@@ -223,6 +226,24 @@ impl<'a, C: Carrier> Stage<'a, C> {
                 }
             }
             Step::Deaf(member) => self.watch.deaf.push(*member),
+            Step::Majority(members) => {
+                self.watch.majorities.push(members.clone());
+                members.iter().for_each(|member| self.watch.look_for_majority(now, *member));
+            }
+            Step::Named { by, whom, within } => {
+                if !self.run(now + *within, |watch| by.iter().all(|m| watch.named.contains(&(*m, *whom)))) {
+                    let not: Vec<_> = by.iter().filter(|m| !self.watch.named.contains(&(**m, *whom))).collect();
+                    let what = format!("after {within:?} {not:?} have not named {whom}, which lies");
+                    self.watch.panel.report(self.carrier.now(), "named", what);
+                }
+            }
+            Step::Number { members, at_most } => {
+                let counter = |m: &usize| self.watch.views[*m].as_ref().map(|view| view.epoch.counter);
+                if let Some(counter) = members.iter().filter_map(counter).max().filter(|c| c > at_most) {
+                    let what = format!("epoch {counter} is in use, and {at_most} is what there could be");
+                    self.watch.panel.report(now, "numbers", what);
+                }
+            }
             Step::Never { members, whom } => self.watch.never.push((members.clone(), *whom)),
         }
     }
@@ -232,6 +253,9 @@ impl<'a, C: Carrier> Stage<'a, C> {
         self.numbers[member] = 0;
         let seed = self.dice.seed();
         let changed = self.imposters.get(&member).and_then(|kind| self.company.imposter(member, *kind, seed));
+        if changed.is_some() {
+            self.watch.panel.event(self.carrier.now(), member, &Event::Changed);
+        }
         let birth = changed.unwrap_or_else(|| self.company.member(member, self.lives[member], seed));
         self.watch.out[member] = false;
         self.watch.panel.event(self.carrier.now(), member, &Event::Started);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sealcast_keys::{Misbehaviour, Notice};
 use sealcast_wire::{Monotonic, View};
 
 use super::company::Player;
@@ -19,6 +20,9 @@ pub(crate) struct Watch {
     pub(super) out: Vec<bool>,
     pub(super) never: Vec<(BTreeSet<usize>, usize)>,
     pub(super) deaf: Vec<usize>,
+    pub(super) majorities: Vec<BTreeSet<usize>>,
+    /// Who named whom as one that lies.
+    pub(super) named: BTreeSet<(usize, usize)>,
     pub(super) changed: bool,
     pub(super) datagrams: u64,
     pub(super) bytes: u64,
@@ -38,6 +42,8 @@ impl Watch {
             out: vec![false; members],
             never: Vec::new(),
             deaf: Vec::new(),
+            majorities: Vec::new(),
+            named: BTreeSet::new(),
             changed: false,
             datagrams: 0,
             bytes: 0,
@@ -93,6 +99,19 @@ impl Watch {
         self.panel.report(at, "carrier", why.to_owned());
     }
 
+    /// Reports if a member is with others in a view, and without most of those with whom it should be.
+    pub(super) fn look_for_majority(&mut self, at: Monotonic, member: usize) {
+        let Some(view) = self.views.get(member).and_then(Option::as_ref) else { return };
+        let nodes = self.cast.nodes_of(view);
+        for most in self.majorities.iter().filter(|most| most.contains(&member)) {
+            let with = nodes.iter().filter(|n| most.contains(n)).count();
+            if with < nodes.len() && 2 * with <= most.len() {
+                let what = format!("node {member} is with {nodes:?} in {:?}", view.epoch);
+                self.panel.report(at, "majority", what);
+            }
+        }
+    }
+
     pub(super) fn stopped(&mut self, at: Monotonic, member: usize) {
         self.views[member] = None;
         self.changed = true;
@@ -140,6 +159,7 @@ impl Observer<Player> for Watch {
                 {
                     self.panel.report(at, "never", format!("node {node} has {whom} in {:?}", epoch.view.epoch));
                 }
+                self.look_for_majority(at, node);
                 Event::Installed(epoch.view.clone(), Some(epoch))
             }
             Told::Excluded(_) => {
@@ -163,7 +183,18 @@ impl Observer<Player> for Watch {
                     epoch: message.epoch(),
                 }
             }
-            Told::Read(body, epoch) => Event::Read(body, epoch),
+            Told::Read(body, epoch) => {
+                if self.deaf.contains(&node) {
+                    self.panel.report(at, "deaf", format!("node {node} reads {body:?}"));
+                }
+                Event::Read(body, epoch)
+            }
+            Told::Notice(Notice::LeftOut { cert, why }) => {
+                if let Some(whom) = self.cast.node(&cert).filter(|_| why != Misbehaviour::Silent) {
+                    self.changed |= self.named.insert((node, whom));
+                }
+                Event::LeftOut(cert, why)
+            }
             Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
             Told::Keyed(_) | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
         };

@@ -88,6 +88,13 @@ impl<K: Keys, D: Delivery> Member<K, D> {
         &self.group
     }
 
+    /// Makes the key scheme do what its group would not ask of it.
+    pub fn with_keys<T>(&mut self, now: Now, ask: impl FnOnce(&mut K) -> T) -> T {
+        let answer = ask(self.group.keys_mut().inner_mut());
+        self.drain(now);
+        answer
+    }
+
     fn drain(&mut self, now: Now) {
         loop {
             self.batch.clear();

@@ -40,6 +40,11 @@ impl<K: Keys> Tap<K> {
     pub fn inner(&self) -> &K {
         &self.keys
     }
+
+    /// The scheme itself, for who makes it say what it would not.
+    pub fn inner_mut(&mut self) -> &mut K {
+        &mut self.keys
+    }
 }
 
 impl<K: Keys> Keys for Tap<K> {
@@ -57,6 +62,9 @@ impl<K: Keys> Keys for Tap<K> {
     }
     fn open(&mut self, now: Now, message: Delivered<'_>) {
         self.keys.open(now, message);
+    }
+    fn has_room(&self, bytes: usize) -> bool {
+        self.keys.has_room(bytes)
     }
     fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
         self.keys.outcome(now, token, outcome);

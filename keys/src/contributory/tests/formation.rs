@@ -59,3 +59,47 @@ fn w9_a_full_group_converges() {
         }
     }
 }
+
+/// Three agree; all confirmations reach the first, and none of its own the others. It installs alone; its datagrams are
+/// lost until then. A fourth has started meanwhile.
+fn one_of_three_installs_alone(seed: u64) -> Net {
+    let mut net = Net::robots(seed, 3, 0);
+    net.start_at(net.now + 41_000, robot(3));
+    net.keep_log = true;
+    let first = |net: &Net| net.nodes.first().and_then(|n| n.keys.attempt.as_ref().map(stage));
+    let at = |net: &Net, stages: &[&str]| first(net).is_some_and(|stage| stages.contains(&stage));
+    assert!(net.run_until(1_000, |net| at(net, &["r2", "kc"])), "{}", net.describe());
+    net.muted.insert(0);
+    assert!(net.run_until(1_000, |net| net.epoch_of(0).is_some()), "{}", net.describe());
+    net.muted.clear();
+    net.held_back.clear();
+    assert!((1..3).all(|i| net.epoch_of(i).is_none()), "{}", net.describe());
+    net
+}
+
+/// The others confirmed the epoch that one installed: what it proposes on it is proven by all of them.
+#[test]
+fn w9_an_epoch_that_one_installed_is_proven_by_those_who_confirmed_it() {
+    for seed in 0..seeds(20) {
+        let mut net = one_of_three_installs_alone(seed);
+        assert!(net.run_until(5_000, Net::is_one), "{}{}", net.tail(40), net.describe());
+        assert!(net.since_last_start() < 300.0, "{}\n{}{}", net.since_last_start(), net.tail(40), net.describe());
+        assert!(net.nodes.iter().all(|n| n.keys.doubted.is_empty()), "{}", net.describe());
+    }
+}
+
+/// Two who wait for a group's answer take in a third one meanwhile, whichever of them would be free to go on.
+#[test]
+fn a_third_newcomer_does_not_wait_for_the_pair_before_it() {
+    for seed in 0..seeds(10) {
+        for (second, third) in [(0, 50), (0, 80), (50, 60), (50, 90), (900, 901), (900, 930)] {
+            let mut net = Net::robots(seed, 1, 0);
+            (net.spread, net.keep_log) = (100, true);
+            net.start_at(net.now + second * 1000, robot(1));
+            net.start_at(net.now + third * 1000, robot(2));
+            assert!(net.run_until(5_000, Net::is_one), "{}{}", net.tail(40), net.describe());
+            let took = net.since_last_start();
+            assert!(took < 60.0, "{second}, {third}: {took} ms\n{}{}", net.tail(60), net.describe());
+        }
+    }
+}

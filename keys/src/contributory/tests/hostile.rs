@@ -257,7 +257,7 @@ fn rule_a9_an_equivocator_gives_nobody_two_keys() {
             let keys = &mut net.nodes[4].keys;
             let other = second.entry(m.instance).or_insert_with(|| {
                 let attempt = keys.attempt.as_ref().unwrap();
-                let contribution = attempt.other_contribution(&mut ChaCha20Rng::seed_from_u64(5));
+                let contribution = attempt.other_contribution(&mut ChaCha20Rng::seed_from_u64(5)).unwrap();
                 Message::R1(R1 { contributions: vec![contribution], ..m.clone() })
             });
             let mut other = other.clone();

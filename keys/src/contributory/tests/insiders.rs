@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sealcast_wire::Change;
 
-use super::super::message::tests::COLLIDES;
 use super::super::message::{Base, Card, Join, Kind, Object, Propose, signed};
+use super::super::misbehaving::Collision;
 use super::super::proposal::Proposal;
 use super::super::timing;
 use super::*;
@@ -418,7 +418,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
     let mut net = group(seed, n);
     let mallory = house().identity("mallory", &[(Act::Both, "#")]);
     let cert = mallory.certificate().hash;
-    COLLIDES.set(Some(cert));
+    let collision = Collision::plant(cert);
     let half = n / 2;
     let twin = net.start(mallory.clone());
     net.muted.insert(twin);
@@ -440,7 +440,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
         }
         // It hears all.
     }
-    COLLIDES.set(None);
+    drop(collision);
     let honest: Vec<usize> = (0..n).collect();
     assert!(net.are_one(&honest), "n {n}, seed {seed}\n{}{}", net.tail(40), net.describe());
     let blamed = |i: &usize| {

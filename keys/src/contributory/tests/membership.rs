@@ -258,6 +258,10 @@ fn a_group_that_was_cut_in_two_heals() {
         assert!(halves, "{}", net.describe());
         net.nodes.iter_mut().for_each(|n| n.part = 0);
         becomes_one(&mut net, 20_000);
+        let told = |n: &super::Node| n.notices.iter().filter(|it| matches!(it, Notice::OtherPart { .. })).count();
+        let told: Vec<usize> = net.nodes.iter().map(told).collect();
+        assert!(told.iter().all(|n| *n <= 1), "seed {seed}: the other part is told of once: {told:?}");
+        assert!(told.contains(&1), "seed {seed}: and not passed over in silence");
     }
 }
 

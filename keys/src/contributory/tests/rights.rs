@@ -100,7 +100,7 @@ fn rule_a10_a_revoked_member_is_out_while_it_runs_and_lists_never_go_back() {
     let before = net.epoch_of(1);
     let moved = |net: &Net| net.epoch_of(1) != before && net.are_one(&[0, 1, 2]);
     assert!(net.run_until(3_000, moved), "{}", net.describe());
-    assert_eq!(net.nodes[victim].excluded, Some(Exclusion::Certificate));
+    assert_eq!(net.nodes[victim].excluded, Some(Exclusion::Revoked));
     assert_eq!(last(&net, 1).view.change, Change::Evicted);
     assert_eq!(net.command(1, Command::Learn(old)), Err(crate::CommandError::Invalid), "never backwards");
     // It comes again; a newcomer that never heard of the list learns it from the others.

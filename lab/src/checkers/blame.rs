@@ -1,0 +1,34 @@
+//! Whoever is named as a liar is one: what liars say about others convicts nobody.
+
+use std::collections::BTreeSet;
+
+use sealcast_keys::Misbehaviour;
+use sealcast_wire::Monotonic;
+
+use super::{Cast, Checker, Event, Verdict};
+
+/// See the module.
+#[derive(Default)]
+pub struct Blame {
+    changed: BTreeSet<usize>,
+}
+
+impl Checker for Blame {
+    fn name(&self) -> &'static str {
+        "blame"
+    }
+
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
+        match event {
+            Event::Changed => _ = self.changed.insert(node),
+            Event::LeftOut(cert, why) if *why != Misbehaviour::Silent && !self.changed.contains(&node) => {
+                let whom = cast.node(cert);
+                if whom.is_none_or(|whom| !self.changed.contains(&whom)) {
+                    return Err(format!("node {node} leaves out {whom:?}, which behaves: {why:?}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

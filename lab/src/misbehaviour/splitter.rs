@@ -1,0 +1,85 @@
+//! Says the truth to one of the others and a lie to the rest, each signed: in a round, or in the confirmation.
+//!
+//! It agrees on its first key with the others as anybody does.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use sealcast_keys::contributory::misbehaving::Lie;
+use sealcast_wire::{Address, Monotonic, Now};
+
+use super::{as_open, open_message};
+use crate::scenarios::contributory::Robot;
+use crate::sim::member::{Ask, Told};
+use crate::sim::{Effect, Node, Reach};
+
+/// See the module.
+pub(super) struct Splitter {
+    robot: Robot,
+    lie: Lie,
+    told_truth: usize,
+    others: BTreeSet<usize>,
+    in_group: bool,
+    effects: VecDeque<Effect<Told>>,
+}
+
+impl Splitter {
+    pub(super) fn new(robot: Robot, lie: Lie, told_truth: usize, others: BTreeSet<usize>) -> Splitter {
+        Splitter { robot, lie, told_truth, others, in_group: false, effects: VecDeque::new() }
+    }
+
+    fn drain(&mut self, now: Now) {
+        while let Some(effect) = self.robot.poll() {
+            match effect {
+                Effect::Send { datagram, .. } => self.say(now, datagram),
+                Effect::Tell(Told::Installed(epoch)) => self.in_group |= epoch.view.members.len() > 2,
+                Effect::Tell(_) | Effect::Store { .. } => {}
+            }
+        }
+    }
+
+    fn say(&mut self, now: Now, datagram: Vec<u8>) {
+        let lie = open_message(&datagram)
+            .filter(|_| self.in_group)
+            .and_then(|veiled| self.robot.with_keys(now, |keys| keys.retell(veiled, self.lie)));
+        let Some(lie) = lie.map(|veiled| as_open(&veiled)) else {
+            return self.effects.push_back(Effect::Send { to: Reach::All, datagram });
+        };
+        for &to in &self.others {
+            let datagram = if to == self.told_truth { datagram.clone() } else { lie.clone() };
+            self.effects.push_back(Effect::Send { to: Reach::One(to), datagram });
+        }
+    }
+}
+
+impl Node for Splitter {
+    type Told = Told;
+    type Command = Ask;
+
+    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        self.robot.handle(now, from, datagram);
+        self.drain(now);
+    }
+
+    fn command(&mut self, now: Now, ask: Ask) {
+        self.robot.command(now, ask);
+        self.drain(now);
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.robot.timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.robot.handle_timeout(now);
+        self.drain(now);
+    }
+
+    fn stored(&mut self, now: Now) {
+        self.robot.stored(now);
+        self.drain(now);
+    }
+
+    fn poll(&mut self) -> Option<Effect<Told>> {
+        self.effects.pop_front()
+    }
+}
