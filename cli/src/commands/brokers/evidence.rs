@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, Evidence, misled};
+use sealcast::brokers::{Brokers, Evidence, Stand, misled};
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, Overwrite, write_public};
 use sealcast::error::Error;
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_broker::contradiction::{self, FORM};
 use sealcast_broker::genesis::Cluster as Id;
-use sealcast_broker::protocol::Misdeed;
+use sealcast_broker::protocol::{Misdeed, Report};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_keys::threshold::evidence::{Culprit, judge};
@@ -87,23 +87,77 @@ fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<BTreeSet<(u16, u
     let brokers = cluster.open_known(env)?;
     let given = brokers.proofs();
     brokers.close();
-    let keys = cluster.file.broker_keys();
     for (by, proofs) in given? {
         for (report, proof) in proofs {
-            let misdeed = status::misdeed(report.misdeed).replace(' ', "-");
+            let misdeed = spelt(report.misdeed);
             let name = format!("{}-{}-{misdeed}-{}.json", report.broker, report.at, hex(&sha256(&proof)[..4]));
-            // As it lies in the brokers' folders.
-            let text = json!({
-                "cluster": hex(&cluster.file.cluster().0), "broker": report.broker,
-                "key": keys.get(usize::from(report.broker)).map(|key| hex(key)), "view": report.at,
-                "misdeed": misdeed, "proof": hex(&proof), "given_by": by,
-            });
+            let text = as_kept(&cluster.file, &report, &proof, by);
             let path = to.join(name);
             write_public(&path, format!("{text:#}\n").as_bytes(), Overwrite::Replace)?;
             written.insert((report.broker, report.at));
         }
     }
     Ok(written)
+}
+
+/// What brokers report of each other, and what became of it when it was looked at here.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    /// The proofs of these hold.
+    pub(super) proved: Vec<Report>,
+    /// Nobody gave the proofs of these, or they could not be checked.
+    pub(super) unproved: Vec<Report>,
+    /// What these brokers keep proves nothing of what they report.
+    pub(super) baseless: BTreeSet<u16>,
+}
+
+/// Checks what brokers report, as [`verify`] does: one broker's word convicts nobody.
+pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[Stand]) -> Judged {
+    let mut judged = Judged::default();
+    let reports = status::against(stands);
+    if reports.is_empty() {
+        return judged;
+    }
+    let given = cluster.open_known(env).and_then(|brokers| {
+        let proofs = brokers.proofs();
+        brokers.close();
+        Ok(proofs?)
+    });
+    // Whom the brokers do not know they give no proofs.
+    let given = given.unwrap_or_default();
+    let proofs =
+        given.into_iter().flat_map(|(by, proofs)| proofs.into_iter().map(move |(report, it)| (by, report, it)));
+    let mut looked_at: BTreeSet<Report> = BTreeSet::new();
+    for (by, report, proof) in proofs.take(PROOFS_MAX) {
+        let text = as_kept(&cluster.file, &report, &proof, by).to_string();
+        let Ok(told) = processes::convicts(&text, &cluster.path) else { continue };
+        looked_at.insert(report);
+        let is_so = told.is_some_and(|it| {
+            (&it["broker"], &it["view"], &it["misdeed"])
+                == (&json!(report.broker), &json!(report.at), &json!(spelt(report.misdeed)))
+        });
+        if is_so && !judged.proved.contains(&report) {
+            judged.proved.push(report);
+        } else if !is_so {
+            judged.baseless.insert(by);
+        }
+    }
+    judged.proved.sort_unstable();
+    judged.unproved = reports.into_iter().filter(|it| !looked_at.contains(it)).collect();
+    judged
+}
+
+/// A proof as it lies in the brokers' folders.
+fn as_kept(file: &ClusterFile, report: &Report, proof: &[u8], by: u16) -> Value {
+    json!({
+        "cluster": hex(&file.cluster().0), "broker": report.broker,
+        "key": file.broker_keys().get(usize::from(report.broker)).map(|key| hex(key)), "view": report.at,
+        "misdeed": spelt(report.misdeed), "proof": hex(proof), "given_by": by,
+    })
+}
+
+fn spelt(misdeed: Misdeed) -> String {
+    status::misdeed(misdeed).replace(' ', "-")
 }
 
 /// Says whom a proof convicts.
@@ -315,5 +369,7 @@ fn folder(home: &Home, cluster: &Id) -> PathBuf {
     home.state().join("brokers").join(hex(&cluster.0[..8])).join("evidence")
 }
 
+/// So many proofs are checked for a table; each costs the start of a program.
+const PROOFS_MAX: usize = 64;
 /// How long silent brokers are waited for.
 const WAIT: Duration = Duration::from_secs(2);

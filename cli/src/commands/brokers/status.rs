@@ -1,4 +1,4 @@
-//! `sealcast brokers status`: where each broker stands, in its own words.
+//! `sealcast brokers status`: where each broker stands, in its own words, and what evidence against it holds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use sealcast_broker::protocol::{Misdeed, Report, Status};
 use serde_json::{Value, json};
 
 use super::condition::{Condition, Conditions};
+use super::evidence::Judged;
 use super::{Which, evidence};
 use crate::cluster::{As, Cluster, hex};
 use crate::commands::Env;
@@ -19,15 +20,17 @@ use crate::text::{duration, row, table};
 pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(), Failure> {
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let file = cluster.file.clone();
-    let brokers = Cluster { patience: wait, ..cluster }.open(env, &As::Anybody)?;
+    let cluster = Cluster { patience: wait, ..cluster };
+    let brokers = cluster.open(env, &As::Anybody)?;
     let stands = brokers.survey(wait)?;
     let faulty = brokers.cluster().faulty();
     brokers.close();
     let here = evidence::brokers_convicted(env, &file)?;
-    let conditions = Conditions::of(&stands, &against(&stands), &here, file.threshold);
-    show(env, &stands, &conditions)?;
+    let judged = evidence::judged(env, &cluster, &stands);
+    let conditions = Conditions::of(&stands, &judged.proved, &here, file.threshold);
+    show(env, &stands, &conditions, &judged)?;
     show_suspended(env, &suspended(&stands, faulty))?;
-    for warning in conditions.warnings() {
+    for warning in conditions.warnings().into_iter().chain(doubts(&judged)) {
         env.output.object(&json!({ "warning": warning }))?;
         env.output.line(warning)?;
     }
@@ -37,14 +40,29 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
         return Err(Failure::new(Code::NoQuorum, what).hint("sealcast brokers up, or: sealcast brokers run FOLDER"));
     }
     // The table says what is wrong.
-    if conditions.is_well() { Ok(()) } else { Err(Failure::said(NOT_WELL)) }
+    if conditions.is_well() && judged.unproved.is_empty() { Ok(()) } else { Err(Failure::said(NOT_WELL)) }
 }
 
-fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions) -> Result<(), Failure> {
-    let (highest, against) = (highest(stands), against(stands));
+/// What is reported of brokers, and convicts nobody.
+fn doubts(judged: &Judged) -> Vec<String> {
+    let baseless = judged.baseless.iter().map(|by| format!("broker {by} keeps a file that proves nothing"));
+    let unproved = judged.unproved.iter().map(|it| {
+        let claim = format!("broker {} {} at {}", it.broker, misdeed(it.misdeed), it.at);
+        format!("unverified: {claim}, says another; --id NAME of a client that the brokers know checks the proof")
+    });
+    baseless.chain(unproved).collect()
+}
+
+fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions, judged: &Judged) -> Result<(), Failure> {
+    let highest = highest(stands);
     for (it, condition) in stands.iter().zip(&conditions.each) {
-        let reports: Vec<&Report> = against.iter().filter(|report| report.broker == it.broker).collect();
-        env.output.object(&object(it, highest, &reports, condition))?;
+        let of = |reports: &[Report], verified: bool| {
+            let of = reports.iter().filter(|report| report.broker == it.broker);
+            of.map(|it| json!({ "misdeed": misdeed(it.misdeed), "at": it.at, "verified": verified }))
+                .collect::<Vec<_>>()
+        };
+        let reports = [of(&judged.proved, true), of(&judged.unproved, false)].concat();
+        env.output.object(&object(it, highest, reports, condition))?;
     }
     show_people(env, stands, conditions)
 }
@@ -130,7 +148,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, condition: &Condition) -> Vec<
     ]
 }
 
-fn object(it: &Stand, highest: u64, reports: &[&Report], condition: &Condition) -> Value {
+fn object(it: &Stand, highest: u64, reports: Vec<Value>, condition: &Condition) -> Value {
     let mut object = json!({ "broker": it.broker, "address": it.address, "answers": it.said.is_ok() });
     match &it.said {
         Ok(said) => {
@@ -158,8 +176,7 @@ fn object(it: &Stand, highest: u64, reports: &[&Report], condition: &Condition) 
         Err(why) => object["why"] = json!(why),
     }
     object["state"] = json!(condition.to_string());
-    let reports = reports.iter().map(|report| json!({ "misdeed": misdeed(report.misdeed), "at": report.at }));
-    object["evidence"] = reports.collect();
+    object["evidence"] = json!(reports);
     object
 }
 
