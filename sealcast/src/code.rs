@@ -83,6 +83,9 @@ codes! {
     Forked = 111, Runtime, "the session belongs to another process",
         "The process was forked after it opened the session. Both copies would encrypt under the same nonces, so the child's refuses \
          everything. Open a session in the child; Python's multiprocessing needs set_start_method(\"spawn\").";
+    Duplicate = 112, Runtime, "another process runs with this identity",
+        "One certificate runs once per group. Stop the other one, or give this process an identity of its own. Until 2026-11 this was \
+         E0704.";
     Usage = 201, Usage, "the command line is wrong",
         "«sealcast help COMMAND» shows what a command takes, with examples.";
     UnknownCommand = 202, Usage, "there is no such command",
@@ -144,8 +147,6 @@ codes! {
         "It has expired or is not yet valid. Check the clock («sealcast doctor»), then have it renewed by the authority.";
     InviteExpired = 703, Expired, "the invite has expired",
         "Ask for a new one: «sealcast invite --for KEY».";
-    Duplicate = 704, Expired, "another process runs with this identity",
-        "One certificate runs once per group. Stop the other one, or give this process an identity of its own.";
     Equivocation = 801, Quorum, "evidence that somebody told two stories",
         "Two contradicting signed statements were seen. They are kept as evidence; the message says where.";
     NoQuorum = 802, Quorum, "too few brokers answer",

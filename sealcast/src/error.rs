@@ -82,8 +82,13 @@ impl Error {
         match why {
             Exclusion::Left => Error::new(Code::Closed, "we have left the group"),
             Exclusion::Evicted { reason } => Error::new(Code::Excluded, format!("we were evicted: {reason}")),
-            Exclusion::Certificate => Error::new(Code::Excluded, "our certificate is revoked, expired or foreign")
-                .with_hint("sealcast id show"),
+            Exclusion::Revoked => Error::new(Code::Excluded, "the group's authority has revoked our certificate")
+                .with_hint("ask for a new one: the authority's holder types sealcast invite --for KEY"),
+            Exclusion::StaleCrl => {
+                let what = "the revocation list is older than the group's policy allows, and it has members stop then";
+                let hint = "where the authority is: sealcast ca crl -o ward.crl; here: sealcast id learn ward.crl";
+                Error::new(Code::CertificateExpired, what).with_hint(hint)
+            }
             Exclusion::Behind => {
                 Error::new(Code::Full, "more came while the key changed than we hold: we left the group")
                     .with_hint("start again; a member may be flooding the group: sealcast group evict NAME")
@@ -129,9 +134,16 @@ impl From<SendError> for Error {
             SendError::NotPrimary | SendError::Retired | SendError::NotReady | SendError::Old => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
-        let is_old = error == SendError::Old;
+        let hint = match error {
+            SendError::Old => Some(CLOCK),
+            SendError::NotGiven(_) => Some("multicast is best effort; a quorum: URL gives fifo and ordered"),
+            _ => None,
+        };
         let error = Error::new(code, error.to_string());
-        if is_old { error.with_hint(CLOCK) } else { error }
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
     }
 }
 

@@ -297,13 +297,18 @@ impl Url {
         Ok(())
     }
 
+    /// Whether the way tells each message's place in one order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self.way, Way::Quorum(_) | Way::Memory { ordered: true, .. })
+    }
+
     /// What this URL's way gives; the pairing table's left side.
     pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
         match (&self.way, guarantee) {
             (Way::Quorum(_), Guarantee::Safe) => None,
             (Way::Quorum(_), _) => Some(Agreement::Byzantine),
             (_, Guarantee::BestEffort) => Some(Agreement::None),
-            (Way::Memory { ordered: true, .. }, _) => Some(Agreement::Primary),
+            (Way::Memory { ordered: true, .. }, Guarantee::Fifo | Guarantee::Ordered) => Some(Agreement::Forkable),
             _ => None,
         }
     }

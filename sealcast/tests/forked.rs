@@ -60,7 +60,7 @@ fn refuses(session: Session, mut reads: Subscription) -> Result<(), i32> {
     is_forked(session.evict("bob", "the child says so").wait(), 7)?;
     is_forked(session.leave().wait(), 8)?;
     is_forked(session.ready().wait(), 9)?;
-    session.flush();
+    drop(session.flush());
     drop(reads);
     session.close();
     Ok(())

@@ -57,7 +57,7 @@ fn rule_a7_a_running_session_is_used_through_its_local_socket() {
     assert!(!bob.me && bob.serial.is_some() && bob.key.as_ref().is_some_and(|k| k.starts_with("scpub1")));
     assert_eq!((&bob.publishes[..], &bob.subscribes[..]), (&["#".to_owned()][..], &["#".to_owned()][..]));
 
-    client.publish("ward3/vitals", b"{\"hr\":72}").unwrap();
+    client.publish("ward3/vitals", b"{\"hr\":72}", sealcast_wire::Guarantee::BestEffort).unwrap();
     let message = at_b.next_timeout(SOON).unwrap().expect("delivered");
     assert_eq!((message.topic(), message.origin().name()), ("ward3/vitals", Some("alice")));
 
@@ -169,9 +169,13 @@ fn sessions_in_memory_hear_one_order_of_what_is_published_in_one() {
     std::thread::scope(|scope| {
         for (i, session) in sessions.iter().enumerate() {
             scope.spawn(move || {
+                let mut before = None;
                 for n in 0..PER_SESSION {
-                    session.publish("t", vec![i as u8, n]).ordered().wait().unwrap();
+                    let number = session.publish("t", vec![i as u8, n]).ordered().wait().unwrap().number;
+                    assert!(number.is_some() && number > before, "its place: {before:?}, {number:?}");
+                    before = number;
                 }
+                session.flush().wait().unwrap();
             });
         }
     });
@@ -189,3 +193,22 @@ fn sessions_in_memory_hear_one_order_of_what_is_published_in_one() {
 
 /// Messages of each publisher.
 const PER_SESSION: u8 = 20;
+
+/// What is awaited can be awaited by a task that any thread runs.
+#[test]
+fn futures_of_a_session_can_be_sent_to_other_threads() {
+    fn sent<T: Send + 'static>(future: impl std::future::IntoFuture<Output = T, IntoFuture: Send + 'static>) -> T {
+        let future = future.into_future();
+        std::thread::spawn(move || common::block_on(future)).join().expect("no panic")
+    }
+    let session = sent(sealcast::open("mem:tasks?keys=plain&order=total")).unwrap();
+    let mut reader = session.subscribe("t").wait().unwrap();
+    let publishing = {
+        let session = session.clone();
+        async move { session.publish("t", b"x").ordered().await }
+    };
+    assert!(sent(publishing).unwrap().number.is_some());
+    sent(session.flush()).unwrap();
+    assert_eq!(reader.next_timeout(SOON).unwrap().expect("delivered").payload(), b"x");
+    assert_eq!(session.close(), 0);
+}

@@ -82,7 +82,7 @@ fn a_stream_arrives_in_order_and_without_loss() {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        a.flush();
+        a.flush().wait().unwrap();
         a
     });
     for i in 0..10_000u32 {
@@ -133,7 +133,7 @@ fn each_policy_for_slow_readers_does_what_its_name_says() {
     for i in 0..6u8 {
         a.publish("n", [i]).wait().unwrap();
     }
-    a.flush();
+    a.flush().wait().unwrap();
     let read = |sub: &mut sealcast::Subscription, n: usize| -> Vec<u8> {
         (0..n).map(|_| sub.next_timeout(SOON).unwrap().expect("delivered").payload()[0]).collect()
     };
@@ -176,28 +176,9 @@ fn lcm_regular_expressions_and_two_groups_in_one_process() {
 #[test]
 fn a_task_on_any_runtime_is_woken() {
     use std::pin::pin;
-    use std::sync::Arc;
-    use std::task::{Context, Poll, Wake, Waker};
-
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    fn block_on<F: Future>(future: F) -> F::Output {
-        let mut future = pin!(future);
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        loop {
-            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => thread::park(),
-            }
-        }
-    }
 
     let url = url("");
-    block_on(async {
+    common::block_on(async {
         use futures_core::Stream;
         let a = sealcast::open(&url).await.unwrap();
         let mut sub = a.subscribe("t").await.unwrap();

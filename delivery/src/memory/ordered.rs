@@ -239,7 +239,7 @@ impl Ordered {
                 continue;
             }
             if let Some(ours) = self.pending.remove(&id) {
-                self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Accepted));
+                self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Placed(next)));
                 if matches!(open_content(&cargo).and_then(Frame::parse), Ok(Frame::Keys(_))) {
                     // Its sender knows it, and has just been told its place.
                     self.next = Some(next + 1);

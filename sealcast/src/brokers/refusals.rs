@@ -23,8 +23,12 @@ pub(super) fn done(outcome: &Came) -> Result<()> {
             Error::new(Code::Denied, "the brokers do not know us, or nobody vouches for us any more")
                 .with_hint(unregistered)
         }
-        Became::Revoked => Error::new(Code::Excluded, "administrators have ended this client"),
-        Became::CredentialRevoked => Error::new(Code::Excluded, "administrators have revoked our certificate"),
+        Became::Revoked => {
+            Error::new(Code::Excluded, "administrators have revoked this client, whatever its certificate")
+                .with_hint("a new key is a new client: sealcast id new NAME, and a certificate of an issuer for it")
+        }
+        Became::CredentialRevoked => Error::new(Code::Excluded, "administrators have revoked our certificate")
+            .with_hint("the issuer gives a new one: sealcast ca issue NAME --ca ISSUER --attr …"),
         Became::Proof => {
             Error::new(Code::Authority, "the brokers do not accept our certificate: expired, or not of its issuer")
                 .with_hint("sealcast id show; the cluster file names the issuers")

@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Answer, Change, EXTENSION, GroupInfo, LINE_BYTES_MAX, LogLine, Reply, Request};
+use sealcast_wire::{Guarantee, limits};
+
+use super::{Answer, Change, EXTENSION, GroupInfo, Heard, LINE_BYTES_MAX, LogLine, Reply, Request};
 use crate::code::Code;
 use crate::config::Home;
 use crate::error::{Error, Result};
@@ -66,15 +68,25 @@ impl Client {
         }
     }
 
-    /// Has the session publish; the message's number.
+    /// Has the session publish; the message's number, its place where it is ordered.
     ///
     /// # Errors
     /// As [`Client::show`].
-    pub fn publish(&mut self, topic: &str, body: &[u8]) -> Result<Option<u64>> {
-        match self.ask(&Request::Publish { topic: topic.to_owned(), bytes: body.len() }, body)? {
+    pub fn publish(&mut self, topic: &str, body: &[u8], guarantee: Guarantee) -> Result<Option<u64>> {
+        let request = Request::Publish { topic: topic.to_owned(), guarantee: guarantee.into(), bytes: body.len() };
+        match self.ask(&request, body)? {
             Answer::Published { number } => Ok(number),
             other => Err(self.surprised(&other)),
         }
+    }
+
+    /// Has the session subscribe; the connection brings messages from now on.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn subscribe(mut self, pattern: &str, regex: bool) -> Result<Listening> {
+        self.done(&Request::Subscribe { pattern: pattern.to_owned(), regex })?;
+        Ok(Listening { client: self, missed: 0 })
     }
 
     /// Has the group agree on a new key.
@@ -154,6 +166,54 @@ impl Client {
     }
 }
 
+/// A subscription at a running session.
+#[derive(Debug)]
+pub struct Listening {
+    client: Client,
+    missed: u64,
+}
+
+impl Listening {
+    /// The next message, if one comes in time.
+    ///
+    /// # Errors
+    /// Why the session brings no more, or [`Code::Closed`] if it went away.
+    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Heard>> {
+        let path = self.client.path.clone();
+        let failed = |e: io::Error| Error::system(path.display(), &e);
+        let stream = &mut self.client.stream;
+        stream.get_ref().set_read_timeout(Some(patience.max(Duration::from_millis(1)))).map_err(failed)?;
+        match stream.fill_buf() {
+            Ok([]) => return Err(Error::new(Code::Closed, "the session ended")),
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(None),
+            Err(e) => return Err(failed(e)),
+        }
+        // It has begun to come: all of it does, or the session is gone.
+        stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let mut line = String::new();
+        stream.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).map_err(failed)?;
+        let reply = serde_json::from_str(&line)
+            .map_err(|e| Error::new(Code::System, format!("{}: not understood: {e}", path.display())))?;
+        let mut heard = match reply {
+            Reply::Heard(heard) => heard,
+            other => return Result::<Answer>::from(other).and_then(|answer| Err(self.client.surprised(&answer))),
+        };
+        if heard.bytes > limits::MESSAGE_BYTES_MAX {
+            return Err(Error::new(Code::System, format!("{}: a message of {} bytes", path.display(), heard.bytes)));
+        }
+        heard.payload = vec![0; heard.bytes];
+        stream.read_exact(&mut heard.payload).map_err(failed)?;
+        self.missed = heard.missed;
+        Ok(Some(heard))
+    }
+
+    /// How many messages were missed, because they came faster than they were read.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+}
+
 /// The longest change of a group that somebody waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -163,8 +223,9 @@ mod tests {
 
     use sealcast_wire::CertHash;
 
-    use super::super::{Handler, Server, socket_path};
+    use super::super::{Handler, Server, Strength, socket_path};
     use super::*;
+    use crate::session::Subscription;
 
     /// Notes what it is asked, and refuses evictions.
     #[derive(Default)]
@@ -181,6 +242,10 @@ mod tests {
                 Request::Evict { .. } => Err(Error::new(Code::DeniedEvict, "no right").with_hint("ask")),
                 _ => Ok(Answer::Done),
             }
+        }
+
+        fn subscribe(&self, _: &str, _: bool) -> Result<Subscription> {
+            Err(Error::new(Code::DeniedSubscribe, "no right"))
         }
     }
 
@@ -210,12 +275,17 @@ mod tests {
         let server = Server::open(&path, noting.clone()).unwrap();
         let mut client = Client::connect(&path).unwrap().unwrap();
         assert_eq!(client.show().unwrap().group, "ward3");
-        assert_eq!(client.publish("t", b"{\n}").unwrap(), Some(7));
+        assert_eq!(client.publish("t", b"{\n}", Guarantee::Fifo).unwrap(), Some(7));
         let refused = client.evict("carol", "lost").unwrap_err();
         assert_eq!((refused.code(), refused.hint()), (Code::DeniedEvict, Some("ask")));
         client.learn(&[0x30, 0xff]).unwrap();
+        let listening = Client::connect(&path).unwrap().unwrap().subscribe("t", false);
+        assert_eq!(listening.unwrap_err().code(), Code::DeniedSubscribe);
         let asked = noting.0.lock().unwrap().clone();
-        assert_eq!(asked[1], (Request::Publish { topic: "t".to_owned(), bytes: 3 }, b"{\n}".to_vec()));
+        assert_eq!(
+            asked[1],
+            (Request::Publish { topic: "t".to_owned(), guarantee: Strength::Fifo, bytes: 3 }, b"{\n}".to_vec())
+        );
         assert_eq!(asked[3].0, Request::Learn { object: "30ff".to_owned() });
 
         assert_eq!(running(&home).len(), 1);

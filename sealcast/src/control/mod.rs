@@ -1,13 +1,17 @@
 //! The local socket of a running session (A7): other processes of the same user ask it what it knows, and
-//! have it publish, rotate, evict, leave or learn.
+//! have it publish, subscribe, rotate, evict, leave or learn.
 //!
 //! A Unix socket in the user's runtime folder (0700), one per certificate and group. One request is a
-//! line of JSON, for `publish` followed by as many bytes as it says; one answer is a line of JSON:
+//! line of JSON, for `publish` followed by as many bytes as it says; one answer is a line of JSON. After
+//! `subscribe` the connection brings messages only, each a line followed by as many bytes as it says:
 //! ```text
 //! → {"do":"publish","topic":"ward3/vitals","bytes":9}\n{"hr":72}
 //! ← {"ok":{"published":{"number":17}}}
 //! → {"do":"evict","who":"carol","reason":"lost laptop"}
 //! ← {"error":{"code":414,"message":"our certificate has no right to evict","hint":null}}
+//! → {"do":"subscribe","pattern":"ward3/#","regex":false}
+//! ← {"ok":"done"}
+//! ← {"heard":{"topic":"ward3/vitals","origin":{"signed":"robot7"},"epoch":3,…,"bytes":9}}\n{"hr":72}
 //! ```
 //! Whoever connects must be the same user: the kernel says who it is.
 
@@ -17,15 +21,16 @@ mod server;
 use std::path::PathBuf;
 
 use sealcast_crypto::hash::Transcript;
-use sealcast_wire::CertHash;
+use sealcast_wire::{CertHash, Guarantee};
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, running};
+pub use client::{Client, Listening, running};
 pub use server::{Handler, Server};
 
 use crate::code::Code;
 use crate::config::Home;
 use crate::error::Error;
+use crate::group::{Message, Origin};
 
 /// What is asked of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +44,18 @@ pub enum Request {
     Publish {
         /// On this topic.
         topic: String,
+        /// How strongly.
+        #[serde(default, skip_serializing_if = "Strength::is_default")]
+        guarantee: Strength,
         /// How many bytes follow the line.
         bytes: usize,
+    },
+    /// Bring messages from now on, until the connection ends.
+    Subscribe {
+        /// Of the topics that match.
+        pattern: String,
+        /// Whether it is a regular expression.
+        regex: bool,
     },
     /// Agree on a new key.
     Rotate,
@@ -75,8 +90,107 @@ pub enum Answer {
     },
     /// To `rotate` and `evict`.
     Changed(Change),
-    /// To `leave` and `learn`.
+    /// To `subscribe`, `leave` and `learn`.
     Done,
+}
+
+/// How strongly a message is published: the names of [`Guarantee`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strength {
+    /// Best effort.
+    #[default]
+    Best,
+    /// In the order sent.
+    Fifo,
+    /// In one order at all members.
+    Ordered,
+    /// Ordered, and acknowledged once all members hold it.
+    Safe,
+}
+
+impl Strength {
+    fn is_default(&self) -> bool {
+        *self == Strength::Best
+    }
+}
+
+impl From<Guarantee> for Strength {
+    fn from(guarantee: Guarantee) -> Strength {
+        match guarantee {
+            Guarantee::BestEffort => Strength::Best,
+            Guarantee::Fifo => Strength::Fifo,
+            Guarantee::Ordered => Strength::Ordered,
+            Guarantee::Safe => Strength::Safe,
+        }
+    }
+}
+
+impl From<Strength> for Guarantee {
+    fn from(strength: Strength) -> Guarantee {
+        match strength {
+            Strength::Best => Guarantee::BestEffort,
+            Strength::Fifo => Guarantee::Fifo,
+            Strength::Ordered => Guarantee::Ordered,
+            Strength::Safe => Guarantee::Safe,
+        }
+    }
+}
+
+/// A message that a session heard for somebody else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// Its topic.
+    pub topic: String,
+    /// Who sent it.
+    pub origin: HeardOrigin,
+    /// The number of the epoch whose key sealed it.
+    pub epoch: Option<u32>,
+    /// Its number.
+    pub sequence: u64,
+    /// The sender's clock, microseconds since 1970, if it told.
+    pub sent_micros: Option<u64>,
+    /// How many messages were missed so far, because we were slow.
+    pub missed: u64,
+    /// How many bytes follow the line.
+    pub bytes: usize,
+    /// The payload.
+    #[serde(skip)]
+    pub payload: Vec<u8>,
+}
+
+/// Who sent a message, and how well that is proved: [`Origin`] by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HeardOrigin {
+    /// A verified signature of this member.
+    Signed(String),
+    /// Whoever holds the group's key, and claims to be this member.
+    Claimed(String),
+    /// A client of brokers, by its key in hexadecimal digits.
+    Client(String),
+    /// Nothing is proved.
+    Anonymous,
+}
+
+impl From<Message> for Heard {
+    fn from(message: Message) -> Heard {
+        Heard {
+            topic: message.topic().to_owned(),
+            origin: match message.origin() {
+                Origin::Signed(member) => HeardOrigin::Signed(member.name.to_string()),
+                Origin::Claimed(member) => HeardOrigin::Claimed(member.name.to_string()),
+                Origin::Client(key) => HeardOrigin::Client(key.iter().map(|b| format!("{b:02x}")).collect()),
+                Origin::Anonymous => HeardOrigin::Anonymous,
+            },
+            epoch: message.epoch().map(|it| it.counter),
+            sequence: message.sequence(),
+            sent_micros: message.sent_micros(),
+            missed: 0,
+            bytes: message.payload().len(),
+            payload: message.into_payload(),
+        }
+    }
 }
 
 /// What a session knows of its group.
@@ -91,6 +205,9 @@ pub struct GroupInfo {
     pub me: String,
     /// The process that runs the session.
     pub pid: u32,
+    /// Whether the session is that of a command that sends, leaves and ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one_shot: bool,
     /// The authority's fingerprint, `scca1…`.
     pub authority: Option<String>,
     /// Who holds the keys: `plain`, `contributory`.
@@ -202,6 +319,7 @@ pub struct Change {
 #[serde(rename_all = "lowercase")]
 enum Reply {
     Ok(Answer),
+    Heard(Heard),
     Error(Refusal),
 }
 
@@ -229,6 +347,7 @@ impl From<Reply> for Result<Answer, Error> {
     fn from(reply: Reply) -> Result<Answer, Error> {
         match reply {
             Reply::Ok(answer) => Ok(answer),
+            Reply::Heard(_) => Err(Error::new(Code::System, "a message that nobody subscribed to")),
             Reply::Error(r) => {
                 let error = Error::new(Code::of_number(r.code).unwrap_or(Code::System), r.message);
                 Err(match r.hint {

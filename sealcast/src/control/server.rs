@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use sealcast_wire::limits;
 
-use super::{Answer, LINE_BYTES_MAX, Reply, Request};
+use super::{Answer, Heard, LINE_BYTES_MAX, Reply, Request};
 use crate::code::Code;
 use crate::config::program_folder;
 use crate::error::{Error, Result};
 use crate::group::lock;
+use crate::session::Subscription;
 
 /// Does what is asked. The bytes are those of `publish`.
 pub trait Handler: Send + Sync + 'static {
@@ -25,6 +26,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Told to whoever asked, code and hint included.
     fn handle(&self, request: Request, bytes: Vec<u8>) -> Result<Answer>;
+
+    /// Subscribes for somebody.
+    ///
+    /// # Errors
+    /// Told to whoever asked.
+    fn subscribe(&self, pattern: &str, regex: bool) -> Result<Subscription>;
 }
 
 /// The socket and the thread that serves it.
@@ -170,6 +177,10 @@ fn serve(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()> {
             return Ok(());
         }
         let result = match serde_json::from_str::<Request>(&line) {
+            Ok(Request::Subscribe { pattern, regex }) => match handler.subscribe(&pattern, regex) {
+                Ok(subscription) => return bring(stream, subscription),
+                Err(error) => Err(error),
+            },
             Ok(request) => match body(&request, &mut reader)? {
                 Ok(bytes) => handler.handle(request, bytes),
                 Err(error) => Err(error),
@@ -178,13 +189,42 @@ fn serve(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()> {
                 .with_hint("are both programs of the same version?")),
         };
         let stop = result.as_ref().is_err_and(|e| matches!(e.code(), Code::Usage | Code::TooLarge));
-        let mut reply = serde_json::to_vec(&Reply::from(result))?;
-        reply.push(b'\n');
-        (&mut &*stream).write_all(&reply)?;
+        say(stream, &Reply::from(result), &[])?;
         if stop {
             return Ok(());
         }
     }
+}
+
+/// Brings messages until the subscription or the connection ends.
+fn bring(stream: &UnixStream, mut subscription: Subscription) -> io::Result<()> {
+    say(stream, &Reply::Ok(Answer::Done), &[])?;
+    loop {
+        match subscription.next_timeout(LOOK_FOR_CLIENT) {
+            Ok(Some(message)) => {
+                let mut heard = Heard { missed: subscription.missed(), ..Heard::from(message) };
+                let payload = std::mem::take(&mut heard.payload);
+                say(stream, &Reply::Heard(heard), &payload)?;
+            }
+            Ok(None) if has_ended(stream) => return Ok(()),
+            Ok(None) => {}
+            Err(why) => return say(stream, &Reply::from(Err(why)), &[]),
+        }
+    }
+}
+
+/// Whether the client is gone, or no more is to be read from it. Nothing that it says is expected.
+fn has_ended(stream: &UnixStream) -> bool {
+    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+    let peeked = rustix::net::recv(stream, &mut [0], flags);
+    !matches!(peeked, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR))
+}
+
+fn say(mut stream: &UnixStream, reply: &Reply, payload: &[u8]) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(reply)?;
+    bytes.push(b'\n');
+    bytes.extend_from_slice(payload);
+    stream.write_all(&bytes)
 }
 
 fn body(request: &Request, reader: &mut impl Read) -> io::Result<Result<Vec<u8>>> {
@@ -200,6 +240,8 @@ fn body(request: &Request, reader: &mut impl Read) -> io::Result<Result<Vec<u8>>
 /// How long a server that ends works on requests that had arrived. Publishing takes less; a change of the
 /// group that takes longer is told that the session has ended.
 const ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
+/// How often a subscription without messages looks whether its client is there.
+const LOOK_FOR_CLIENT: Duration = Duration::from_millis(200);
 /// A client that says nothing for this long is let go.
 const CLIENT_SILENCE_MAX: Duration = Duration::from_secs(600);
 
@@ -225,6 +267,10 @@ mod tests {
                 self.published.lock().unwrap().push(topic);
             }
             Ok(Answer::Published { number: Some(7) })
+        }
+
+        fn subscribe(&self, _: &str, _: bool) -> Result<Subscription> {
+            Err(Error::closed())
         }
     }
 
@@ -255,7 +301,10 @@ mod tests {
         asking.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "{\"ok\":{\"published\":{\"number\":7}}}\n");
         // Who asks too late is told so, and nothing is done.
-        assert_eq!(idle.publish("too late", b"").unwrap_err().code(), Code::Closed);
+        assert_eq!(
+            idle.publish("too late", b"", sealcast_wire::Guarantee::BestEffort).unwrap_err().code(),
+            Code::Closed
+        );
         assert_eq!(slow.published.lock().unwrap().len(), 1);
         let _ = fs::remove_dir_all(&folder);
     }
@@ -269,6 +318,10 @@ mod tests {
             fn handle(&self, _request: Request, _bytes: Vec<u8>) -> Result<Answer> {
                 drop(lock(&self.0).take());
                 Ok(Answer::Done)
+            }
+
+            fn subscribe(&self, _: &str, _: bool) -> Result<Subscription> {
+                Err(Error::closed())
             }
         }
         let folder = std::env::temp_dir().join(format!("sealcast-control-own-{}", std::process::id()));

@@ -6,6 +6,7 @@ use sealcast_wire::{Dropped, Now, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
+use super::opening::Sealed;
 use super::placed::Record;
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
 use super::{Group, Output};
@@ -72,7 +73,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 _ => self.ready.push_back(Output::Outcome(ours.first, outcome)),
             }
-        } else if !self.lost(now, token, outcome) {
+        } else if !self.lost(now, token, outcome) && self.placed.is_none() {
+            let token = self.names.remove(&token).unwrap_or(token);
             self.ready.push_back(Output::Outcome(token, outcome));
         }
     }
@@ -153,20 +155,27 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 From::Anonymous
             }
             Source::Outside(_) | Source::Client { .. } => {
-                if !self.keys.has_room(header.len() + body.len()) {
-                    // It would never be opened, and its topic wait for it.
-                    return Err(Dropped::Queue);
+                let sealed = Sealed { index, source, topic, sent_micros, header, body, attachments };
+                if !self.opening.keep(sealed) {
+                    self.drops.count(Dropped::Queue);
+                    self.leave_behind(now);
                 }
-                self.opening.wait(index, topic, sent_micros, source)?;
-                let sealed = keys::Delivered { index, header: &header, body: Some(&body), attachments: &attachments };
-                self.keys.open(now, sealed);
-                self.regulate(now);
+                self.open_kept(now);
                 return Ok(());
             }
         };
         let message = Message { from, topic, sequence: index, sent_micros, payload: body };
         self.ready.push_back(Output::Deliver(message));
         Ok(())
+    }
+
+    /// Hands sealed messages to the keys, in their order, while there is room; the order waits for the rest.
+    pub(super) fn open_kept(&mut self, now: Now) {
+        while let Some(it) = self.opening.next(|bytes| self.keys.has_room(bytes)) {
+            let Sealed { index, header, body, attachments, .. } = &it;
+            self.keys.open(now, keys::Delivered { index: *index, header, body: Some(body), attachments });
+        }
+        self.regulate(now);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_delivery::{Delivery, Outgoing, What};
+use sealcast_delivery::{Delivery, Outcome, Outgoing, Token, What};
 use sealcast_keys::{self as keys, Keys};
 use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Now, Protect, To, Transition, View, limits};
 
@@ -72,16 +72,27 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 for message in self.opening.opened(index, origin, bodies, self.ring.current()) {
                     self.ready.push_back(Output::Deliver(message));
                 }
-                self.regulate(now);
+                self.open_kept(now);
             }
             keys::Output::Notice(notice) => self.ready.push_back(Output::Notice(notice)),
             keys::Output::Store { .. } => unreachable!("poll hands out records before it comes here"),
         }
     }
 
+    /// Nothing is published any more.
+    pub(super) fn close_gate(&mut self, why: &keys::Exclusion) {
+        let queued = lock(&self.gate).close(why.clone());
+        queued.into_iter().for_each(|it| self.fail(it.token));
+    }
+
+    /// A message of ours will not be sent.
+    fn fail(&mut self, token: Option<Token>) {
+        self.ready.extend(token.map(|it| Output::Outcome(it, Outcome::Failed)));
+    }
+
     /// We are out.
     pub(super) fn exclude(&mut self, why: keys::Exclusion) {
-        lock(&self.gate).close(why.clone());
+        self.close_gate(&why);
         self.ring.clear();
         self.vouching = None;
         self.give_up();
@@ -196,16 +207,27 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 sent_micros: waiting.sent_micros,
             };
             // Rights were judged when it was queued, but the new epoch may know better ones.
-            let sent = match lock(&gate).admit(&message) {
-                Ok(Pass::Send(epoch, route)) => self.send(now, &epoch, route, &message).map(drop),
+            let admitted = {
+                let mut gate = lock(&gate);
+                let admitted = gate.admit(&message);
+                if let (Ok(Pass::Queued), Some(token)) = (&admitted, waiting.token) {
+                    gate.name_queued(token);
+                }
+                admitted
+            };
+            let sent = match admitted {
+                Ok(Pass::Send(epoch, route)) => {
+                    self.send_as(now, &epoch, route, &message, waiting.token.map(|it| (it, 0))).map(drop)
+                }
                 Ok(Pass::Queued) => Ok(()),
                 Err(why) => Err(why),
             };
-            match sent {
-                Ok(()) => {}
-                Err(PublishError::Denied | PublishError::MustSign) => self.drops.count(Dropped::Policy),
-                Err(_) => self.drops.count(Dropped::Queue),
-            }
+            let Err(why) = sent else { continue };
+            self.drops.count(match why {
+                PublishError::Denied | PublishError::MustSign => Dropped::Policy,
+                _ => Dropped::Queue,
+            });
+            self.fail(waiting.token);
         }
     }
 

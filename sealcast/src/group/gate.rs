@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sealcast_delivery::{Batch, SendError};
+use sealcast_delivery::{Batch, SendError, Token};
 use sealcast_keys::Exclusion;
 use sealcast_wire::{Access, Domain, Guarantee, Monotonic, Protect, View, limits};
 
@@ -76,6 +76,8 @@ pub struct Publication<'a> {
 
 /// A message that waits for the next key, or may have to be sealed again.
 pub(super) struct Queued {
+    /// What the application knows it by, if it was told.
+    pub(super) token: Option<Token>,
     pub(super) topic: Box<str>,
     pub(super) body: Vec<u8>,
     pub(super) guarantee: Guarantee,
@@ -121,6 +123,7 @@ impl Gate {
                 }
                 self.queue_bytes += bytes;
                 self.queue.push_back(Queued {
+                    token: None,
                     topic: message.topic.into(),
                     body: message.body.to_vec(),
                     guarantee: message.guarantee,
@@ -128,6 +131,13 @@ impl Gate {
                 });
                 Ok(Pass::Queued)
             }
+        }
+    }
+
+    /// Names the message that was queued last.
+    pub(super) fn name_queued(&mut self, token: Token) {
+        if let Some(queued) = self.queue.back_mut() {
+            queued.token = Some(token);
         }
     }
 
@@ -185,13 +195,13 @@ impl Gate {
         }
     }
 
-    /// Nothing can be published any more.
-    pub(super) fn close(&mut self, why: Exclusion) {
+    /// Nothing can be published any more; what was queued will not be.
+    pub(super) fn close(&mut self, why: Exclusion) -> VecDeque<Queued> {
         self.routes.clear();
-        self.queue.clear();
         self.queue_bytes = 0;
         self.recent = Recent::default();
         self.state = State::Closed(why);
+        std::mem::take(&mut self.queue)
     }
 
     fn route(&mut self, epoch: &Epoch, topic: &str) -> Result<Route, PublishError> {

@@ -62,6 +62,10 @@ pub struct Group<K, D> {
     leaving: Option<Exclusion>,
     /// Messages of ours that the scheme sealed as a whole, until it is known what became of them.
     sealed: BTreeMap<delivery::Token, Ours>,
+    /// Names given to messages before the way took them.
+    named: u64,
+    /// Such messages under way, where the way tells what becomes of them, by what it calls them.
+    names: BTreeMap<delivery::Token, delivery::Token>,
     /// Ready to be handed out, before anything new is asked of the axes.
     ready: VecDeque<Output>,
     /// G6: a record is not durable yet; what came after it waits here.
@@ -146,6 +150,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             holds: false,
             leaving: None,
             sealed: BTreeMap::new(),
+            named: 0,
+            names: BTreeMap::new(),
             ready: VecDeque::new(),
             storing: false,
             blocked_keys: None,
@@ -160,7 +166,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         })
     }
 
-    /// Publishes one message; it leaves, or is queued, with the next [`Group::poll`].
+    /// Publishes one message; it leaves, or is queued, with the next [`Group::poll`]. Its token comes back with what becomes of
+    /// it ([`Output::Outcome`]), where the way tells that.
     ///
     /// # Errors
     /// [`PublishError`].
@@ -168,26 +175,26 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         &mut self,
         now: Now,
         message: Publication<'_>,
-    ) -> std::result::Result<Option<delivery::Token>, PublishError> {
+    ) -> std::result::Result<delivery::Token, PublishError> {
         let gate = self.gate.clone();
         let mut gate = lock(&gate);
         match gate.admit(&message)? {
-            Pass::Queued => Ok(None),
-            Pass::Send(epoch, route) => self.send(now, &epoch, route, &message).map(Some),
+            Pass::Queued => {
+                self.named += 1;
+                let token = delivery::Token(NAMED | self.named);
+                gate.name_queued(token);
+                Ok(token)
+            }
+            Pass::Send(epoch, route) => self.send_as(now, &epoch, route, &message, None),
         }
     }
 
-    fn send(
-        &mut self,
-        now: Now,
-        epoch: &Epoch,
-        route: Route,
-        message: &Publication<'_>,
-    ) -> std::result::Result<delivery::Token, PublishError> {
-        self.send_as(now, epoch, route, message, None)
+    /// Whether a message waited for a key when it was published: what the way calls it was not known yet.
+    pub fn is_named(token: delivery::Token) -> bool {
+        token.0 & NAMED != 0
     }
 
-    /// The same for a message that was sent before, under that token and so often.
+    /// Sends a message; one that was sent or queued before has that token, and was sent so often.
     fn send_as(
         &mut self,
         now: Now,
@@ -199,7 +206,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Publication { topic, body, guarantee, sent_micros } = *message;
         let ours = |token| {
             let (first, tries) = before.unwrap_or((token, 0));
-            let message = gate::Queued { topic: topic.into(), body: body.to_vec(), guarantee, sent_micros };
+            let message =
+                gate::Queued { token: None, topic: topic.into(), body: body.to_vec(), guarantee, sent_micros };
             Ours { first, message, tries }
         };
         let outgoing = |what| Outgoing { what, guarantee, to: To::Group, expect: None };
@@ -226,8 +234,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
         let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;
-        if let Some(placed) = &mut self.placed {
-            placed.ours.insert(token, ours(token));
+        match (&mut self.placed, before) {
+            (Some(placed), _) => _ = placed.ours.insert(token, ours(token)),
+            (None, Some((first, _))) if guarantee > Guarantee::BestEffort => _ = self.names.insert(token, first),
+            (None, _) => {}
         }
         Ok(token)
     }
@@ -471,9 +481,21 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         &self.keys
     }
 
-    /// The key scheme, for its shell, which may begin another one where none has begun.
+    /// The same, for simulations in which it misbehaves.
+    #[doc(hidden)]
     pub fn keys_mut(&mut self) -> &mut K {
         &mut self.keys
+    }
+
+    /// Begins the key scheme that a session learns of only once its transport stands: at brokers, when they know us.
+    ///
+    /// # Errors
+    /// As [`Group::new`].
+    pub fn begin(&mut self, now: Now, keys: K) -> Result<()> {
+        check_pair(|lane| keys.needs(lane), |guarantee| self.delivery.gives(guarantee))?;
+        self.keys = keys;
+        self.open_kept(now);
+        Ok(())
     }
 
     /// Whether it is known of all messages of ours what became of them, where that is told.
@@ -491,6 +513,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         &mut self.delivery
     }
 }
+
+/// Set in tokens that the group gave itself.
+const NAMED: u64 = 1 << 63;
 
 /// A lock whose holder cannot leave half a change behind: what it guards stays usable after a panic.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

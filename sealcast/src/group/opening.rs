@@ -1,10 +1,10 @@
 //! Messages of ways that seal per message: held until each is opened or ⊥, and then delivered topic by
 //! topic in the way's order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sealcast_wire::{CertHash, Dropped, Source, limits};
+use sealcast_wire::{CertHash, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
@@ -12,9 +12,30 @@ use super::message::{From, Message};
 /// See the module.
 #[derive(Default)]
 pub(super) struct Opening {
+    /// For which the keys had no room yet, in the way's order.
+    kept: VecDeque<Sealed>,
     topics: BTreeMap<Arc<str>, BTreeMap<u64, State>>,
     topic_of: BTreeMap<u64, Arc<str>>,
+    /// Bytes kept, and of opened messages that wait for those before them.
+    bytes: usize,
     drawn: u64,
+}
+
+/// A message that came sealed.
+pub(super) struct Sealed {
+    pub(super) index: u64,
+    pub(super) source: Source,
+    pub(super) topic: Arc<str>,
+    pub(super) sent_micros: Option<u64>,
+    pub(super) header: Vec<u8>,
+    pub(super) body: Vec<u8>,
+    pub(super) attachments: Vec<(u16, Vec<u8>)>,
+}
+
+impl Sealed {
+    fn bytes(&self) -> usize {
+        self.header.len() + self.body.len()
+    }
 }
 
 enum State {
@@ -27,25 +48,38 @@ enum State {
 }
 
 impl Opening {
-    /// A sealed message came; it takes its place in its topic's order.
-    pub(super) fn wait(
-        &mut self,
-        index: u64,
-        topic: Arc<str>,
-        sent_micros: Option<u64>,
-        from: Source,
-    ) -> Result<(), Dropped> {
-        if self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX {
-            return Err(Dropped::Queue);
+    /// A sealed message came. `false`: more came than the way was asked to bring, and this one is lost.
+    #[must_use]
+    pub(super) fn keep(&mut self, sealed: Sealed) -> bool {
+        let has_room = self.kept.len() < limits::HELD_DATAGRAMS_MAX
+            && self.bytes + sealed.bytes() <= 2 * limits::SEALED_WAITING_BYTES_MAX;
+        if has_room {
+            self.bytes += sealed.bytes();
+            self.kept.push_back(sealed);
         }
+        has_room
+    }
+
+    /// The next one to be opened, if the keys have room for so many bytes; it takes its place in its topic's order.
+    pub(super) fn next(&mut self, has_room: impl FnOnce(usize) -> bool) -> Option<Sealed> {
+        let first = self.kept.front().filter(|_| self.topic_of.len() < limits::HELD_DATAGRAMS_MAX)?;
+        if !has_room(first.bytes()) {
+            return None;
+        }
+        let first = self.kept.pop_front()?;
+        self.bytes -= first.bytes();
+        let Sealed { index, ref topic, sent_micros, source, .. } = first;
         self.topic_of.insert(index, topic.clone());
-        self.topics.entry(topic).or_default().entry(index).or_insert(State::Waits { sent_micros, from });
-        Ok(())
+        let line = self.topics.entry(topic.clone()).or_default();
+        line.entry(index).or_insert(State::Waits { sent_micros, from: source });
+        Some(first)
     }
 
     /// Whether no more should come until some of it is opened.
     pub(super) fn is_behind(&self) -> bool {
-        self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX / 2
+        !self.kept.is_empty()
+            || self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX / 2
+            || self.bytes >= limits::SEALED_WAITING_BYTES_MAX / 2
     }
 
     /// A message was opened, or nobody may read it; what can be delivered now, in order.
@@ -70,11 +104,14 @@ impl Opening {
                 });
             let message =
                 |payload| Message { from: from.clone(), topic: topic.clone(), sequence: index, sent_micros, payload };
-            *state = State::Done(bodies.into_iter().flatten().map(message).collect());
+            let messages: Vec<Message> = bodies.into_iter().flatten().map(message).collect();
+            self.bytes += messages.iter().map(|it| it.payload.len()).sum::<usize>();
+            *state = State::Done(messages);
         }
         let mut out = Vec::new();
         while let Some(first) = line.first_entry().filter(|e| matches!(e.get(), State::Done(_))) {
             if let State::Done(messages) = first.remove() {
+                self.bytes -= messages.iter().map(|it| it.payload.len()).sum::<usize>();
                 out.extend(messages);
             }
         }
@@ -95,19 +132,36 @@ impl Opening {
 mod tests {
     use super::*;
 
+    fn sealed(index: u64, topic: &str) -> Sealed {
+        let source = Source::Outside(sealcast_wire::Address::Node(0));
+        let (header, body, attachments) = (Vec::new(), vec![7; 100], Vec::new());
+        Sealed { index, source, topic: topic.into(), sent_micros: None, header, body, attachments }
+    }
+
     #[test]
     fn a_topics_messages_wait_for_the_first_and_bottom_is_skipped() {
         let mut opening = Opening::default();
-        let outside = Source::Outside(sealcast_wire::Address::Node(0));
-        for index in 1..=3 {
-            opening.wait(index, "market".into(), None, outside).unwrap();
+        for (index, topic) in [(1, "market"), (2, "market"), (3, "market"), (4, "other")] {
+            assert!(opening.keep(sealed(index, topic)));
+            assert_eq!(opening.next(|bytes| bytes == 100).map(|it| it.index), Some(index));
         }
-        opening.wait(4, "other".into(), None, outside).unwrap();
         assert!(opening.opened(3, None, Some(vec![vec![3], vec![4]]), None).is_empty());
+        assert_eq!(opening.bytes, 2, "what is opened and waits counts");
         assert_eq!(opening.opened(4, None, Some(vec![vec![4]]), None).len(), 1, "topics do not wait for each other");
         assert!(opening.opened(2, None, None, None).is_empty());
         let out: Vec<u64> = opening.opened(1, None, Some(vec![vec![1]]), None).iter().map(|m| m.sequence).collect();
         assert_eq!(out, [1, 3, 3], "what was sealed together has one place");
-        assert!(opening.topics.is_empty() && opening.topic_of.is_empty());
+        assert!(opening.topics.is_empty() && opening.topic_of.is_empty() && opening.bytes == 0);
+    }
+
+    #[test]
+    fn what_has_no_room_is_kept_in_its_order_and_the_way_is_asked_to_wait() {
+        let mut opening = Opening::default();
+        assert!(opening.keep(sealed(1, "a")) && opening.keep(sealed(2, "a")));
+        assert!(opening.next(|_| false).is_none() && opening.is_behind());
+        assert_eq!([0, 0].map(|_| opening.next(|_| true).map(|it| it.index)), [Some(1), Some(2)]);
+        assert!(!opening.is_behind() && opening.bytes == 0);
+        let most = (0..).take_while(|index| opening.keep(sealed(*index, "b"))).count();
+        assert_eq!(most, limits::HELD_DATAGRAMS_MAX);
     }
 }

@@ -179,9 +179,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// We cannot follow the order any more: nothing is delivered from here on, and the others are told that we leave.
-    fn leave_behind(&mut self, now: Now) {
+    pub(super) fn leave_behind(&mut self, now: Now) {
         if self.leaving.is_none() {
-            lock(&self.gate).close(Exclusion::Behind);
+            self.close_gate(&Exclusion::Behind);
             self.give_up();
             self.leaving = Some(Exclusion::Behind);
             if self.keys.command(now, Command::Leave).is_err() {
@@ -389,7 +389,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             guarantee: message.guarantee,
             sent_micros: message.sent_micros,
         };
-        let admitted = lock(&self.gate).admit(&publication);
+        let admitted = {
+            let mut gate = lock(&self.gate);
+            let admitted = gate.admit(&publication);
+            if let Ok(Pass::Queued) = admitted {
+                gate.name_queued(first);
+            }
+            admitted
+        };
         let sent = match admitted {
             Ok(Pass::Send(epoch, route)) if tries < TRIES_MAX => {
                 self.send_as(now, &epoch, route, &publication, Some((first, tries + 1))).map(drop)

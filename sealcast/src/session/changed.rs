@@ -54,7 +54,7 @@ impl Changed {
                 return None;
             }
             let state = lock(&self.state);
-            let waited = self.rung.wait_timeout_while(state, left, |s| s.times == times);
+            let waited = self.rung.wait_timeout_while(state, left.min(LOOK_AGAIN), |s| s.times == times);
             times = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.times;
         }
     }
@@ -80,6 +80,9 @@ impl Changed {
         }
     }
 }
+
+/// What is waited for may be that nothing happens for a while: nobody rings for that.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Something that a session is doing: `.await` it, or `.wait()` for it on this thread.
 #[must_use = "nothing is waited for unless it is awaited or .wait() is called"]

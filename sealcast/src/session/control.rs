@@ -3,9 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sealcast_wire::{CertHash, Change as ViewChange, View};
+use sealcast_wire::{CertHash, Change as ViewChange, Member, View};
 
-use super::{Inner, LogEvent, Report, Session, Who};
+use super::info::{both, told};
+use super::{Inner, LogEvent, Report, Session, Subscription, Who};
 use crate::code::Code;
 use crate::control::{Answer, Change, Handler, LogLine, Request};
 use crate::error::{Error, Result};
@@ -26,9 +27,12 @@ impl Handler for Controlled {
         match request {
             Request::Show => Ok(Answer::Show(Box::new(session.inner.shared.group_info()))),
             Request::Log => Ok(Answer::Log(session.log().iter().flat_map(lines).collect())),
-            Request::Publish { topic, .. } => {
-                let published = session.publish(&topic, bytes).wait()?;
-                session.flush();
+            Request::Publish { topic, guarantee, .. } => {
+                let mut publish = session.publish(&topic, bytes);
+                publish.guarantee = guarantee.into();
+                let published = publish.wait()?;
+                // What it gets a place for is waited for only if that was asked for.
+                drop(session.flush());
                 Ok(Answer::Published { number: published.number })
             }
             Request::Rotate => Ok(Answer::Changed(change(&session.rotate().wait()?, None))),
@@ -43,7 +47,14 @@ impl Handler for Controlled {
                     .ok_or_else(|| Error::new(Code::BadValue, "the object is not in hexadecimal digits"))?;
                 session.learn(object).map(|()| Answer::Done)
             }
+            Request::Subscribe { .. } => Err(Error::new(Code::Usage, "a subscription is not answered once")),
         }
+    }
+
+    fn subscribe(&self, pattern: &str, regex: bool) -> Result<Subscription> {
+        let session = Session { inner: self.0.upgrade().ok_or_else(Error::closed)? };
+        let subscribe = session.subscribe(pattern);
+        if regex { subscribe.regex().wait() } else { subscribe.wait() }
     }
 }
 
@@ -70,14 +81,19 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
                 ViewChange::Suspected => "silent",
                 _ => "left",
             };
-            let mut lines: Vec<LogLine> = joined.iter().map(|m| line(epoch, "joined", m.name.to_string())).collect();
-            lines.extend(left.iter().map(|m| line(epoch, gone, m.name.to_string())));
+            let all = || view.members.iter().chain(left);
+            let named = |m: &Member| match all().all(|it| it.name != m.name || it.id.cert == m.id.cert) {
+                true => m.name.to_string(),
+                false => both(&m.name, &m.id.cert),
+            };
+            let mut lines: Vec<LogLine> = joined.iter().map(|m| line(epoch, "joined", named(m))).collect();
+            lines.extend(left.iter().map(|m| line(epoch, gone, named(m))));
             if lines.is_empty() {
                 lines.push(line(epoch, "rekeyed", summary(view)));
             }
             lines
         }
-        LogEvent::Notice(notice) => vec![line(None, "notice", super::info::told(notice))],
+        LogEvent::Notice { notice, about } => vec![line(None, "notice", told(notice, about.as_deref()))],
     }
 }
 

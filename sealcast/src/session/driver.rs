@@ -181,8 +181,10 @@ impl Driver {
                 let mut any = through.attend(now, way) | through.judge(now, way);
                 match through.begin(now, way) {
                     Ok(Some(keys)) => {
-                        *group.keys_mut() = keys;
                         any = true;
+                        if let Err(e) = group.begin(now, keys) {
+                            shared.end(&e);
+                        }
                     }
                     Ok(None) => {}
                     Err(e) => shared.end(&e),
@@ -244,7 +246,8 @@ impl Driver {
                     if let Road::Brokers(through) = &mut self.road {
                         through.noticed(&notice);
                     }
-                    shared.noticed(now, notice);
+                    let about = notice.about().and_then(|cert| self.group.keys().named(cert));
+                    shared.noticed(now, notice, about);
                 }
                 Output::Store { of, id, record } => {
                     stored = true;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sealcast_crypto::identity::PublicKeys;
 use sealcast_keys::contributory::{CompartmentStatus, MemberStatus, Status};
 use sealcast_keys::threshold::evidence::Culprit;
-use sealcast_keys::{Exclusion, Notice};
-use sealcast_wire::{Drops, EpochId, Member, View};
+use sealcast_keys::{Exclusion, Misbehaviour, Notice};
+use sealcast_wire::{CertHash, Drops, EpochId, Member, View};
 
 use super::control::millis;
 use super::driver::Road;
@@ -36,7 +36,12 @@ pub enum LogEvent {
     /// The membership changed.
     View(ViewEvent),
     /// Something worth telling the operator.
-    Notice(Notice),
+    Notice {
+        /// What.
+        notice: Notice,
+        /// The name of the member that it is about, if it is known; with the certificate's hash where several have it.
+        about: Option<String>,
+    },
 }
 
 /// What a session has done and seen.
@@ -175,6 +180,7 @@ impl Shared {
             url: info.url.to_string(),
             me: info.me,
             pid: std::process::id(),
+            one_shot: self.one_shot,
             keys: match info.keys {
                 Scheme::Plain => "plain",
                 Scheme::Contributory => "contributory",
@@ -252,18 +258,19 @@ fn compartment(known: CompartmentStatus) -> CompartmentInfo {
     CompartmentInfo { name, patterns, readers, writers_only, signed }
 }
 
-/// A notice as a person reads it.
-pub(super) fn told(notice: &Notice) -> String {
+/// A notice as a person reads it; `about` names the member that it is about.
+pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
+    let who = |cert: &CertHash| about.map_or_else(|| short(cert), str::to_owned);
     match notice {
         Notice::Attempt { counter, attempt, members } => {
             format!("agreeing on epoch {counter}, attempt {attempt}, with {members} members")
         }
-        Notice::LeftOut { cert, why } => format!("left out {}: {why:?}", hex(&cert.0[..6])),
+        Notice::LeftOut { cert, why } => format!("left out {}: {}", who(cert), said(*why)),
         Notice::Eviction { cert, number, reason, by } => {
-            format!("{by} evicts {} (statement {number}): {reason}", hex(&cert.0[..6]))
+            format!("{by} evicts {} (statement {number}): {reason}", who(cert))
         }
         Notice::Expires { cert, seconds } => {
-            format!("the certificate {} ends in {} h", hex(&cert.0[..6]), seconds / 3600)
+            format!("the certificate of {} ends in {} h", who(cert), seconds / 3600)
         }
         Notice::StaleCrl => "the revocation list is older than the policy allows".to_owned(),
         Notice::Evidence { against: Culprit::Broker(number), .. } => {
@@ -276,6 +283,40 @@ pub(super) fn told(notice: &Notice) -> String {
     }
 }
 
+/// Why somebody was left out.
+fn said(why: Misbehaviour) -> &'static str {
+    match why {
+        Misbehaviour::Silent => "it is silent",
+        Misbehaviour::Equivocation => "it sent two different messages where one belongs",
+        Misbehaviour::WrongValue => "it sent a wrong value",
+        Misbehaviour::Rights => "its rights do not allow what it did",
+    }
+}
+
+/// A name that several have, and whose.
+pub(super) fn both(name: &str, cert: &CertHash) -> String {
+    format!("{name} ({})", short(cert))
+}
+
+fn short(cert: &CertHash) -> String {
+    hex(&cert.0[..6])
+}
+
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_names_its_member_and_shows_the_hash_of_whom_it_does_not_know() {
+        let cert = CertHash([0xAB; 32]);
+        let silent = Notice::LeftOut { cert, why: Misbehaviour::Silent };
+        assert_eq!(told(&silent, Some("carol")), "left out carol: it is silent");
+        assert_eq!(told(&silent, None), "left out abababababab: it is silent");
+        let evicts = Notice::Eviction { cert, number: 1, reason: "lost".to_owned(), by: "desk".to_owned() };
+        assert_eq!(told(&evicts, Some(&both("carol", &cert))), "desk evicts carol (abababababab) (statement 1): lost");
+    }
 }

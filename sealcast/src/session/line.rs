@@ -121,7 +121,10 @@ impl Line {
                 // The sender knows already that the epoch is over; the gate will in a moment.
                 Err(sealcast_delivery::SendError::Retired) if patient => std::thread::yield_now(),
                 Err(sealcast_delivery::SendError::Full) if patient => self.flush(),
-                Err(why) => return Err(why.into()),
+                Err(why) => {
+                    self.arm();
+                    return Err(why.into());
+                }
             }
         }
     }
@@ -215,8 +218,8 @@ impl Line {
         }
     }
 
-    /// The flusher thread. It is not in a forked child.
-    pub(super) fn run_flusher(&self) {
+    /// The flusher thread; `sent` is told when there may be room again. It is not in a forked child.
+    pub(super) fn run_flusher(&self, sent: impl Fn()) {
         let mut due = None;
         loop {
             {
@@ -241,6 +244,7 @@ impl Line {
                 std::thread::sleep(self.linger);
             }
             due = self.flush_gathered();
+            sent();
         }
     }
 

@@ -34,6 +34,7 @@ mod views;
 mod way;
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,7 +45,7 @@ use sealcast_wire::{CertHash, Guarantee, View};
 
 pub use changed::Doing;
 pub use info::{Info, LogEntry, LogEvent, Report, Stats};
-pub use open::{Identity, Opening, open};
+pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
@@ -57,7 +58,7 @@ use crate::control::Server;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, ViewEvent, lock};
 use crate::io::udp::Warning;
-use crate::url::{Url, Way};
+use crate::url::Url;
 use info::hex;
 use shared::Shared;
 use views::ViewQueue;
@@ -78,7 +79,7 @@ struct Inner {
 impl Session {
     /// Publishes a message: `.await` it, or `.wait()`. It is on its way when that returns; before the
     /// first key is agreed it waits for it (`wait=` in the URL, 10 s).
-    pub fn publish<'a>(&'a self, topic: &'a str, body: impl AsRef<[u8]> + 'a) -> Publish<'a> {
+    pub fn publish<'a>(&'a self, topic: &'a str, body: impl AsRef<[u8]> + Send + 'a) -> Publish<'a> {
         Publish { session: self, topic, body: Box::new(body), guarantee: Guarantee::BestEffort }
     }
 
@@ -182,17 +183,30 @@ impl Session {
         })
     }
 
-    /// Hands everything that was published to the kernel.
-    pub fn flush(&self) {
-        if let Some(line) = &self.inner.shared.line {
+    /// Hands everything that was published to the kernel, at once; through an order, done when each message has its place or
+    /// it is known why it has none, and late when nothing got a place for so long as publishing may take (`wait=` in the URL).
+    pub fn flush(&self) -> Doing<()> {
+        let shared = &self.inner.shared;
+        if let Some(line) = &shared.line {
             line.flush();
         }
+        let (patience, mut progress) = (shared.url.options.wait, Progress::default());
+        let mut doing = self.doing(patience, unplaced, move |shared| match shared.unplaced() {
+            0 => Some(Ok(())),
+            _ if progress.is_over(shared, patience) => Some(Err(unplaced(shared, patience))),
+            _ => shared.ended().map(Err),
+        });
+        // As long as there is progress.
+        doing.deadline = Instant::now() + FOREVER;
+        doing
     }
 
-    /// Leaves the group, sends what is left and ends the session's threads. Readers get what is in their
-    /// queues, and then the end.
-    pub fn close(self) {
-        self.inner.close();
+    /// Leaves the group, sends what is left and ends the session's threads; through an order, once each message has its place,
+    /// or none got one for a while. Readers get what is in their queues, and then the end.
+    ///
+    /// How many messages have no place: they may get one still, or never. `0` where messages have none.
+    pub fn close(self) -> usize {
+        self.inner.close()
     }
 
     /// Figures.
@@ -315,32 +329,37 @@ fn named(view: &View, name: &str) -> Result<CertHash> {
 }
 
 impl Inner {
-    fn close(&self) {
+    fn close(&self) -> usize {
         if !self.shared.process.is_ours() {
             // Threads, sockets and the local socket's file are the parent's. Nobody could join threads that are not here.
             std::mem::forget(std::mem::take(&mut *lock(&self.threads)));
             std::mem::forget(lock(&self.control).take());
-            return;
+            return 0;
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         if threads.is_empty() {
-            return;
+            return self.shared.unplaced();
         }
         drop(lock(&self.control).take());
         let shared = &self.shared;
         if let Some(line) = &shared.line {
             line.flush();
         }
-        if let Way::Quorum(_) = shared.url.way {
+        if shared.url.is_ordered() {
             // What was published shall have its place, and what is said in leaving is ordered too.
-            let settled = || shared.is_settled().then_some(());
-            shared.changed.wait_until(Instant::now() + CLOSE_PATIENCE_BROKERS, settled);
+            let mut progress = Progress::default();
+            let settled = || {
+                let is_over = progress.is_over(shared, CLOSE_PATIENCE_ORDERED) || shared.ended().is_some();
+                (is_over || shared.is_settled()).then_some(())
+            };
+            shared.changed.wait_until(Instant::now() + FOREVER, settled);
         }
+        // Those that are given up by leaving have none.
+        let unplaced = shared.unplaced();
         // Whoever was never in, or is out already, has nothing to leave.
         if shared.command(Command::Leave).is_ok() {
             let out = || lock(&shared.seen).excluded.is_some().then_some(());
-            let through = matches!(shared.url.way, Way::Quorum(_));
-            let patience = if through { CLOSE_PATIENCE_BROKERS } else { CLOSE_PATIENCE };
+            let patience = if shared.url.is_ordered() { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE };
             shared.changed.wait_until(Instant::now() + patience, out);
         }
         if let Some(line) = &shared.line {
@@ -359,6 +378,21 @@ impl Inner {
         queues.iter().for_each(|q| q.close(Error::closed()));
         lock(&shared.view_queues).iter().for_each(|q| q.close());
         shared.changed.ring();
+        unplaced
+    }
+}
+
+/// Whether messages still get their places.
+#[derive(Default)]
+struct Progress(Option<(u64, Instant)>);
+
+impl Progress {
+    /// Whether nothing became of any message for so long.
+    fn is_over(&mut self, shared: &Shared, patience: Duration) -> bool {
+        let settled = shared.settled.load(Ordering::Acquire);
+        let since = self.0.filter(|(before, _)| *before == settled).map_or_else(Instant::now, |(_, since)| since);
+        self.0 = Some((settled, since));
+        since.elapsed() >= patience
     }
 }
 
@@ -383,6 +417,12 @@ fn not_done(_: &Shared, patience: Duration) -> Error {
     Error::new(Code::TimedOut, format!("not done within {patience:?}")).with_hint("sealcast group show")
 }
 
+fn unplaced(shared: &Shared, patience: Duration) -> Error {
+    let count = shared.unplaced();
+    let what = format!("{count} of our messages have no place in the order, and none got one for {patience:?}");
+    Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
+}
+
 /// How long a rotation or eviction may take.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long members are waited for that were not heard on the new key.
@@ -391,5 +431,7 @@ const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a closing session waits for the others to take in that it leaves.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(400);
-/// The same where that takes its place in the brokers' order, and how long what was published may take to have one.
-const CLOSE_PATIENCE_BROKERS: Duration = Duration::from_secs(3);
+/// The same where that takes its place in an order, and how long messages may wait for a place of which none gets one.
+const CLOSE_PATIENCE_ORDERED: Duration = Duration::from_secs(3);
+/// No deadline: a year.
+const FOREVER: Duration = Duration::from_secs(365 * 86_400);

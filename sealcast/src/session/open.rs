@@ -1,9 +1,11 @@
 //! Opening a session: the URL read, the key scheme and the way made, the threads started.
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -41,7 +43,15 @@ use crate::url::{self, OriginMode, Scheme, Url, Way};
 
 /// Begins to open a session: `target` is a URL or the name of a context.
 pub fn open(target: &str) -> Opening {
-    Opening { target: target.to_owned(), identity: None, origin: None, linger: None, control: None, home: None }
+    Opening {
+        target: target.to_owned(),
+        identity: None,
+        origin: None,
+        linger: None,
+        control: None,
+        home: None,
+        one_shot: false,
+    }
 }
 
 /// A session about to be opened: `.await` it, or `.wait()`.
@@ -54,6 +64,7 @@ pub struct Opening {
     linger: Option<Duration>,
     control: Option<PathBuf>,
     home: Option<Home>,
+    one_shot: bool,
 }
 
 /// Who we are.
@@ -139,6 +150,12 @@ impl Opening {
         self
     }
 
+    /// The session ends by itself in a moment: another process that wants to run with its identity may wait for that.
+    pub fn one_shot(mut self) -> Opening {
+        self.one_shot = true;
+        self
+    }
+
     /// Where contexts and identities are; else as the environment says.
     pub fn home(mut self, home: Home) -> Opening {
         self.home = Some(home);
@@ -165,7 +182,7 @@ impl Opening {
             Scheme::Contributory => self.contributory(&url, &home, clock)?,
             Scheme::Threshold => return Err(url::needs_brokers(&url.to_string())),
         };
-        start(url, made, clock)
+        start(url, made, clock, self.one_shot)
     }
 
     fn url(&mut self, home: &Home) -> Result<Url> {
@@ -312,10 +329,53 @@ impl Opening {
 
 impl IntoFuture for Opening {
     type Output = Result<Session>;
-    type IntoFuture = std::future::Ready<Result<Session>>;
+    type IntoFuture = Opened;
 
-    fn into_future(self) -> Self::IntoFuture {
-        std::future::ready(self.wait())
+    fn into_future(self) -> Opened {
+        Opened { opening: Some(self), done: Arc::default() }
+    }
+}
+
+/// A session being opened by a thread of its own: files are read, and sockets made.
+pub struct Opened {
+    opening: Option<Opening>,
+    done: Arc<Mutex<Done>>,
+}
+
+/// What the thread leaves, and whom it wakes.
+#[derive(Default)]
+struct Done {
+    session: Option<Result<Session>>,
+    waker: Option<Waker>,
+}
+
+impl Future for Opened {
+    type Output = Result<Session>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(opening) = self.opening.take() {
+            let done = self.done.clone();
+            let open = move || {
+                let session = opening.wait();
+                let waker = {
+                    let mut done = lock(&done);
+                    done.session = Some(session);
+                    done.waker.take()
+                };
+                waker.into_iter().for_each(Waker::wake);
+            };
+            if let Err(e) = std::thread::Builder::new().name("sealcast-open".to_owned()).spawn(open) {
+                return Poll::Ready(Err(Error::system("starting a thread", &e)));
+            }
+        }
+        let mut done = lock(&self.done);
+        match done.session.take() {
+            Some(session) => Poll::Ready(session),
+            None => {
+                done.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -371,7 +431,7 @@ fn way(url: &Url, reach: Option<Reach>, clock: Clock, registry: &Registry) -> Re
     }
 }
 
-fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
+fn start(url: Url, made: Made, clock: Clock, one_shot: bool) -> Result<Session> {
     let Made { machine, me, group: group_name, store, identity, control, reach } = made;
     let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
     let (delivery, sender, road) = way(&url, reach, clock, poll.registry())?;
@@ -386,6 +446,7 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
         group_name,
         me,
         identity,
+        one_shot,
         clock,
         process: Process::current(),
         lease: Lease::new(waker),
@@ -402,6 +463,7 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
         missed: AtomicU64::new(0),
         failed_receives: AtomicU64::new(0),
         refused: AtomicU64::new(0),
+        settled: AtomicU64::new(0),
         outcomes: Mutex::default(),
     });
     if let Road::Memory(door) = &road {
@@ -424,7 +486,12 @@ fn start(url: Url, made: Made, clock: Clock) -> Result<Session> {
     if shared.line.is_some() {
         threads.push(spawn("sealcast-flush", shared, |shared| {
             if let Some(line) = &shared.line {
-                line.run_flusher();
+                let sent = || {
+                    if shared.changed.awaited() {
+                        shared.changed.ring();
+                    }
+                };
+                line.run_flusher(sent);
             }
         })?);
     }

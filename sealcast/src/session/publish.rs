@@ -3,7 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sealcast_delivery::Token;
 use sealcast_wire::Guarantee;
@@ -11,6 +11,7 @@ use sealcast_wire::Guarantee;
 use super::Session;
 use super::shared::no_place;
 use super::through::passes;
+use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, lock};
 use crate::url::Way;
@@ -41,7 +42,7 @@ pub enum TryPublishError {
 pub struct Publish<'a> {
     pub(super) session: &'a Session,
     pub(super) topic: &'a str,
-    pub(super) body: Box<dyn AsRef<[u8]> + 'a>,
+    pub(super) body: Box<dyn AsRef<[u8]> + Send + 'a>,
     pub(super) guarantee: Guarantee,
 }
 
@@ -73,26 +74,36 @@ impl Publish<'_> {
         let patience = shared.url.options.wait;
         let mut step = Step::Publish;
         // The usual case goes straight through.
-        let done = match self.advance(&mut step) {
+        let done = match self.advance(&mut step, true) {
             Some(done) => Some(done),
-            None => shared.changed.wait_until(Instant::now() + patience, || self.advance(&mut step)),
+            None => shared.changed.wait_until(Instant::now() + patience, || self.advance(&mut step, true)),
         };
-        done.unwrap_or_else(|| Err(shared.late(patience)))
+        done.unwrap_or_else(|| Err(self.late(step, patience)))
     }
 
-    /// Publishes it, and waits for its place where that is asked for.
-    fn advance(&self, step: &mut Step) -> Option<Result<Published>> {
+    /// Why it took too long.
+    fn late(&self, step: Step, patience: Duration) -> Error {
+        let shared = &self.session.inner.shared;
+        let Step::Placed(token) = step else { return shared.late(patience) };
+        lock(&shared.outcomes).remove(&token);
+        let what = format!("the message has had no place in the order for {patience:?}; it may get one still");
+        Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
+    }
+
+    /// Publishes it, and looks for its place where that is asked for. `patient` callers may be made to wait until the network
+    /// has taken what was published before; others are told later that there is room.
+    fn advance(&self, step: &mut Step, patient: bool) -> Option<Result<Published>> {
         let shared = &self.session.inner.shared;
         if let Step::Publish = step {
             let body = (*self.body).as_ref();
             let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
             let through = matches!(shared.url.way, Way::Quorum(_));
-            match shared.publish(&message, true) {
+            match shared.publish(&message, patient) {
                 Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::Placed(Token(token)),
                 Ok(number) => return Some(Ok(Published { number: number.filter(|_| !through) })),
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
-                Err(PublishError::Send(why)) if through && passes(why) => return shared.ended().map(Err),
+                Err(PublishError::Send(why)) if passes(why) && (through || !patient) => return shared.ended().map(Err),
                 Err(why) => return Some(Err(shared.refused(self.topic, why))),
             }
         }
@@ -106,6 +117,7 @@ impl Publish<'_> {
             }
             Some(outcome) => {
                 outcomes.remove(&token);
+                *step = Step::Done;
                 Some(no_place(outcome).map(|number| Published { number }))
             }
         }
@@ -113,9 +125,11 @@ impl Publish<'_> {
 }
 
 /// How far publishing came.
+#[derive(Clone, Copy)]
 enum Step {
     Publish,
     Placed(Token),
+    Done,
 }
 
 impl<'a> IntoFuture for Publish<'a> {
@@ -128,7 +142,7 @@ impl<'a> IntoFuture for Publish<'a> {
     }
 }
 
-/// A message being published.
+/// A message being published. Dropped before it is done, a message that has no place yet may get one still.
 pub struct Publishing<'a> {
     publish: Publish<'a>,
     step: Step,
@@ -141,7 +155,15 @@ impl Future for Publishing<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Publishing { publish, step, deadline } = self.get_mut();
         let shared = publish.session.inner.shared.clone();
-        let polled = shared.changed.poll_until(cx, *deadline, || publish.advance(step));
-        polled.map(|done| done.unwrap_or_else(|| Err(shared.late(shared.url.options.wait))))
+        let polled = shared.changed.poll_until(cx, *deadline, || publish.advance(step, false));
+        polled.map(|done| done.unwrap_or_else(|| Err(publish.late(*step, shared.url.options.wait))))
+    }
+}
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        if let Step::Placed(token) = self.step {
+            lock(&self.publish.session.inner.shared.outcomes).remove(&token);
+        }
     }
 }

@@ -14,8 +14,9 @@ use sealcast_keys::{
     Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Outcome, Output, Seal, SealError, Sealed,
     Token,
 };
-use sealcast_wire::{Agreement, Dropped, Guarantee, Lane, Monotonic, Now, Slot, Source};
+use sealcast_wire::{Agreement, CertHash, Dropped, Guarantee, Lane, Monotonic, Now, Slot, Source};
 
+use super::info::both;
 use crate::brokers::threshold;
 use crate::error::Result;
 use crate::io::store::Store;
@@ -104,6 +105,16 @@ impl Scheme {
             Scheme::Plain(_) | Scheme::Waiting(_) | Scheme::Ristretto255(_) | Scheme::P256(_) => None,
         }
     }
+
+    /// The name in a certificate that was seen in the group; with the certificate's hash where others have that name, too.
+    pub(super) fn named(&self, cert: &CertHash) -> Option<String> {
+        let (name, is_only) = match self {
+            Scheme::Contributory(machine) => machine.named(cert)?,
+            Scheme::Paced(machine) => machine.0.named(cert)?,
+            Scheme::Plain(_) | Scheme::Waiting(_) | Scheme::Ristretto255(_) | Scheme::P256(_) => return None,
+        };
+        Some(if is_only { name.to_owned() } else { both(name, cert) })
+    }
 }
 
 fn slower(now: Now) -> Now {
@@ -121,6 +132,10 @@ impl Keys for Paced {
 
     fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
         self.0.command(slower(now), command)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.0.has_room(bytes)
     }
 
     fn suspect(&mut self, now: Now, slot: Slot) {
@@ -155,6 +170,11 @@ impl Keys for Waiting {
 
     fn command(&mut self, _: Now, _: Command) -> std::result::Result<(), CommandError> {
         Err(CommandError::NotReady)
+    }
+
+    /// What comes before its keys waits for them.
+    fn has_room(&self, _: usize) -> bool {
+        false
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -203,6 +223,10 @@ impl Keys for Scheme {
 
     fn open(&mut self, now: Now, message: Delivered<'_>) {
         each!(self, machine => machine.open(now, message));
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        each!(self, machine => machine.has_room(bytes))
     }
 
     fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {

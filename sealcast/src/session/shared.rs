@@ -12,7 +12,7 @@ use sealcast_keys::{Command, Exclusion, Notice};
 use sealcast_wire::{Guarantee, Monotonic, Now, View, limits};
 
 use super::changed::Changed;
-use super::driver::{Driver, Road};
+use super::driver::{AnyGroup, Driver, Road};
 use super::filter::Filter;
 use super::info::{LogEntry, LogEvent};
 use super::lease::Lease;
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(super) group_name: String,
     pub(super) me: String,
     pub(super) identity: Option<Arc<Identity>>,
+    /// Whether it ends by itself in a moment.
+    pub(super) one_shot: bool,
     pub(super) clock: Clock,
     pub(super) process: Process,
     pub(super) lease: Lease,
@@ -54,6 +56,8 @@ pub(crate) struct Shared {
     pub(super) failed_receives: AtomicU64,
     /// Publications that brokers executed to nothing.
     pub(super) refused: AtomicU64,
+    /// Messages of which it is known what became of them, where that is told.
+    pub(super) settled: AtomicU64,
     /// What became of those that somebody waits for.
     pub(super) outcomes: Mutex<BTreeMap<Token, Option<Outcome>>>,
 }
@@ -92,11 +96,12 @@ impl Shared {
                 self.lease.with(|driver| {
                     let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
                     let token = driver.group.publish(now, message)?;
-                    if let Some(token) = token.filter(|_| self.is_waited_for(message.guarantee)) {
+                    let is_waited_for = self.is_waited_for(message.guarantee);
+                    if is_waited_for {
                         lock(&self.outcomes).insert(token, None);
                     }
                     driver.pump(self, now);
-                    Ok(token.map(|t| t.0))
+                    Ok(Some(token.0).filter(|_| is_waited_for || !AnyGroup::is_named(token)))
                 })?
             }
         };
@@ -104,13 +109,28 @@ impl Shared {
         Ok(number)
     }
 
-    /// Whether publishing ends when the message has its place: brokers tell it.
+    /// Whether publishing ends when the message has its place in the order.
     pub(super) fn is_waited_for(&self, guarantee: Guarantee) -> bool {
-        matches!(self.url.way, Way::Quorum(_)) && guarantee >= Guarantee::Ordered
+        self.url.is_ordered() && guarantee >= Guarantee::Ordered
+    }
+
+    /// How many of our messages have no place yet, where that is told.
+    pub(super) fn unplaced(&self) -> usize {
+        if !self.url.is_ordered() {
+            return 0;
+        }
+        // What is settled is counted after it was published.
+        let settled = self.settled.load(Ordering::Acquire);
+        let left = self.published.load(Ordering::Acquire).saturating_sub(settled);
+        usize::try_from(left).unwrap_or(usize::MAX)
     }
 
     /// It is known what became of a message.
     pub(super) fn became(&self, token: Token, outcome: Outcome) {
+        self.settled.fetch_add(1, Ordering::Release);
+        if self.unplaced() == 0 {
+            self.changed.ring();
+        }
         if let Some(waiting) = lock(&self.outcomes).get_mut(&token) {
             *waiting = Some(outcome);
             self.changed.ring();
@@ -281,8 +301,8 @@ impl Shared {
         self.changed.ring();
     }
 
-    pub(super) fn noticed(&self, now: Now, notice: Notice) {
-        self.note(&mut lock(&self.seen), now, LogEvent::Notice(notice));
+    pub(super) fn noticed(&self, now: Now, notice: Notice, about: Option<String>) {
+        self.note(&mut lock(&self.seen), now, LogEvent::Notice { notice, about });
         self.changed.ring();
     }
 
@@ -307,8 +327,8 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
         Outcome::Accepted => Ok(None),
         Outcome::Denied(code) => Err(crate::brokers::refused(code)),
         Outcome::Failed | Outcome::Superseded(_) => {
-            Err(Error::new(Code::NotReady, "the message got no place in the brokers' order")
-                .with_hint("sealcast brokers status; then publish it again"))
+            Err(Error::new(Code::NotReady, "the message got no place in the order")
+                .with_hint("sealcast brokers status shows brokers; then publish it again"))
         }
     }
 }

@@ -5,8 +5,11 @@ pub(crate) mod net;
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha20Rng;
@@ -98,4 +101,24 @@ impl Ca {
 pub(crate) fn utc() -> Utc {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     Utc(i64::try_from(since.as_secs()).expect("before the end of time"))
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest of all runtimes.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

@@ -101,11 +101,11 @@ fn all_see_one_order_in_spite_of_loss() {
         wire.run(5_000);
         // A client's own messages show as outcomes at their places: compare by positions.
         assert!(wire.seen.iter().all(|s| s.len() == 60), "losing each {lose_each}th: {:?}", wire.seen);
-        for at in 0..60 {
-            let at: Vec<&String> = wire.seen.iter().map(|s| &s[at]).collect();
-            let accepted = at.iter().filter(|s| s.ends_with("Accepted")).count();
-            let texts: Vec<_> = at.iter().filter(|s| !s.ends_with("Accepted")).collect();
-            assert!(accepted == 1 && texts[0] == texts[1], "{at:?}");
+        for place in 0..60 {
+            let at: Vec<&String> = wire.seen.iter().map(|s| &s[place]).collect();
+            let is_placed = |s: &&String| s.ends_with(&format!("Placed({place})"));
+            let (placed, texts): (Vec<&String>, Vec<&String>) = at.iter().copied().partition(is_placed);
+            assert!(placed.len() == 1 && texts[0] == texts[1], "{at:?}");
         }
     }
 }
@@ -117,11 +117,11 @@ fn of_two_racers_one_is_accepted_and_the_other_told_what_stands() {
     wire.send(0, b"a", Some(Transition { from, to: epoch(1) }));
     wire.send(1, b"b", Some(Transition { from, to: EpochId { counter: 1, hash: 99 } }));
     wire.run(100);
-    assert_eq!(wire.seen[0], ["1 Accepted"]);
+    assert_eq!(wire.seen[0], ["1 Placed(0)"]);
     assert_eq!(wire.seen[1], ["a", "1 Superseded(1:000000000000000b)"]);
     wire.send(1, b"c", Some(Transition { from: epoch(1), to: epoch(2) }));
     wire.run(100);
-    assert_eq!(wire.seen[0], ["1 Accepted", "c"]);
+    assert_eq!(wire.seen[0], ["1 Placed(0)", "c"]);
 }
 
 #[test]

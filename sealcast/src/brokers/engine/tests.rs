@@ -271,14 +271,22 @@ fn rule_e10_a_refused_registration_vouches_for_nobody_and_is_the_reason_where_it
 
 #[test]
 fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
-    let mut stage = Stage::new(true);
-    stage.welcome(true);
-    let inbox = stage.subscribe();
-    let outcome = state::Outcome { code: state::Code::Unregistered, detail: Vec::new() };
-    let became = Outcome::Executed { height: 2, number: 1, outcome };
-    let now = stage.engine.clock.now();
-    stage.engine.perform(now, sealcast_delivery::quorum::Output::Outcome(Token(900), became));
-    assert_eq!(inbox.closed().map(|it| it.code()), Some(Code::Excluded));
+    let told = |code: state::Code| {
+        let mut stage = Stage::new(true);
+        stage.welcome(true);
+        let inbox = stage.subscribe();
+        let became = Outcome::Executed { height: 2, number: 1, outcome: state::Outcome { code, detail: Vec::new() } };
+        let now = stage.engine.clock.now();
+        stage.engine.perform(now, sealcast_delivery::quorum::Output::Outcome(Token(900), became));
+        inbox.closed().map(|it| (it.code(), it.message().to_owned())).expect("nothing will come any more")
+    };
+    let (code, ended) = told(state::Code::Unregistered);
+    assert!(code == Code::Excluded && ended.contains("nobody vouches for us"), "{ended}");
+    let (code, revoked) = told(state::Code::Revoked);
+    assert!(
+        code == Code::Excluded && revoked.contains("revoked this client"),
+        "a certificate would not help: {revoked}"
+    );
 }
 
 #[test]

@@ -221,10 +221,14 @@ impl Engine {
             }
             quorum::Output::Outcome(token, outcome) => {
                 self.wanted.remove(&token);
-                if let Outcome::Executed { outcome, .. } = &outcome
-                    && matches!(outcome.code, state::Code::Unregistered | state::Code::Revoked)
-                {
-                    self.lines.close(&self.expired().unwrap_or_else(credential::ended));
+                if let Outcome::Executed { outcome, .. } = &outcome {
+                    match outcome.code {
+                        state::Code::Unregistered => {
+                            self.lines.close(&self.expired().unwrap_or_else(credential::ended));
+                        }
+                        state::Code::Revoked => self.lines.close(&refusals::refused(outcome.code)),
+                        _ => {}
+                    }
                 }
                 if !self.findings.ended(token, &outcome, self.newest) {
                     self.finish(token, Done::Outcome(outcome));
