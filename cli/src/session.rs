@@ -18,7 +18,7 @@ use crate::text::duration;
 /// Opens a session; the group may still be forming: see [`wait_for_key`].
 ///
 /// Commands sign, unless the URL says otherwise (A2).
-pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
+pub(crate) fn open(env: &Env<'_>, target: &Target, lasts: Lasts) -> Result<Session, Failure> {
     let name = target.identity(env)?;
     if let Some(name) = &name
         && let (_, Some(hint)) = id::check(env, name)?
@@ -32,10 +32,13 @@ pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
         env.output.warn("origin=mac: any member of the group can send as any other");
     }
     let signed = target.url.options.origin == OriginMode::Auto && target.url.keys != Scheme::Plain;
-    let session = first_to_end(env, || {
+    let session = first_to_end(env, target, || {
         let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
         if let Some(name) = &name {
             opening = opening.identity(name.as_str());
+        }
+        if lasts == Lasts::AMoment {
+            opening = opening.one_shot();
         }
         if signed {
             opening = opening.origin(OriginMode::Signed);
@@ -48,13 +51,29 @@ pub(crate) fn open(env: &Env<'_>, target: &Target) -> Result<Session, Failure> {
     Ok(session)
 }
 
+/// How long a session is meant to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasts {
+    /// Until it has sent something.
+    AMoment,
+    /// As long as its user wants.
+    AsLongAsWanted,
+}
+
 /// One process at a time runs with an identity; a `pub` that does is gone in a moment.
-fn first_to_end(env: &Env<'_>, open: impl Fn() -> Result<Session, Failure>) -> Result<Session, Failure> {
+fn first_to_end(
+    env: &Env<'_>,
+    target: &Target,
+    open: impl Fn() -> Result<Session, Failure>,
+) -> Result<Session, Failure> {
     let start = Instant::now();
     loop {
         match open() {
             Err(failure)
-                if failure.is(Code::Duplicate) && start.elapsed() < OTHER_ENDS_WITHIN && !interrupt::asked() =>
+                if failure.is(Code::Duplicate)
+                    && start.elapsed() < OTHER_ENDS_WITHIN
+                    && !interrupt::asked()
+                    && !stays(env, target) =>
             {
                 env.output.detail("waiting for another process of this identity to end");
                 std::thread::sleep(STEP);
@@ -62,6 +81,12 @@ fn first_to_end(env: &Env<'_>, open: impl Fn() -> Result<Session, Failure>) -> R
             other => return other,
         }
     }
+}
+
+/// Whether the session of this identity that runs already does not end by itself; one that does not answer is about to.
+fn stays(env: &Env<'_>, target: &Target) -> bool {
+    let other = of_target(env, target).ok().flatten();
+    other.and_then(|mut it| it.show().ok()).is_some_and(|info| !info.one_shot)
 }
 
 /// Waits for the first key as long as the URL says (`wait=`), and not beyond `patience`; tells after a
@@ -114,6 +139,21 @@ pub(crate) fn of_target(env: &Env<'_>, target: &Target) -> Result<Option<Client>
     }
 }
 
+/// The same where the target is.
+///
+/// # Errors
+/// It runs elsewhere.
+pub(crate) fn at_target(env: &Env<'_>, target: &Target) -> Result<Option<(Client, GroupInfo)>, Failure> {
+    let Some(mut client) = of_target(env, target)? else { return Ok(None) };
+    // One that is about to end is as good as none.
+    let Ok(info) = client.show() else { return Ok(None) };
+    if !same_place(&info, target) {
+        let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
+        return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
+    }
+    Ok(Some((client, info)))
+}
+
 /// The running session of an identity, in this group or in any of its groups.
 fn of_identity(env: &Env<'_>, name: &str, group: Option<&str>) -> Result<Option<Client>, Failure> {
     let kept = KeptIdentity::load(&env.home, name)?;
@@ -158,7 +198,7 @@ pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
 }
 
 /// Whether a running session is where the command wants to be.
-pub(crate) fn same_place(info: &GroupInfo, target: &Target) -> bool {
+fn same_place(info: &GroupInfo, target: &Target) -> bool {
     match (sealcast::url::Url::parse(&info.url).map(|u| u.way), &target.url.way) {
         (Ok(Way::Multicast(a)), Way::Multicast(b)) => a == *b,
         (Ok(a), b) => a == *b,

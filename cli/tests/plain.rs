@@ -53,6 +53,61 @@ fn json_is_one_object_a_line() {
     assert_eq!(objects.len(), 2);
 }
 
+#[test]
+fn what_multicast_does_not_give_is_refused_before_anything_is_sent() {
+    let (home, url) = (Home::new("not-given"), url());
+    let mut sub = home.start(&["sub", "#", "--url", &url, "-v", "-C", "1"]);
+    sub.line_with("epoch 1").unwrap();
+    for asked in ["--fifo", "--ordered", "--safe"] {
+        let ran = home.run(&["pub", "a/b", "body", asked, "--url", &url]);
+        assert_eq!(ran.exit, 3, "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("multicast does not give {asked}")), "{}", ran.stderr);
+        assert!(ran.stderr.contains("quorum:cluster.toml"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("keys=plain: everything"), "it came so far as to open a session: {}", ran.stderr);
+    }
+    home.good(&["pub", "a/b", "the only one", "--url", &url]);
+    let (_, said) = sub.end();
+    assert!(said.contains("the only one"), "{said}");
+}
+
+#[test]
+fn a_context_that_is_not_stored_is_not_reported() {
+    let home = Home::new("ctx-full");
+    home.good(&["ctx", "add", "one", "--url", "mem:x"]);
+    // A file may not grow at all, as on a full disk.
+    let lines = [&["ctx", "add", "two", "--url", "mem:y"][..], &["ctx", "select", "one"], &["ctx", "rm", "one"]];
+    for line in lines {
+        let ran = home.run_on_a_full_disk(line);
+        assert_eq!(ran.exit, 1, "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.is_empty() && ran.stderr.contains("E0101"), "{}{}", ran.stdout, ran.stderr);
+    }
+    let kept = home.good(&["ctx", "ls"]);
+    assert!(kept.contains("one") && !kept.contains("two"), "{kept}");
+}
+
+#[test]
+fn a_certificate_that_ends_with_its_authority_says_so() {
+    let mut home = Home::new("valid");
+    home.good(&["ca", "init", "ward"]);
+    let usual = home.run(&["ca", "issue", "ann"]);
+    assert!(usual.exit == 0 && !usual.stderr.contains("with its authority"), "{}", usual.stderr);
+    home.good(&["id", "new", "bob"]);
+    let key = home.good(&["id", "export", "bob"]);
+    home.word("BOB", &key);
+    for line in
+        ["ca issue eve --valid 100y", "ca issue bob --for $BOB --valid 100y", "invite --for $BOB --valid 100y -o -"]
+    {
+        let line = match line.starts_with("invite") {
+            true => format!("--url 'udpm://239.255.76.67:7667?ttl=0' {line}"),
+            false => line.to_owned(),
+        };
+        let ran = home.typed(&line);
+        assert_eq!(ran.exit, 0, "{line}: {}", ran.stderr);
+        let said = "with its authority, not on 21";
+        assert!(ran.stderr.contains(said) && ran.stderr.contains("as --valid"), "{line}: {}", ran.stderr);
+    }
+}
+
 fn write(home: &Home, name: &str, bytes: impl AsRef<[u8]>) -> std::path::PathBuf {
     let path = home.path().join(name);
     std::fs::write(&path, bytes).unwrap();

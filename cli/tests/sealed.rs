@@ -203,12 +203,36 @@ fn a_key_is_rotated_on_demand_and_nothing_is_lost() {
 }
 
 #[test]
-fn one_identity_runs_once() {
+fn one_identity_runs_once_and_serves_others_of_its_user() {
     let home = founder("once");
-    let _mine = subscriber(&home, 1);
-    let second = home.run(&["sub", "ward3/#", "-W", "2s"]);
-    assert_eq!(second.exit, 7, "{}", second.stderr);
-    assert!(second.stderr.contains("error[E0704]"), "{}", second.stderr);
+    let mut mine = subscriber(&home, 1);
+    let mut second = home.start(&["-v", "sub", "ward3/vitals", "ward3/other", "-C", "3", "-W", "60s", "--json"]);
+    second.line_with("through the running session").expect("the first one's");
+    let mut third = home.start(&["-v", "sub", "ward3/#"]);
+    third.line_with("through the running session").expect("the first one's");
+    // Until they are heard: how they listen is not seen from outside.
+    let mut said = 0;
+    let heard = loop {
+        home.good(&["pub", "ward3/vitals", &format!("{{\"hr\":{said}}}")]);
+        said += 1;
+        let exit = second.line_within("ward3/vitals", std::time::Duration::from_secs(1));
+        if let Ok(line) = exit {
+            break line;
+        }
+        assert!(said < 60, "nothing is heard");
+    };
+    assert!(heard.contains("\"topic\":\"ward3/vitals\"") && heard.contains("hr"), "{heard}");
+    ["x", "y"].iter().for_each(|body| _ = home.good(&["pub", "ward3/other", body]));
+    let refused = home.run(&["pub", "ward3/other", "--ordered", "x"]);
+    assert!(refused.exit != 0 && refused.stderr.contains("multicast does not give --ordered"), "{}", refused.stderr);
+    let (exit, all) = second.end();
+    assert_eq!(exit, 0, "{all}");
+    mine.interrupt();
+    mine.end();
+    third.line_with("has ended; joining").expect("it goes on by itself");
+    third.line_with("1 member").expect("it is the member now");
+    home.good(&["pub", "ward3/vitals", "still read"]);
+    third.line_with("still read").expect("it reads on");
 }
 
 #[test]
@@ -241,6 +265,7 @@ fn a_bench_prints_what_it_compares() {
         let said = home.good(arguments);
         assert_eq!(said.lines().count(), kinds, "{said}");
         assert!(said.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()), "{said}");
+        assert!(arguments[1] != "latency" || said.lines().all(|l| l.contains("\"cores\":\"one\"")), "{said}");
     }
 }
 

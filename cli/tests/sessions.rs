@@ -5,9 +5,10 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Home, Running, brokers_programs};
+use rustix::process::Signal;
 use sealcast::code::Code;
 use sealcast::group::Origin;
-use sealcast::{Session, Subscription};
+use sealcast::{Session, SlowReader, Subscription};
 
 /// A ward with an authority that the brokers know, its members, and four brokers running.
 struct Ward {
@@ -53,7 +54,7 @@ fn program(ward: &Ward, url: &str) -> (Vec<String>, Origin) {
     let mut hello = bob.subscribe("hello/+").wait().expect("a pattern that may be read");
     let mut poses = bob.subscribe("pose/#").wait().expect("a pattern that may be read");
     let mut newest = bob.subscribe("pose/+").capacity(1).wait().expect("a pattern that may be read");
-    meet(url, &alice, &mut hello);
+    meet_under(url, &alice, "hello/you", &mut hello);
     for n in 0..10 {
         alice.publish("pose/robot7", format!("at {n}")).wait().unwrap_or_else(|e| panic!("{url}: {e}"));
     }
@@ -70,12 +71,14 @@ fn program(ward: &Ward, url: &str) -> (Vec<String>, Origin) {
     (texts, origin)
 }
 
-/// Until one is heard by the other.
-fn meet(url: &str, one: &Session, other: &mut Subscription) {
+/// Until one is heard by the other, who has then heard all.
+fn meet_under(url: &str, one: &Session, topic: &str, other: &mut Subscription) {
     let begun = Instant::now();
     loop {
-        one.publish("hello/you", "hello").wait().unwrap_or_else(|e| panic!("{url}: {e}"));
-        if other.next_timeout(Duration::from_millis(300)).expect("the session goes on").is_some() {
+        one.publish(topic, "hello").wait().unwrap_or_else(|e| panic!("{url}: {e}"));
+        let wait = Duration::from_millis(300);
+        if other.next_timeout(wait).expect("the session goes on").is_some() {
+            while other.next_timeout(wait).expect("the session goes on").is_some() {}
             return;
         }
         assert!(begun.elapsed() < SOON, "{url}: nobody hears");
@@ -173,7 +176,7 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
     assert_eq!(text(next(&url, &mut watched).payload()), "by hand");
 
     // And as members of their own.
-    sessions.into_iter().for_each(Session::close);
+    sessions.into_iter().for_each(|it| _ = it.close());
     let mut sub = ward.home.start(&["--url", &url, "--id", "bob", "sub", "said/#", "-C", "1", "-W", "100s", "-v"]);
     sub.line_within("epoch", SOON).expect("a group of its own, to begin with");
     ward.home.good(&["--url", &url, "--id", "alice", "pub", "said/twice", "by hand too"]);
@@ -193,6 +196,71 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
     for secret in ["secret", "vitals", "said/", "by hand"] {
         assert!(!bytes.windows(secret.len()).any(|it| it == secret.as_bytes()), "«{secret}» in clear");
     }
+}
+
+/// What there was no room for was lost, and the topic waited for it for ever.
+#[test]
+fn a_sealed_topic_goes_on_after_more_than_there_is_room_for_waited_for_shares() {
+    const MESSAGES: usize = 400;
+    let ward = Ward::open("room");
+    let url = ward.url("threshold");
+    let (alice, bob) = (ward.session(&url, "alice"), ward.session(&url, "bob"));
+    alice.ready().wait().expect("keys begin");
+    let reader = bob.subscribe("scan/#").capacity(1).when_slow(SlowReader::Block);
+    let mut reader = reader.wait().expect("a pattern that may be read");
+    for n in 0..MESSAGES {
+        let mut scan = vec![0; 200_000];
+        scan[..8].copy_from_slice(&(n as u64).to_be_bytes());
+        alice.publish("scan/1", scan).wait().expect("it is published");
+    }
+    alice.flush().wait().expect("each has its place");
+    // From now on shares cannot come, and blocks can.
+    ward.brokers[..2].iter().for_each(|it| it.signal(Signal::STOP));
+    let mut read = Vec::new();
+    let stopped = Instant::now();
+    while stopped.elapsed() < Duration::from_secs(8) {
+        read.extend(reader.next_timeout(Duration::from_millis(100)).expect("the session goes on"));
+    }
+    assert!(read.len() < MESSAGES, "the test lets too much through");
+    ward.brokers[..2].iter().for_each(|it| it.signal(Signal::CONT));
+    while read.len() < MESSAGES {
+        read.push(next(&url, &mut reader));
+    }
+    let numbers = read.iter().map(|it| u64::from_be_bytes(*it.payload().first_chunk().expect("it has a number")));
+    assert!(numbers.eq(0..MESSAGES as u64), "each once and in order");
+    assert_eq!(reader.missed(), 0);
+}
+
+/// What was published was dropped by closing, three seconds later, whatever the brokers were about.
+#[test]
+fn closing_waits_for_places_while_there_is_progress_and_tells_how_many_have_none() {
+    let ward = Ward::open("tail");
+    let url = ward.url("plain");
+    let (alice, bob) = (ward.session(&url, "alice"), ward.session(&url, "bob"));
+    alice.ready().wait().expect("it begins");
+    let mut reader = bob.subscribe("t").capacity(10_000).wait().expect("a pattern that may be read");
+    meet_under(&url, &alice, "t", &mut reader);
+    ward.brokers[..2].iter().for_each(|it| it.signal(Signal::STOP));
+    for n in 0..100 {
+        alice.publish("t", format!("{n}")).wait().expect("it is queued");
+    }
+    std::thread::scope(|scope| {
+        let flushed = scope.spawn(|| alice.flush().wait());
+        std::thread::sleep(Duration::from_secs(5));
+        ward.brokers[..2].iter().for_each(|it| it.signal(Signal::CONT));
+        flushed.join().expect("no panic").expect("each has its place");
+    });
+    let read: Vec<String> = (0..100).map(|_| text(next(&url, &mut reader).payload())).collect();
+    assert_eq!(read, (0..100).map(|n| n.to_string()).collect::<Vec<_>>());
+
+    ward.brokers[..2].iter().for_each(|it| it.signal(Signal::STOP));
+    for n in 0..7 {
+        alice.publish("t", format!("{n}")).wait().expect("it is queued");
+    }
+    let late = alice.publish("t", "waited for").ordered();
+    assert!(alice.clone().close() >= 7, "they have no place");
+    assert!(late.wait().is_err());
+    ward.brokers[..2].iter().for_each(|it| it.signal(Signal::CONT));
 }
 
 fn text(payload: &[u8]) -> String {

@@ -541,9 +541,12 @@ fn doctor_names_what_it_checked() {
     let home = Home::new("doctor");
     let url = url(free_port());
     let said = home.good(&["doctor", "--url", &url]);
-    for check in ["context", "url", "keys", "route", "ttl", "buffers", "loop", "clock"] {
+    for check in ["context", "url", "keys", "route", "ttl", "buffers", "loop", "segments", "clock"] {
         assert!(said.lines().any(|l| l.split_whitespace().nth(1) == Some(check)), "{check} in {said}");
     }
+    assert!(said.contains("8 datagrams sent as one came back"), "{said}");
+    let off = home.good(&["doctor", "--url", &format!("{url}&gso=off")]);
+    assert!(off.contains("sent one by one (gso is off)"), "{off}");
     let sealed = home.run(&["doctor", "--url", "udpm://"]);
     assert_eq!(sealed.exit, 3, "{}", sealed.stdout);
     assert!(sealed.stdout.contains("x   identity") && sealed.stdout.contains("→ sealcast init"), "{}", sealed.stdout);

@@ -84,7 +84,7 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
         env.output.warn(format!("there is no identity {id} yet; make it with: sealcast id new {id}"));
     }
     let context = Context { url, id };
-    Contexts::update(&env.home, |all| {
+    let selected = Contexts::update(&env.home, |all| {
         if all.context.contains_key(name) && !force {
             let failure = Failure::new(Code::Exists, format!("context {name} exists already"));
             return Err(failure.hint("another name, or --force to replace it"));
@@ -94,9 +94,9 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
         if select || all.selected.is_none() {
             all.select(name);
         }
-        let selected = all.selected.as_deref() == Some(name);
-        told(env, name, &context, selected)
-    })
+        Ok(all.selected.as_deref() == Some(name))
+    })?;
+    told(env, name, &context, selected)
 }
 
 /// A URL that names a file of this folder means the same one from everywhere.
@@ -125,16 +125,17 @@ fn ls(env: &Env<'_>) -> Result<(), Failure> {
 }
 
 fn select(env: &Env<'_>, name: &str) -> Result<(), Failure> {
-    Contexts::update(&env.home, |all| {
+    let context = Contexts::update(&env.home, |all| {
         if !all.select(name) {
             return Err(unknown(all, name));
         }
-        told(env, name, &all.context[name], true)
-    })
+        Ok(all.context[name].clone())
+    })?;
+    told(env, name, &context, true)
 }
 
 fn back(env: &Env<'_>) -> Result<(), Failure> {
-    Contexts::update(&env.home, |all| {
+    let (name, context) = Contexts::update(&env.home, |all| {
         let Some(name) = all.previous.clone() else {
             let failure = Failure::new(Code::Missing, "no other context was used before");
             return Err(failure.hint("sealcast ctx ls"));
@@ -142,8 +143,10 @@ fn back(env: &Env<'_>) -> Result<(), Failure> {
         if !all.select(&name) {
             return Err(unknown(all, &name));
         }
-        told(env, &name, &all.context[&name], true)
-    })
+        let context = all.context[&name].clone();
+        Ok((name, context))
+    })?;
+    told(env, &name, &context, true)
 }
 
 fn remove(env: &Env<'_>, name: &str) -> Result<(), Failure> {
@@ -156,9 +159,10 @@ fn remove(env: &Env<'_>, name: &str) -> Result<(), Failure> {
                 *place = None;
             }
         }
-        env.output.object(&json!({ "context": name, "removed": true }))?;
-        env.output.line(format!("context   {name}  removed"))
-    })
+        Ok(())
+    })?;
+    env.output.object(&json!({ "context": name, "removed": true }))?;
+    env.output.line(format!("context   {name}  removed"))
 }
 
 fn told(env: &Env<'_>, name: &str, c: &Context, selected: bool) -> Result<(), Failure> {

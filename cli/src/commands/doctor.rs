@@ -1,6 +1,7 @@
 //! `sealcast doctor`: what stands between you and the group, and the line that repairs it.
 
 mod brokers;
+mod segments;
 
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
@@ -166,7 +167,12 @@ fn network(group: SocketAddr, target: &Target) -> Vec<Check> {
         checks.extend(of_interface(name, ttl));
     }
     checks.push(buffers(target.url.options.recv_buf_size.unwrap_or(RECEIVE_BUFFER_WANTED)));
-    checks.push(loopback(group, own));
+    let looped = loopback(group, own);
+    let is_heard = looped.state == State::Good;
+    checks.push(looped);
+    if is_heard && group.is_ipv4() {
+        checks.push(segments::check(group, &target.url.options));
+    }
     checks
 }
 

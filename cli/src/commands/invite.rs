@@ -70,7 +70,7 @@ impl Invite {
             return Err(failure.hint("-o FILE, or --force to overwrite it"));
         }
         let url = meeting_place(env, &group)?;
-        let certificate = certify(&mut kept, &called, joiner.clone(), &self.grant)?;
+        let certificate = certify(env, &mut kept, &called, joiner.clone(), &self.grant)?;
         let until = Utc(now().0.saturating_add(i64::try_from(self.ttl.as_secs()).unwrap_or(i64::MAX)));
         let contents = Contents {
             group: group.clone(),

@@ -14,7 +14,7 @@ use sealcast::code::Code;
 use sealcast::control::{Client, GroupInfo};
 use sealcast::url::{Scheme, Way};
 use sealcast_crypto::identity::check_topic;
-use sealcast_wire::{Dropped, limits};
+use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
 
 use extra::Extra;
@@ -23,7 +23,7 @@ use lines::Lines;
 use super::Env;
 use crate::cluster::Cluster;
 use crate::hint::Failure;
-use crate::session::{self, same_place};
+use crate::session::{self, Lasts};
 use crate::target::Target;
 use crate::text::bytes;
 
@@ -123,6 +123,7 @@ impl Pub {
             let failure = Failure::new(Code::BadPair, what);
             return Err(failure.hint("--url quorum:cluster.toml; sealcast brokers up -n 4 starts some"));
         }
+        self.check_given(&target)?;
         let mut road = self.road(env, &target)?;
         let mut sent = 0;
         match one {
@@ -169,25 +170,43 @@ impl Pub {
     }
 
     fn road(&self, env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
-        let Some((client, info)) = running(env, target)? else { return own(env, target) };
-        if !same_place(&info, target) {
-            let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
-            return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
-        }
-        if self.fifo || self.ordered || self.safe {
-            let failure = "a running session publishes best effort for others";
-            return Err(Failure::new(Code::BadPair, failure).hint("sealcast group leave, then publish again"));
-        }
+        let Some((client, info)) = running(env, target)? else { return own(env, target, self.lasts()) };
         env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
         Ok(Road::Through(client))
+    }
+
+    /// Refuses what this way of travelling does not give, before anything joins a group.
+    fn check_given(&self, target: &Target) -> Result<(), Failure> {
+        let asked = [(self.fifo, "--fifo"), (self.ordered, "--ordered"), (self.safe, "--safe")];
+        let Some((_, asked)) = asked.into_iter().find(|(is_asked, _)| *is_asked) else { return Ok(()) };
+        let through = match target.url.way {
+            Way::Quorum(_) if !self.safe => return Ok(()),
+            Way::Quorum(_) => {
+                "brokers do not give --safe: nobody tells them when all members hold a message".to_owned()
+            }
+            Way::Memory { ordered: true, .. } => return Ok(()),
+            Way::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
+            Way::Memory { .. } => format!("{} does not give {asked}", target.url),
+        };
+        let hint = match target.url.way {
+            Way::Quorum(_) => "--ordered, which is kept once this returns",
+            _ if self.safe => "leave it out; --url quorum:cluster.toml gives --ordered",
+            _ => "leave it out, or --url quorum:cluster.toml; sealcast brokers up -n 4 starts such brokers",
+        };
+        Err(Failure::new(Code::BadPair, through).hint(hint))
+    }
+
+    /// Lines may come as long as their writer runs.
+    fn lasts(&self) -> Lasts {
+        if self.lines { Lasts::AsLongAsWanted } else { Lasts::AMoment }
     }
 
     fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road, body: &[u8]) -> Result<(), Failure> {
         let (number, through) = loop {
             match road {
-                Road::Through(client) => match client.publish(&self.topic, body) {
+                Road::Through(client) => match client.publish(&self.topic, body, self.guarantee()) {
                     // It ended under our hands, as another one-shot pub does: then we go ourselves.
-                    Err(e) if e.code() == Code::Closed => *road = own(env, target)?,
+                    Err(e) if e.code() == Code::Closed => *road = own(env, target, self.lasts())?,
                     other => break (other?, "session"),
                 },
                 Road::Own(session) => break (self.publish(session, body)?, "own"),
@@ -198,13 +217,22 @@ impl Pub {
 
     fn publish(&self, session: &Session, body: &[u8]) -> Result<Option<u64>, Failure> {
         let publish = session.publish(&self.topic, body);
-        let publish = match (self.fifo, self.ordered, self.safe) {
-            (true, _, _) => publish.fifo(),
-            (_, true, _) => publish.ordered(),
-            (_, _, true) => publish.safe(),
-            _ => publish,
+        let publish = match self.guarantee() {
+            Guarantee::BestEffort => publish,
+            Guarantee::Fifo => publish.fifo(),
+            Guarantee::Ordered => publish.ordered(),
+            Guarantee::Safe => publish.safe(),
         };
         Ok(publish.wait()?.number)
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        match (self.fifo, self.ordered, self.safe) {
+            (true, _, _) => Guarantee::Fifo,
+            (_, true, _) => Guarantee::Ordered,
+            (_, _, true) => Guarantee::Safe,
+            (false, false, false) => Guarantee::BestEffort,
+        }
     }
 }
 
@@ -212,10 +240,8 @@ impl Pub {
 fn running(env: &Env<'_>, target: &Target) -> Result<Option<(Client, GroupInfo)>, Failure> {
     let start = Instant::now();
     loop {
-        if let Some(mut client) = session::of_target(env, target)?
-            && let Ok(info) = client.show()
-        {
-            return Ok(Some((client, info)));
+        if let Some(running) = session::at_target(env, target)? {
+            return Ok(Some(running));
         }
         if target.url.keys == Scheme::Plain || start.elapsed() > JUST_STARTED {
             return Ok(None);
@@ -224,8 +250,8 @@ fn running(env: &Env<'_>, target: &Target) -> Result<Option<(Client, GroupInfo)>
     }
 }
 
-fn own(env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
-    let session = session::open(env, target)?;
+fn own(env: &Env<'_>, target: &Target, lasts: Lasts) -> Result<Road, Failure> {
+    let session = session::open(env, target, lasts)?;
     session::wait_for_key(env, target, &session, None)?;
     Ok(Road::Own(session))
 }
@@ -235,9 +261,13 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
     let info = session.info();
     let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
-    session.clone().close();
+    let unplaced = session.clone().close();
     if let Some(refusal) = session.refusal() {
         return Err(refusal.into());
+    }
+    if unplaced > 0 {
+        let what = format!("{unplaced} of {sent} messages have no place in the brokers' order; they may get one still");
+        return Err(sealcast::Error::new(Code::TimedOut, what).with_hint("sealcast brokers status").into());
     }
     let what = if sent == 1 { "1 message".to_owned() } else { format!("{sent} messages") };
     match view.filter(|_| !info.group.is_empty()) {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
-use sealcast::group::{Message, Origin, ViewEvent};
+use sealcast::control::{Client, Heard, HeardOrigin, Listening};
+use sealcast::group::ViewEvent;
 use sealcast::url::Scheme;
 use sealcast::{Session, Subscription, Views};
 use sealcast_crypto::identity::Pattern;
@@ -19,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::format::{Payload, Received, Sender, Template, headline, object};
 use crate::hint::Failure;
 use crate::interrupt;
-use crate::session;
+use crate::session::{self, Lasts};
 use crate::target::Target;
 use crate::text::{duration, members, parse_duration};
 
@@ -96,18 +97,17 @@ impl Sub {
         if !self.regex {
             check_rights(env, &target, &patterns)?;
         }
-        let session = session::open(env, &target)?;
+        let mut shown = Shown { since: Instant::now(), count: 0 };
+        let Some(session) = self.session(env, &target, &mut shown)? else { return Ok(()) };
         // Before there is a key: what comes first must not be missed.
         let mut subscriptions = self.subscribe(&session)?;
         session::wait_for_key(env, &target, &session, self.wait)?;
-        let mut ended = self.print(env, &session, &mut subscriptions);
+        let mut ended = self.print(env, &session, &mut subscriptions, &mut shown);
         if session.info().excluded == Some(Exclusion::Left) {
             env.output.say(format!("left {}, as «sealcast group leave» asked", session.info().group));
             ended = Ok(());
         }
-        if let Some(missed) = Some(subscriptions.iter().map(Subscription::missed).sum::<u64>()).filter(|m| *m > 0) {
-            env.output.warn(format!("{missed} messages came faster than they could be printed"));
-        }
+        tell_missed(env, subscriptions.iter().map(Subscription::missed).sum());
         session.close();
         ended
     }
@@ -130,23 +130,78 @@ impl Sub {
         self.patterns.iter().map(one).collect()
     }
 
-    fn print(&self, env: &Env<'_>, session: &Session, subscriptions: &mut [Subscription]) -> Result<(), Failure> {
-        let (start, mut index) = (Instant::now(), 0);
+    /// A session of our own, once no other of this identity listens for us; `None` if it brought all that was wanted.
+    fn session(&self, env: &Env<'_>, target: &Target, shown: &mut Shown) -> Result<Option<Session>, Failure> {
+        loop {
+            // One that publishes and goes is waited for.
+            let running = session::at_target(env, target)?.filter(|(_, info)| !info.one_shot);
+            if let Some((client, info)) = running {
+                env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
+                match self.through_session(env, target, client, shown) {
+                    Err(failure) if failure.is(Code::Closed) && !interrupt::asked() => {
+                        env.output.say("the session that brought the messages has ended; joining");
+                    }
+                    ended => return ended.map(|()| None),
+                }
+            }
+            match session::open(env, target, Lasts::AsLongAsWanted) {
+                // Another one was quicker.
+                Err(failure) if failure.is(Code::Duplicate) && !interrupt::asked() => std::thread::sleep(STEP),
+                other => return other.map(Some),
+            }
+        }
+    }
+
+    /// By a session of this identity that runs already: one process at a time is the member.
+    fn through_session(&self, env: &Env<'_>, target: &Target, first: Client, shown: &mut Shown) -> Result<(), Failure> {
+        let mut first = Some(first);
+        let mut all = Vec::new();
+        for pattern in &self.patterns {
+            let client = match first.take() {
+                Some(client) => client,
+                None => session::of_target(env, target)?.ok_or_else(sealcast::Error::closed)?,
+            };
+            all.push(client.subscribe(pattern, self.regex)?);
+        }
+        let ended = self.show_all(env, shown, |patience| next(&mut all, patience, Listening::next_timeout), || {});
+        tell_missed(env, all.iter().map(Listening::missed).sum());
+        ended
+    }
+
+    fn print(
+        &self,
+        env: &Env<'_>,
+        session: &Session,
+        subscriptions: &mut [Subscription],
+        shown: &mut Shown,
+    ) -> Result<(), Failure> {
         let mut views = session.views();
         tell_views(env, &mut views);
+        let next = |patience| Ok(next(subscriptions, patience, Subscription::next_timeout)?.map(Heard::from));
+        self.show_all(env, shown, next, || tell_views(env, &mut views))
+    }
+
+    /// Shows what comes until that is all that was wanted.
+    fn show_all(
+        &self,
+        env: &Env<'_>,
+        shown: &mut Shown,
+        mut next: impl FnMut(Duration) -> Result<Option<Heard>, Failure>,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<(), Failure> {
         loop {
-            if self.count.is_some_and(|n| index >= n) || interrupt::asked() {
+            if self.count.is_some_and(|n| shown.count >= n) || interrupt::asked() {
                 return Ok(());
             }
-            let left = self.wait.map_or(STEP, |w| w.saturating_sub(start.elapsed()));
+            let left = self.wait.map_or(STEP, |w| w.saturating_sub(shown.since.elapsed()));
             if left.is_zero() {
-                return self.out_of_time(index);
+                return self.out_of_time(shown.count);
             }
-            if let Some(message) = next(subscriptions, left.min(STEP))? {
-                index += 1;
-                self.show(env, index, &message)?;
+            if let Some(heard) = next(left.min(STEP))? {
+                shown.count += 1;
+                self.show(env, shown.count, &heard)?;
             }
-            tell_views(env, &mut views);
+            meanwhile();
         }
     }
 
@@ -156,24 +211,27 @@ impl Sub {
         Err(Failure::new(Code::TimedOut, what).hint("sealcast doctor; sealcast group members shows who could send"))
     }
 
-    fn show(&self, env: &Env<'_>, index: u64, message: &Message) -> Result<(), Failure> {
-        let origin = message.origin();
-        let client = origin.to_string();
+    fn show(&self, env: &Env<'_>, index: u64, heard: &Heard) -> Result<(), Failure> {
+        let client = |key: &str| key.get(..8).map_or_else(|| key.to_owned(), |first| format!("{first}…"));
+        let shown;
         let received = Received {
             index,
-            topic: message.topic(),
-            sender: match &origin {
-                Origin::Signed(member) => Sender::Signed(&member.name),
-                Origin::Claimed(member) => Sender::Claimed(&member.name),
-                Origin::Client(_) => Sender::Signed(&client),
-                Origin::Anonymous => Sender::Anonymous,
+            topic: &heard.topic,
+            sender: match &heard.origin {
+                HeardOrigin::Signed(name) => Sender::Signed(name),
+                HeardOrigin::Claimed(name) => Sender::Claimed(name),
+                HeardOrigin::Client(key) => {
+                    shown = client(key);
+                    Sender::Signed(&shown)
+                }
+                HeardOrigin::Anonymous => Sender::Anonymous,
             },
-            epoch: message.epoch().map_or(0, |e| e.counter),
-            sequence: message.sequence(),
-            delay_micros: message.sent_micros().map(delay_since),
+            epoch: heard.epoch.unwrap_or(0),
+            sequence: heard.sequence,
+            delay_micros: heard.sent_micros.map(delay_since),
             associated: &[],
             places: &[],
-            payload: Payload::Here(message.payload()),
+            payload: Payload::Here(&heard.payload),
         };
         self.show_received(env, &received)
     }
@@ -206,15 +264,31 @@ impl Sub {
     }
 }
 
+/// Since when messages are shown, and how many were.
+struct Shown {
+    since: Instant,
+    count: u64,
+}
+
+fn tell_missed(env: &Env<'_>, missed: u64) {
+    if missed > 0 {
+        env.output.warn(format!("{missed} messages came faster than they could be printed"));
+    }
+}
+
 /// The next message of any subscription. A message that several patterns match is shown once for each.
-fn next(subscriptions: &mut [Subscription], patience: Duration) -> Result<Option<Message>, Failure> {
+fn next<S, M>(
+    subscriptions: &mut [S],
+    patience: Duration,
+    next: impl Fn(&mut S, Duration) -> sealcast::Result<Option<M>>,
+) -> Result<Option<M>, Failure> {
     if let [only] = subscriptions {
-        return Ok(only.next_timeout(patience)?);
+        return Ok(next(only, patience)?);
     }
     let start = Instant::now();
     loop {
         for subscription in subscriptions.iter_mut() {
-            if let Some(message) = subscription.next_timeout(TURN)? {
+            if let Some(message) = next(subscription, TURN)? {
                 return Ok(Some(message));
             }
         }

@@ -54,6 +54,24 @@ impl Home {
         }
     }
 
+    /// Runs where no file may grow, as on a full disk.
+    pub fn run_on_a_full_disk(&self, arguments: &[&str]) -> Ran {
+        let program = env!("CARGO_BIN_EXE_sealcast");
+        let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+        let mut command = self.command(arguments);
+        let given: Vec<_> =
+            command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+        command = Command::new("sh");
+        command.args(["-c", limited, program]).args(arguments).current_dir(&self.folder).env_clear();
+        command.envs(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        let output = command.stdin(Stdio::null()).output().expect("the shell starts");
+        Ran {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            exit: output.status.code().unwrap_or(-1),
+        }
+    }
+
     /// Runs, and must end well.
     pub fn good(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
@@ -209,9 +227,14 @@ impl Running {
 
     /// Ctrl-C.
     pub fn interrupt(&self) {
+        self.signal(rustix::process::Signal::INT);
+    }
+
+    /// Has the system tell it this.
+    pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.expect("a child has a process id");
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("the child runs");
+        rustix::process::kill_process(pid, signal).expect("the child runs");
     }
 
     /// Waits for its end: exit code and all that it said.

@@ -1,7 +1,14 @@
 //! Round trips: publish, an echo publishes back, until it is here again.
+//!
+//! A round trip has two modes. Where sender and receiver share a core, the receiver runs as soon as the sender waits. Where they
+//! do not, the receiver's core has mostly gone idle meanwhile, and waking it costs an interrupt from core to core at each of the
+//! two ends, several times what sealing costs. Left alone, the scheduler chooses anew whenever a core seems idle, so that one
+//! kind may be measured in one mode and the next one in the other. Hence the ends are held on cores, one unless asked
+//! otherwise, and the kinds take turns in short blocks, each compared with the first one of its own turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -9,7 +16,8 @@ use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
 
-use super::{Protection, Stage, percentile, stop_if_asked};
+use super::cores::{Cores, Held};
+use super::{Protection, Stage, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{parse_bytes, row, size, table, thousands};
@@ -26,41 +34,65 @@ pub(super) struct Latency {
     /// What to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "sealed"], value_name = "KINDS")]
     compare: Vec<Protection>,
+    /// On how many cores the two ends run: one, two, or any that the scheduler picks
+    #[arg(long, value_enum, default_value = "one", value_name = "HOW", hide_possible_values = true)]
+    cores: Cores,
     /// Further options of the URL, for example linger=1ms
     #[arg(long, value_name = "OPTIONS")]
     options: Option<String>,
 }
 
-/// One kind's figures, in microseconds.
+/// One kind's figures.
+#[derive(Default)]
 struct Measured {
-    p50: f64,
-    p99: f64,
-    max: f64,
+    /// Of each round trip.
+    nanos: Vec<u64>,
+    /// The middle one of each turn.
+    middles: Vec<f64>,
     lost: usize,
+}
+
+/// Two members of a group: one asks, one echoes.
+struct Pair {
+    here: Session,
+    echo: Session,
+    answers: Subscription,
+    echoing: Option<JoinHandle<Result<(), Failure>>>,
+    ended: Arc<AtomicBool>,
+    _stage: Stage,
 }
 
 impl Latency {
     pub(super) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
-        let header = format!(
-            "round trip, {} each way, alone, {} times, linger 0",
+        let held = self.cores.hold()?;
+        env.output.say(format!(
+            "round trip, {} each way, alone, {} times, linger 0, {held}",
             size(self.size),
             thousands(self.count as u64)
-        );
-        env.output.say(&header);
+        ));
+        let measured = self.measure(env, &held);
+        // Whatever comes later runs where it likes.
+        held.release();
+        self.show(env, &held, measured?)
+    }
+
+    fn show(&self, env: &Env<'_>, held: &Held, measured: Vec<Measured>) -> Result<(), Failure> {
         let mut rows = vec![row(["", "p50 µs", "p99 µs", "max µs", "lost", "ratio"])];
-        let mut first = None;
-        for protection in &self.compare {
-            let m = self.measure(env, *protection)?;
-            let ratio = m.p50 / *first.get_or_insert(m.p50);
+        let first = measured.first().map(|m| m.middles.clone()).unwrap_or_default();
+        for (protection, mut m) in self.compare.iter().zip(measured) {
+            m.nanos.sort_unstable();
+            let ratio = median(m.middles.iter().zip(&first).map(|(this, first)| this / first).collect());
+            let at = |share: f64| percentile(&m.nanos, share);
+            let (p50, p99, max) = (at(0.5), at(0.99), at(1.0));
             env.output.object(&json!({
                 "bench": "latency", "kind": protection.name(), "size": self.size, "count": self.count,
-                "p50_us": m.p50, "p99_us": m.p99, "max_us": m.max, "lost": m.lost, "ratio": ratio,
+                "p50_us": p50, "p99_us": p99, "max_us": max, "lost": m.lost, "ratio": ratio, "cores": held.cores(),
             }))?;
             rows.push(vec![
                 protection.name().to_owned(),
-                format!("{:.1}", m.p50),
-                format!("{:.1}", m.p99),
-                format!("{:.0}", m.max),
+                format!("{p50:.1}"),
+                format!("{p99:.1}"),
+                format!("{max:.0}"),
                 m.lost.to_string(),
                 format!("{ratio:.2}"),
             ]);
@@ -68,44 +100,91 @@ impl Latency {
         env.output.line(table(&rows))
     }
 
-    fn measure(&self, env: &Env<'_>, protection: Protection) -> Result<Measured, Failure> {
-        let stage = Stage::new(protection, 2, self.options.as_ref())?;
-        let mut sessions = stage.open_all(2)?;
-        let (echo, here) = (sessions.remove(1), sessions.remove(0));
-        let ended = Arc::new(AtomicBool::new(false));
-        let questions = echo.subscribe("ping").wait()?;
-        let echoing = std::thread::spawn({
-            let (ended, echo) = (ended.clone(), echo.clone());
-            move || answer(&echo, questions, &ended)
-        });
-        let measured = self.ask(env, protection, &here);
-        ended.store(true, Ordering::Relaxed);
-        let answered = echoing.join().unwrap_or_else(|_| Err(Failure::new(Code::System, "the echo panicked")));
-        here.close();
-        echo.close();
-        answered.and(measured)
-    }
-
-    fn ask(&self, env: &Env<'_>, protection: Protection, here: &Session) -> Result<Measured, Failure> {
-        let mut answers = here.subscribe("pong").wait()?;
+    /// All kinds in turn, block by block, so that what changes on this machine meanwhile changes for all of them.
+    fn measure(&self, env: &Env<'_>, held: &Held) -> Result<Vec<Measured>, Failure> {
+        let mut pairs = vec![];
+        for protection in &self.compare {
+            pairs.push(Pair::open(*protection, self.options.as_ref(), held)?);
+        }
         let body = vec![0x5A; self.size];
-        let bar = env.output.progress((self.count + WARM_UP) as u64, protection.name());
-        let (mut nanos, mut lost) = (Vec::with_capacity(self.count), 0);
-        for i in 0..self.count + WARM_UP {
-            stop_if_asked()?;
-            let start = Instant::now();
-            here.publish("ping", &body).wait()?;
-            match answers.next_timeout(LOST_AFTER)? {
-                Some(_) if i >= WARM_UP => nanos.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-                Some(_) => {}
-                None => lost += 1,
+        let bar = env.output.progress((self.count * pairs.len()) as u64, "round trips");
+        let mut measured: Vec<Measured> = pairs.iter().map(|_| Measured::default()).collect();
+        for pair in &mut pairs {
+            (0..WARM_UP).try_for_each(|_| pair.round_trip(&body).map(drop))?;
+        }
+        let mut left = self.count;
+        while left > 0 {
+            let block = left.min(BLOCK);
+            left -= block;
+            for (pair, m) in pairs.iter_mut().zip(&mut measured) {
+                // The first ones of a turn find the caches as the last kind left them.
+                (0..WARM_UP_OF_BLOCK).try_for_each(|_| pair.round_trip(&body).map(drop))?;
+                let mut nanos = Vec::with_capacity(block);
+                for _ in 0..block {
+                    match pair.round_trip(&body)? {
+                        Some(it) => nanos.push(it),
+                        None => m.lost += 1,
+                    }
+                }
+                nanos.sort_unstable();
+                m.middles.push(percentile(&nanos, 0.5));
+                m.nanos.append(&mut nanos);
+                bar.inc(block as u64);
             }
-            bar.inc(1);
         }
         bar.finish_and_clear();
-        nanos.sort_unstable();
-        let max = percentile(&nanos, 1.0);
-        Ok(Measured { p50: percentile(&nanos, 0.5), p99: percentile(&nanos, 0.99), max, lost })
+        pairs.into_iter().try_for_each(Pair::close)?;
+        Ok(measured)
+    }
+}
+
+impl Pair {
+    fn open(protection: Protection, options: Option<&String>, held: &Held) -> Result<Pair, Failure> {
+        let stage = Stage::new(protection, 2, options)?;
+        // A session's threads run where the one that opens it does.
+        held.there();
+        let echo = stage.open(1)?;
+        held.here();
+        let here = stage.open(0)?;
+        stage.agreed(&[here.clone(), echo.clone()])?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let questions = echo.subscribe("ping").wait()?;
+        let answers = here.subscribe("pong").wait()?;
+        let echoing = std::thread::spawn({
+            let (ended, echo, held) = (ended.clone(), echo.clone(), held.clone());
+            move || {
+                held.there();
+                answer(&echo, questions, &ended)
+            }
+        });
+        Ok(Pair { here, echo, answers, echoing: Some(echoing), ended, _stage: stage })
+    }
+
+    /// What one took, nanoseconds; `None` if it was lost.
+    fn round_trip(&mut self, body: &[u8]) -> Result<Option<u64>, Failure> {
+        stop_if_asked()?;
+        let start = Instant::now();
+        self.here.publish("ping", body).wait()?;
+        let came = self.answers.next_timeout(LOST_AFTER)?;
+        Ok(came.map(|_| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    fn close(mut self) -> Result<(), Failure> {
+        self.ended.store(true, Ordering::Relaxed);
+        let echoing = self.echoing.take().map(JoinHandle::join);
+        self.here.clone().close();
+        self.echo.clone().close();
+        match echoing {
+            Some(Ok(answered)) => answered,
+            Some(Err(_)) => Err(Failure::new(Code::System, "the echo panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 }
 
@@ -120,4 +199,7 @@ fn answer(session: &Session, mut questions: Subscription, ended: &AtomicBool) ->
 
 /// Round trips that are not counted: caches and the path's first packets.
 const WARM_UP: usize = 100;
+const WARM_UP_OF_BLOCK: usize = 5;
+/// Round trips of a kind in one turn: a few milliseconds, in which little else changes.
+const BLOCK: usize = 50;
 const LOST_AFTER: Duration = Duration::from_millis(500);

@@ -1,6 +1,7 @@
 //! `sealcast bench`: what sealing costs on this machine, measured where messages arrive.
 
 mod brokers;
+mod cores;
 mod join;
 mod latency;
 mod throughput;
@@ -118,10 +119,13 @@ impl Stage {
     /// All sessions, once they share a key.
     fn open_all(&self, members: usize) -> Result<Vec<Session>, Failure> {
         let sessions: Vec<Session> = (0..members).map(|i| self.open(i)).collect::<Result<_, _>>()?;
-        if self.protection != Protection::Plain {
-            agreed(&sessions, members)?;
-        }
+        self.agreed(&sessions)?;
         Ok(sessions)
+    }
+
+    /// Waits until all sessions share a key, where there is one.
+    fn agreed(&self, sessions: &[Session]) -> Result<(), Failure> {
+        if self.protection == Protection::Plain { Ok(()) } else { agreed(sessions, sessions.len()) }
     }
 }
 

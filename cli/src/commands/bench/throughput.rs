@@ -160,7 +160,7 @@ impl Throughput {
             publisher.publish("load", &body).wait()?;
             number += 1;
         }
-        publisher.flush();
+        publisher.flush().wait()?;
         let end = Instant::now() + LOST_AFTER;
         while progress.iter().any(|p| p.next.load(Ordering::Acquire) < number) && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));

@@ -20,7 +20,7 @@ use super::Env;
 use super::grant::{Grant, attributes_shown, rights_shown};
 use crate::authority::{KeptAuthority, choose};
 use crate::hint::Failure;
-use crate::text::{date, instant, now, parse_duration, row, table};
+use crate::text::{date, duration, instant, now, parse_duration, row, table};
 
 /// The authority of a group: issue, revoke, inspect, policy
 #[derive(Debug, Args)]
@@ -205,7 +205,7 @@ fn issue_here(env: &Env<'_>, name: &str, grant: &Grant, which: &Which) -> Result
             Failure::new(Code::Exists, format!("identity {name} has a certificate of another authority, {of}"));
         return Err(failure.hint("choose another name"));
     }
-    let certificate = certify(&mut kept, name, identity.secret.public(), grant)?;
+    let certificate = certify(env, &mut kept, name, identity.secret.public(), grant)?;
     let mut veils = identity.membership.take().map(|m| m.veils).unwrap_or_default();
     veils.insert(group.clone(), kept.authority.veil(&group));
     let membership = Membership { certificate, anchor: kept.anchor(), policy: kept.policy.clone(), veils };
@@ -233,13 +233,14 @@ fn issue_for(
         return Err(FileError::Exists(path.to_owned()).into());
     }
     let mut kept = KeptAuthority::open(&env.home, &choose(env, which.authority.as_deref())?)?;
-    let certificate = certify(&mut kept, name, keys, grant)?;
+    let certificate = certify(env, &mut kept, name, keys, grant)?;
     env.output.say(certificate_line(&certificate, grant.group(&kept.name)));
     hand_out(env, certificate_json(&certificate, out), &certificate.to_pem(), out, force)
 }
 
-/// Issues a certificate; the ledger is durable when this returns (G6).
+/// Issues a certificate, and says so where it ends before what was asked for; the ledger is durable when this returns (G6).
 pub(crate) fn certify(
+    env: &Env<'_>,
     kept: &mut KeptAuthority,
     name: &str,
     keys: PublicKeys,
@@ -250,6 +251,12 @@ pub(crate) fn certify(
     let request = Request { name: name.to_owned(), keys, rights, attributes };
     let certificate = kept.authority.issue(&request, now(), grant.valid_seconds()).map_err(refused)?;
     kept.save(Overwrite::Replace)?;
+    let (ends, asked) = (certificate.not_after(), Utc(now().0.saturating_add(grant.valid_seconds())));
+    if ends < kept.authority.certificate().not_after() || asked <= ends {
+        return Ok(certificate);
+    }
+    let wanted = format!("not on {}, as --valid {} asks", date(asked), duration(grant.valid));
+    env.output.warn(format!("the certificate of {name} ends on {}, with its authority, {wanted}", date(ends)));
     Ok(certificate)
 }
 

@@ -121,7 +121,7 @@ fn it_would_have_noticed(frame: &[u8]) -> Result<String, Failure> {
     let session = sealcast::open(&scene.url("&keys=plain")).wait()?;
     session.publish("pose/robot1", "{\"x\":1}").wait()?;
     session.publish(CAMERA, frame).wait()?;
-    session.flush();
+    session.flush().wait()?;
     std::thread::sleep(Duration::from_millis(150));
     session.close();
     let capture = eavesdropper.end();
