@@ -13,9 +13,9 @@ use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::{Client, Interest, Registration};
+use sealcast_client::Standing;
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{Attribute, Fingerprint, Identity};
-use sealcast_delivery::quorum::Standing;
 use sealcast_wire::CertHash;
 
 use crate::commands::Env;

@@ -10,7 +10,6 @@ pub mod hostile;
 pub mod lcm;
 pub mod memory;
 pub mod multicast;
-pub mod quorum;
 pub mod reassembly;
 #[cfg(test)]
 mod testing;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 
 use sealcast_wire::{
     Agreement, Domain, Dropped, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect,
-    Slot, Source, To, Transition, View,
+    Reason, Slot, Source, To, Transition, View,
 };
 
 pub use batch::{Batch, Train};
@@ -330,8 +329,8 @@ pub enum Outcome {
     Superseded(sealcast_wire::EpochId),
     /// It will not be delivered, and nobody has seen it.
     Failed,
-    /// Brokers executed it to nothing, for this reason.
-    Denied(sealcast_broker::state::Code),
+    /// Those who carry it made nothing of it, for this reason.
+    Denied(Reason),
 }
 
 /// Why a message was not taken.

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Access, Agreement, CertHash, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source, To,
-    Transition, View,
+    Access, Agreement, CertHash, Dropped, EpochId, Evidence, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source,
+    To, Transition, View,
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched};
 
@@ -305,15 +305,8 @@ pub enum Notice {
     },
     /// The CRL is older than the policy's `max_crl_age`.
     StaleCrl,
-    /// Somebody at the brokers misbehaved, and this proves it to others (E4).
-    Evidence {
-        /// Who.
-        against: threshold::evidence::Culprit,
-        /// What [`threshold::evidence::judge`] reads.
-        record: Vec<u8>,
-        /// The place of the message that it is about.
-        at: u64,
-    },
+    /// Somebody who carries messages or sends them misbehaved, and this proves it to others (E4).
+    Evidence(Evidence),
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {
         /// Its epoch.
@@ -326,7 +319,7 @@ impl Notice {
     pub fn about(&self) -> Option<&CertHash> {
         match self {
             Notice::LeftOut { cert, .. } | Notice::Eviction { cert, .. } | Notice::Expires { cert, .. } => Some(cert),
-            Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence { .. } | Notice::OtherPart { .. } => None,
+            Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence(_) | Notice::OtherPart { .. } => None,
         }
     }
 }

@@ -1,4 +1,10 @@
-//! Why something received was not used: every drop is counted by its reason (G7).
+//! Why something received was not used: every drop is counted by its reason (G7). And why others made nothing of what we
+//! sent.
+
+/// Why those who carry and execute messages made nothing of one, by their own number: whoever speaks to them knows what it
+/// means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reason(pub u16);
 
 /// A reason to drop. The order is that of `Dropped::ALL` and of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]

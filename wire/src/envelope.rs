@@ -7,6 +7,10 @@
 //! ```
 //! Brokers know what conditions and executable operations mean; here they are bytes of known extent, so that
 //! clients name to brokers exactly what they sealed.
+//!
+//! ```text
+//! sealed header = u8 1 ‖ client, 32 ‖ u64 number ‖ envelope         what stands before a ciphertext
+//! ```
 
 use crate::codec::{Malformed, Reader, Writer};
 use crate::limits;
@@ -88,6 +92,41 @@ impl Envelope {
     }
 }
 
+/// What stands before a ciphertext: all that it is bound to. Whoever carries it reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedHeader {
+    /// Who publishes.
+    pub client: [u8; 32],
+    /// Its number of the publication.
+    pub number: u64,
+    /// The publication, less its body.
+    pub envelope: Envelope,
+}
+
+impl SealedHeader {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.u8(VERSION).raw(&self.client).u64(self.number);
+        self.envelope.encode(&mut w);
+        w.finish()
+    }
+
+    /// Reads what [`SealedHeader::to_bytes`] wrote, and nothing else.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<SealedHeader, Malformed> {
+        let mut r = Reader::new(bytes);
+        if r.u8()? != VERSION {
+            return Err(Malformed);
+        }
+        let header = SealedHeader { client: r.array()?, number: r.u64()?, envelope: Envelope::decode(&mut r)? };
+        r.end()?;
+        Ok(header)
+    }
+}
+
 /// The bytes of an executable operation, of whatever kind.
 fn execute<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let mut ahead = *r;
@@ -122,6 +161,9 @@ fn flag(r: &mut Reader<'_>) -> Result<bool, Malformed> {
         _ => Err(Malformed),
     }
 }
+
+/// Of a sealed header.
+const VERSION: u8 = 1;
 
 /// No executable operation.
 pub const NOTHING: &[u8] = &[0];
@@ -165,6 +207,19 @@ mod tests {
             for n in 0..bytes.len() {
                 assert_eq!(Envelope::decode(&mut Reader::new(&bytes[..n])), Err(Malformed), "{n} bytes");
             }
+        }
+    }
+
+    #[test]
+    fn a_sealed_header_is_read_whole_or_not_at_all() {
+        let it = SealedHeader { client: [7; 32], number: 9, envelope: sample() };
+        let bytes = it.to_bytes();
+        assert_eq!(SealedHeader::from_bytes(&bytes), Ok(it));
+        for n in 0..bytes.len() {
+            assert_eq!(SealedHeader::from_bytes(&bytes[..n]), Err(Malformed), "{n} bytes");
+        }
+        for other in [[&[2], &bytes[1..]].concat(), [&bytes[..], &[0]].concat()] {
+            assert_eq!(SealedHeader::from_bytes(&other), Err(Malformed));
         }
     }
 

@@ -161,7 +161,32 @@ impl Publication {
         }
     }
 
+    /// What [`Publication::envelope`] took apart.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the envelope says what no publication may.
+    pub fn of(envelope: &Envelope, body: Body) -> Result<Publication, Malformed> {
+        let mut w = Writer::new();
+        envelope.encode(&mut w);
+        let mut r = Reader::new(w.as_slice());
+        let publication = Publication::decode_envelope(&mut r)?;
+        r.end()?;
+        Ok(Publication { body, ..publication })
+    }
+
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Publication, Malformed> {
+        let publication = Publication::decode_envelope(r)?;
+        let body = match r.u8()? {
+            1 => Body::Plain(read_bytes(r, limits::BODY_BYTES_MAX)?.to_vec()),
+            2 => Body::Sealed(read_bytes(r, limits::BODY_BYTES_MAX)?.to_vec()),
+            3 => Body::Digest { size: r.u64()?, hash: r.array()? },
+            _ => return Err(Malformed),
+        };
+        Ok(Publication { body, ..publication })
+    }
+
+    /// All but the body, which is empty.
+    fn decode_envelope(r: &mut Reader<'_>) -> Result<Publication, Malformed> {
         let headers = read_headers(r)?;
         let associated = r.bytes16(limits::ASSOCIATED_BYTES_MAX)?.to_vec();
         let access = match r.u8()? {
@@ -171,13 +196,7 @@ impl Publication {
         };
         let execute = Execute::decode(r)?;
         let (policy, epoch) = (r.u64()?, r.u32()?);
-        let body = match r.u8()? {
-            1 => Body::Plain(read_bytes(r, limits::BODY_BYTES_MAX)?.to_vec()),
-            2 => Body::Sealed(read_bytes(r, limits::BODY_BYTES_MAX)?.to_vec()),
-            3 => Body::Digest { size: r.u64()?, hash: r.array()? },
-            _ => return Err(Malformed),
-        };
-        Ok(Publication { headers, associated, access, execute, policy, epoch, body })
+        Ok(Publication { headers, associated, access, execute, policy, epoch, body: Body::Plain(Vec::new()) })
     }
 }
 

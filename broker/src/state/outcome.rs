@@ -1,6 +1,6 @@
 //! What became of an operation: codes that mean the same in every version, and a few bytes of detail.
 
-use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
+use sealcast_wire::{Malformed, Reader, Reason, Utc, Writer, limits};
 
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,20 @@ impl Code {
     /// The code with this number.
     fn from_number(number: u16) -> Option<Code> {
         CODES.into_iter().find(|code| *code as u16 == number)
+    }
+}
+
+impl From<Code> for Reason {
+    fn from(code: Code) -> Reason {
+        Reason(code as u16)
+    }
+}
+
+impl TryFrom<Reason> for Code {
+    type Error = Malformed;
+
+    fn try_from(reason: Reason) -> Result<Code, Malformed> {
+        Code::from_number(reason.0).ok_or(Malformed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One correct client: the machine of `delivery::quorum`, the keys of `keys::threshold`, and an application that takes
+//! One correct client: the machine of `sealcast_client`, the keys of `keys::threshold`, and an application that takes
 //! what comes in order. What joins them does what `sealcast::brokers` does, on the simulation's time.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,14 +7,13 @@ use std::sync::Arc;
 use sealcast_broker::operation::{Body, Client as Id, Operation, Publication, Registration};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code, Entry};
+use sealcast_client::{Config, Delivered, Notice, Outcome, Output, Quorum};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::Token;
-use sealcast_delivery::quorum::{Config, Delivered, Notice, Outcome, Output, Quorum};
-use sealcast_keys::threshold::sealed::Header;
 use sealcast_keys::threshold::{Config as KeyConfig, Standing, Threshold, pin};
 use sealcast_keys::{self as keys, Keys as _};
-use sealcast_wire::{Incarnation, Monotonic, Now, Utc};
+use sealcast_wire::{Culprit, Evidence, Incarnation, Monotonic, Now, SealedHeader, Utc};
 
 use crate::cast::{Cast, Desk, Interest, Plan, key};
 
@@ -187,7 +186,7 @@ impl Client {
             let Ok(sealed) = self.keys.seal_together(number, publication.envelope(), &[&it.payload]) else {
                 return false;
             };
-            let Ok(header) = Header::from_bytes(&sealed.header) else { return false };
+            let Ok(header) = SealedHeader::from_bytes(&sealed.header) else { return false };
             let (policy, epoch) = (header.envelope.policy, header.envelope.epoch);
             let publication = Publication { policy, epoch, body: Body::Sealed(sealed.body), ..publication };
             self.quorum.publish_sealed(now, number, publication)
@@ -292,11 +291,11 @@ impl Client {
                 let result = self.quorum.fetch(now, &what);
                 self.keys.fetched(now, id, result);
             }
-            keys::Output::Notice(keys::Notice::Evidence { against, .. }) => match against {
-                keys::threshold::evidence::Culprit::Broker(broker) => {
+            keys::Output::Notice(keys::Notice::Evidence(Evidence { against, .. })) => match against {
+                Culprit::Broker(broker) => {
                     said.push(Said::Accused(broker, "false share".into()));
                 }
-                keys::threshold::evidence::Culprit::Publisher { client, number } => {
+                Culprit::Publisher { client, number } => {
                     said.push(Said::Convicted(Id(client), number));
                 }
             },
@@ -309,7 +308,8 @@ impl Client {
         let entry = Box::new(entry);
         match &publication.body {
             Body::Sealed(body) => {
-                let header = Header { client: entry.client.0, number: entry.number, envelope: publication.envelope() };
+                let header =
+                    SealedHeader { client: entry.client.0, number: entry.number, envelope: publication.envelope() };
                 let (header, sn) = (header.to_bytes(), entry.sn);
                 self.line_up(now, subscription, Waiting::Sealed { place, entry }, said);
                 self.keys.open(now, keys::Delivered { index: sn, header: &header, body: Some(body), attachments: &[] });

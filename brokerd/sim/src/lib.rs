@@ -2,7 +2,7 @@
 //! real admission, executor and release above it, the real client machines below, one seed for all of it.
 //!
 //! ```text
-//! publishers, readers ── delivery::quorum + keys::threshold                       villains: by name
+//! publishers, readers ── the brokers' client + keys::threshold                       villains: by name
 //!        │ messages with delays, channels that break                                 │
 //!        ▼                                                                            ▼
 //! brokers ── admission ▶ engine ▶ executor ▶ release, stepped; rows in memory    liars: by name

@@ -7,8 +7,8 @@ use sealcast::brokers::{Brokers, Content, Place};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Act, Header, TopicError, check_published};
 use sealcast_broker::receipt::Receipt;
+use sealcast_client::Read as What;
 use sealcast_crypto::identity::check_topic;
-use sealcast_delivery::quorum::Read as What;
 use serde_json::{Value, json};
 
 use super::Env;

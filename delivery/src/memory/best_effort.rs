@@ -33,7 +33,7 @@ impl Default for BestEffort {
 
 impl BestEffort {
     /// The same with datagrams of other ways.
-    pub(crate) fn up_to(bytes_max: usize) -> BestEffort {
+    pub fn up_to(bytes_max: usize) -> BestEffort {
         BestEffort {
             plain: false,
             bytes_max,
@@ -66,11 +66,7 @@ impl BestEffort {
     }
 
     /// The whole datagram of a message, sealed as it asks for.
-    pub(crate) fn datagram(
-        &mut self,
-        protect: Option<&dyn Protect>,
-        message: &Outgoing<'_>,
-    ) -> Result<Vec<u8>, SendError> {
+    pub fn datagram(&mut self, protect: Option<&dyn Protect>, message: &Outgoing<'_>) -> Result<Vec<u8>, SendError> {
         match message.what {
             What::Keys { bytes, sealed: false } => self.bounded(open_datagram(&Frame::Keys(bytes))),
             What::Keys { bytes, sealed: true } => {
@@ -146,7 +142,7 @@ impl BestEffort {
     }
 
     /// Reads an opened frame whose datagram has this place in an order.
-    pub(crate) fn take_at(
+    pub fn take_at(
         &mut self,
         index: u64,
         source: Source,

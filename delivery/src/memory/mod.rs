@@ -33,6 +33,17 @@ pub(crate) fn open_content(datagram: &[u8]) -> Result<&[u8], Malformed> {
     }
 }
 
+/// A key scheme's message in an open datagram.
+///
+/// # Errors
+/// [`Malformed`], also for a datagram that holds something else.
+pub fn keys_message(datagram: &[u8]) -> Result<&[u8], Malformed> {
+    match Frame::parse(open_content(datagram)?)? {
+        Frame::Keys(bytes) => Ok(bytes),
+        _ => Err(Malformed),
+    }
+}
+
 /// A broker's attachment to an ordered message (a share, a digest, a proof) as an open datagram.
 pub fn attachment(index: u64, broker: u16, bytes: &[u8]) -> Vec<u8> {
     open_datagram(&Frame::Attachment { index, broker, bytes })

@@ -21,24 +21,10 @@ use sealcast_crypto::ed25519;
 use sealcast_crypto::group::Group;
 use sealcast_crypto::signature::SIGNATURE_LEN;
 use sealcast_crypto::tdh2::{Ciphertext, Combiner, Labelled, Outcome, ProvedShare, PublicKey, Sharing};
-use sealcast_wire::{Malformed, Reader, Writer, limits};
+use sealcast_wire::{Culprit, Malformed, Reader, SealedHeader, Writer, limits};
 
 use super::config::Config;
-use super::sealed::{Header, SignedShare, statement};
-
-/// Who misbehaved at or with the brokers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Culprit {
-    /// The broker with this number signed a false proof.
-    Broker(u16),
-    /// Who published this made a ciphertext that opens to nothing. That this client did, the brokers' order shows.
-    Publisher {
-        /// Its key.
-        client: [u8; 32],
-        /// Its number of the publication.
-        number: u64,
-    },
-}
+use super::sealed::{SignedShare, label, statement};
 
 /// The shares by which a publisher is convicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +146,11 @@ fn message<G: Group>(w: &mut Writer, header: &[u8], it: &Labelled<G>) {
     w.bytes16(header).u32(ciphertext.len() as u32).raw(&ciphertext);
 }
 
-fn read_message<G: Group>(config: &Config<G>, r: &mut Reader<'_>) -> Result<(Header, Labelled<G>), Malformed> {
-    let header = Header::from_bytes(r.bytes16(usize::from(u16::MAX))?)?;
+fn read_message<G: Group>(config: &Config<G>, r: &mut Reader<'_>) -> Result<(SealedHeader, Labelled<G>), Malformed> {
+    let header = SealedHeader::from_bytes(r.bytes16(usize::from(u16::MAX))?)?;
     let length = usize::try_from(r.u32()?).map_err(|_| Malformed)?;
     let ciphertext = Ciphertext::decode(r.take(length)?).map_err(|_| Malformed)?;
-    let it = config.key.bind(ciphertext, &header.label());
+    let it = config.key.bind(ciphertext, &label(&header));
     Ok((header, it))
 }
 

@@ -50,16 +50,15 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{Ciphertext, Combiner};
 use sealcast_wire::envelope::NOTHING;
 use sealcast_wire::{
-    Agreement, CertHash, Change, Dropped, Drops, Envelope, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane,
-    Malformed, Member, MemberId, Monotonic, Now, Slot, Source, Took, View, limits,
+    Agreement, CertHash, Change, Culprit, Dropped, Drops, Envelope, Evidence, Fetch, FetchId, Fetched, Guarantee,
+    Incarnation, Lane, Malformed, Member, MemberId, Monotonic, Now, SealedHeader, Slot, Source, Took, View, limits,
 };
 
 pub use config::{Config, ConfigError, Standing, pin};
 
 use self::collecting::{Collecting, Verdict};
 use self::early::Early;
-use self::evidence::Culprit;
-use self::sealed::{Attachment, Header};
+use self::sealed::Attachment;
 use crate::plain::Everything;
 use crate::{
     Command, CommandError, Delivered, Exclusion, HandleError, Keys, Notice, Outcome, Output, Seal, SealError, Sealed,
@@ -152,8 +151,8 @@ impl<G: Group> Threshold<G> {
             return Err(SealError::Policy);
         }
         let plaintext = sealed::together(payloads, Ciphertext::<G>::OVERHEAD).ok_or(SealError::TooLarge)?;
-        let header = Header { client: self.config.client, number, envelope };
-        let ciphertext = self.config.key.encrypt(&header.label(), &plaintext, &mut self.rng);
+        let header = SealedHeader { client: self.config.client, number, envelope };
+        let ciphertext = self.config.key.encrypt(&sealed::label(&header), &plaintext, &mut self.rng);
         Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.standing.into() })
     }
 
@@ -203,7 +202,7 @@ impl<G: Group> Threshold<G> {
         if !self.has_room(size) {
             return Err(Dropped::Queue);
         }
-        let label = Header::from_bytes(header)?.label();
+        let label = sealed::label(&SealedHeader::from_bytes(header)?);
         let ciphertext = Ciphertext::decode(body).map_err(|_| Malformed)?;
         let it = self.config.key.bind(ciphertext, &label);
         let mut collecting = Collecting::new(it, header, size, now.monotonic, self.patience());
@@ -257,7 +256,7 @@ impl<G: Group> Threshold<G> {
             Verdict::Denied => self.settle(now, index, None),
             Verdict::Bottom(shares) => {
                 let record = evidence::faulty(&self.config.key.sharing(), &collecting.header, &collecting.it, &shares);
-                if let Ok(Header { client, number, .. }) = Header::from_bytes(&collecting.header) {
+                if let Ok(SealedHeader { client, number, .. }) = SealedHeader::from_bytes(&collecting.header) {
                     self.outputs.push_back(notice(Culprit::Publisher { client, number }, record, index));
                 }
                 self.settle(now, index, None);
@@ -450,7 +449,7 @@ impl<G: Group> Keys for Threshold<G> {
 }
 
 fn notice(against: Culprit, record: Vec<u8>, at: u64) -> Output {
-    Output::Notice(Notice::Evidence { against, record, at })
+    Output::Notice(Notice::Evidence(Evidence { against, record, at }))
 }
 
 /// How long shares may take before the brokers are asked, at first: at least,

@@ -1,7 +1,6 @@
-//! The bytes: what goes before a ciphertext, what is in it, and what brokers attach to it.
+//! The bytes: what is in a ciphertext, and what brokers attach to it. Before it stands a [`SealedHeader`].
 //!
 //! ```text
-//! header     = u8 1 ‖ client, 32 ‖ u64 number ‖ envelope
 //! plaintext  = u16 count ‖ (u32 length ‖ payload) …             one ciphertext for one payload or several
 //! attachment = 1 ‖ ctid, 32 ‖ share
 //!            | 2 ‖ ctid, 32 ‖ proved share ‖ signature, 64
@@ -15,46 +14,11 @@ use sealcast_crypto::group::Group;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
 use sealcast_crypto::tdh2::{Label, ProvedShare, Share, Sharing};
-use sealcast_wire::{Envelope, Malformed, Reader, Writer, limits};
+use sealcast_wire::{Malformed, Reader, SealedHeader, Writer, limits};
 
-/// What stands before a ciphertext: all that its label is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Who publishes.
-    pub client: [u8; 32],
-    /// Its number of the publication.
-    pub number: u64,
-    /// The publication, less its body.
-    pub envelope: Envelope,
-}
-
-impl Header {
-    /// What the ciphertext is bound to.
-    pub fn label(&self) -> Label {
-        Label::of(&self.client, self.number, &self.envelope)
-    }
-
-    /// Its bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer::new();
-        w.u8(VERSION).raw(&self.client).u64(self.number);
-        self.envelope.encode(&mut w);
-        w.finish()
-    }
-
-    /// Reads what [`Header::to_bytes`] wrote, and nothing else.
-    ///
-    /// # Errors
-    /// [`Malformed`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Header, Malformed> {
-        let mut r = Reader::new(bytes);
-        if r.u8()? != VERSION {
-            return Err(Malformed);
-        }
-        let header = Header { client: r.array()?, number: r.u64()?, envelope: Envelope::decode(&mut r)? };
-        r.end()?;
-        Ok(header)
-    }
+/// What a ciphertext is bound to.
+pub fn label(header: &SealedHeader) -> Label {
+    Label::of(&header.client, header.number, &header.envelope)
 }
 
 /// Bytes of a sealed body that its payloads cannot use: the ciphertext's own, and the payloads' lengths.
@@ -185,7 +149,6 @@ pub fn statement(cluster: &[u8; 32], sharing: &Sharing, ciphertext: &[u8; 32], p
     transcript.add(ciphertext).add(proved).finish()
 }
 
-const VERSION: u8 = 1;
 const SHARE: u8 = 1;
 const PROVED: u8 = 2;
 const DENIED: u8 = 3;

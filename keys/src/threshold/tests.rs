@@ -66,7 +66,7 @@ impl World {
     }
 
     fn checked(&self, it: &Sealed) -> Checked<G> {
-        let label = Header::from_bytes(&it.header).unwrap().label();
+        let label = sealed::label(&SealedHeader::from_bytes(&it.header).unwrap());
         self.key().check(self.key().bind(Ciphertext::decode(&it.body).unwrap(), &label)).unwrap()
     }
 
@@ -116,7 +116,7 @@ fn did(reader: &mut Threshold<G>) -> Did {
                 did.asked.push(index);
                 reader.fetched(now(0), id, Fetched::Missing);
             }
-            Output::Notice(Notice::Evidence { against, record, .. }) => did.evidence.push((against, record)),
+            Output::Notice(Notice::Evidence(Evidence { against, record, .. })) => did.evidence.push((against, record)),
             Output::Epoch { .. } => {}
             _ => panic!("not of this scheme"),
         }
@@ -481,8 +481,9 @@ fn rule_e1_that_we_may_not_read_takes_the_word_of_f_plus_one() {
 fn rule_s9_what_a_broker_moves_between_headers_and_policy_is_neither_opened_nor_bottom() {
     let mut world = World::new(3, 4);
     let it = world.publish(5, b"payload");
-    let header = Header::from_bytes(&it.header).unwrap();
-    let with = |envelope: Envelope| Sealed { header: Header { envelope, ..header.clone() }.to_bytes(), ..it.clone() };
+    let header = SealedHeader::from_bytes(&it.header).unwrap();
+    let with =
+        |envelope: Envelope| Sealed { header: SealedHeader { envelope, ..header.clone() }.to_bytes(), ..it.clone() };
     let from = &header.envelope;
     let moved = [
         with(Envelope {
@@ -499,8 +500,8 @@ fn rule_s9_what_a_broker_moves_between_headers_and_policy_is_neither_opened_nor_
         with(Envelope { execute: b"\x01\0\x01k\0\x01v".to_vec(), ..from.clone() }),
         with(Envelope { policy: 1, ..from.clone() }),
         with(Envelope { epoch: 1, ..from.clone() }),
-        Sealed { header: Header { client: [2; 32], ..header.clone() }.to_bytes(), ..it.clone() },
-        Sealed { header: Header { number: 6, ..header.clone() }.to_bytes(), ..it.clone() },
+        Sealed { header: SealedHeader { client: [2; 32], ..header.clone() }.to_bytes(), ..it.clone() },
+        Sealed { header: SealedHeader { number: 6, ..header.clone() }.to_bytes(), ..it.clone() },
     ];
     for changed in moved {
         // Honest brokers name the ciphertext that was ordered.
@@ -511,7 +512,7 @@ fn rule_s9_what_a_broker_moves_between_headers_and_policy_is_neither_opened_nor_
         assert!(reader.collecting.is_empty());
         assert_eq!(give(&mut reader, 3, &it, &shares), opened(3, b"payload"), "what was ordered still opens");
         // Even t brokers' shares, said to be of the changed one, open nothing.
-        let label = Header::from_bytes(&changed.header).unwrap().label();
+        let label = sealed::label(&SealedHeader::from_bytes(&changed.header).unwrap());
         let id = *world.key().bind(Ciphertext::decode(&changed.body).unwrap(), &label).id();
         let relabel = |(b, bytes): &(u16, Vec<u8>)| {
             let said = Attachment::<G>::from_bytes(bytes).unwrap();
@@ -531,7 +532,7 @@ fn rule_s9_what_a_broker_moves_between_headers_and_policy_is_neither_opened_nor_
 #[test]
 fn rule_g9_formats_of_sealed_publications_do_not_change_unnoticed() {
     let world = World::new(2, 4);
-    let header = Header { client: [1; 32], number: 5, envelope: Envelope { policy: 3, epoch: 1, ..envelope() } };
+    let header = SealedHeader { client: [1; 32], number: 5, envelope: Envelope { policy: 3, epoch: 1, ..envelope() } };
     let it = crafted(&world, |_| RistrettoPoint::mul_base(&Scalar::from(77_u64)));
     let proved = world.holders[0].prove(&world.checked(&it), &mut ChaCha20Rng::seed_from_u64(1)).unwrap();
     let signed = |sharing| SignedShare { sharing, proved, signature: [9; 64] };
@@ -590,8 +591,8 @@ fn hs(tag: &str, parts: &[&[u8]]) -> Scalar {
 /// A ciphertext that is well-formed but for its mask, which is made of this Z in place of H_Δ^r (none: of any). Its
 /// publisher knows r.
 fn crafted(world: &World, z: impl Fn(&Scalar) -> RistrettoPoint) -> Sealed {
-    let header = Header { client: [1; 32], number: 5, envelope: envelope() };
-    let label: [u8; 32] = Label::hash(&header.label());
+    let header = SealedHeader { client: [1; 32], number: 5, envelope: envelope() };
+    let label: [u8; 32] = Label::hash(&sealed::label(&header));
     let pkh0 = world.key().lasting_hash();
     let sigma = [0x5a; 32];
     let both = h64("dem", &[pkh0, &label, &sigma]);
@@ -728,7 +729,7 @@ fn rule_e6_a_stale_publication_is_sealed_again_for_what_stands() {
             views.push(view.epoch);
         }
         let sealed = client.seal_together(6, envelope(), &[b"m"]).unwrap();
-        let Envelope { policy, epoch, .. } = Header::from_bytes(&sealed.header).unwrap().envelope;
+        let Envelope { policy, epoch, .. } = SealedHeader::from_bytes(&sealed.header).unwrap().envelope;
         assert_eq!(sealed.epoch, EpochId { counter: epoch, hash: policy });
         (views.len(), epoch, policy)
     };
@@ -798,7 +799,7 @@ fn the_trait_seals_one_payload_under_the_number_in_its_id() {
     let id = 5_u128.to_be_bytes();
     let seal = Seal { topic: "pose", id, policy: b"condition", operation: &[], body: b"m" };
     let it = client.seal(&seal).unwrap();
-    let header = Header::from_bytes(&it.header).unwrap();
+    let header = SealedHeader::from_bytes(&it.header).unwrap();
     assert_eq!((header.number, header.envelope.access), (5, Some(b"condition".to_vec())));
     let shares: Vec<_> = (0..3).map(|b| world.share(b, &it)).collect();
     assert_eq!(give(&mut client, 3, &it, &shares), opened(3, b"m"));
@@ -853,7 +854,7 @@ proptest! {
         let mut reader = world.client();
         let tagged = [&[kind][..], &bytes].concat();
         for bytes in [&bytes, &tagged] {
-            if let Ok(header) = Header::from_bytes(bytes) {
+            if let Ok(header) = SealedHeader::from_bytes(bytes) {
                 prop_assert_eq!(&header.to_bytes(), bytes);
             }
             if let Ok(said) = Attachment::<G>::from_bytes(bytes) {

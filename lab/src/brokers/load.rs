@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sealcast::brokers::{Brokers, Content, Item, Outgoing, Subscription};
 use sealcast_broker::operation::{Execute, Header};
-use sealcast_delivery::quorum::Outcome;
+use sealcast_client::Outcome;
 
 use super::cluster::Cluster;
 use crate::Failure;

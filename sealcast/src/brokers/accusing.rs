@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sealcast_broker::operation::{Accusation, Client};
 use sealcast_broker::state::Code;
+use sealcast_client::Outcome;
 use sealcast_delivery::Token;
-use sealcast_delivery::quorum::Outcome;
 use sealcast_wire::limits;
 
 /// See the module.

@@ -10,14 +10,14 @@ use sealcast_broker::operation::{Body, Interest, Operation, OperationId, Publica
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Entry;
+use sealcast_client::{Answer, Config, Outcome, Proofs, Quorum, Read};
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::tdh2::Ciphertext;
-use sealcast_delivery::quorum::{Answer, Config, Outcome, Proofs, Quorum, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
 use sealcast_keys::threshold::Shortage;
-use sealcast_keys::threshold::sealed::{Header, together_overhead};
-use sealcast_wire::{Envelope, Utc, limits};
+use sealcast_keys::threshold::sealed::together_overhead;
+use sealcast_wire::{Envelope, SealedHeader, Utc, limits};
 
 use super::advertised::Advertised;
 use super::credential::{self, Credential};
@@ -179,7 +179,7 @@ impl Engine {
             _ => SendError::NotReady,
         })?;
         let Envelope { policy, epoch, .. } =
-            Header::from_bytes(&sealed.header).map_err(|_| SendError::TooLong)?.envelope;
+            SealedHeader::from_bytes(&sealed.header).map_err(|_| SendError::TooLong)?.envelope;
         let publication = Publication { policy, epoch, body: Body::Sealed(sealed.body), ..publication };
         self.quorum.publish_sealed(now, number, publication)
     }
@@ -466,7 +466,8 @@ pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
 
 /// What the keys need to open a publication; `None` if it is not sealed.
 fn sealed(entry: &Entry, publication: Publication) -> Option<Sealed> {
-    let header = Header { client: entry.client.0, number: entry.number, envelope: publication.envelope() }.to_bytes();
+    let header =
+        SealedHeader { client: entry.client.0, number: entry.number, envelope: publication.envelope() }.to_bytes();
     let Body::Sealed(ciphertext) = publication.body else { return None };
     Some(Sealed { entry: Box::new(entry.clone()), associated: publication.associated, header, ciphertext })
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use sealcast_broker::operation::{Accusation, Operation};
-use sealcast_delivery::quorum::{Misdeed, Notice, Outcome};
+use sealcast_client::{Misdeed, Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
-use sealcast_keys::threshold::evidence::Culprit;
-use sealcast_wire::limits;
+use sealcast_wire::{self as wire, Culprit, limits};
 
 use super::accusing::Accusing;
 use crate::code::Code;
@@ -41,7 +40,7 @@ impl Findings {
 
     /// What the keys found about shares and ciphertexts.
     pub(crate) fn by_keys(&mut self, notice: &keys::Notice) {
-        let keys::Notice::Evidence { against, record, at } = notice else { return };
+        let keys::Notice::Evidence(wire::Evidence { against, record, at }) = notice else { return };
         let what = match against {
             Culprit::Broker(broker) => format!("broker {broker} signed the proof of a false share"),
             Culprit::Publisher { client, number } => {

@@ -31,7 +31,7 @@ pub(super) struct Lines {
 pub(super) struct Sealed {
     pub(super) entry: Box<Entry>,
     pub(super) associated: Vec<u8>,
-    /// `sealcast_keys::threshold::sealed::Header`, encoded.
+    /// `sealcast_wire::SealedHeader`, encoded.
     pub(super) header: Vec<u8>,
     pub(super) ciphertext: Vec<u8>,
 }

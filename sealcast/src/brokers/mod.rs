@@ -1,7 +1,7 @@
 //! A client of 3f + 1 brokers: registers, publishes with receipts, subscribes, reads, acts for administrators.
 //!
 //! ```text
-//! callers ─ verbs ─▶ Engine: delivery::quorum, the keys, a channel to each broker ◀─ the driver thread waits for sockets
+//! callers ─ verbs ─▶ Engine: sealcast_client, the keys, a channel to each broker ◀─ the driver thread waits for sockets
 //!    ▲                  │
 //!    └── outcomes, ─────┘ ── subscriptions' inboxes
 //! ```
@@ -35,7 +35,7 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
-use sealcast_delivery::quorum::{Answer, Outcome, Proofs, Read, Standing, Stood};
+use sealcast_client::{Answer, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::Utc;
 

@@ -2,14 +2,15 @@
 
 use sealcast_broker::protocol::Refusal;
 use sealcast_broker::state::{Code as Became, Outcome as Came};
-use sealcast_delivery::quorum::Outcome;
+use sealcast_client::Outcome;
+use sealcast_wire::Reason;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
 
 /// The error of an operation that brokers executed to nothing for this reason.
-pub(crate) fn refused(code: Became) -> Error {
-    let why = done(&Came { code, detail: Vec::new() }).err();
+pub(crate) fn refused(reason: Reason) -> Error {
+    let why = Became::try_from(reason).ok().and_then(|code| done(&Came { code, detail: Vec::new() }).err());
     why.unwrap_or_else(|| Error::new(Code::NotReady, "the brokers executed nothing of it"))
 }
 
@@ -68,8 +69,8 @@ pub(super) fn done(outcome: &Came) -> Result<()> {
 /// The error of an operation that has no place.
 pub(super) fn lost(outcome: &Outcome) -> Error {
     match outcome {
-        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered),
-        Outcome::Refused(Refusal::Proof) => refused(Became::Proof),
+        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
+        Outcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
         Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
         Outcome::Forgotten => {
             Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
+use sealcast_client::Standing;
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::secret::Secret;
-use sealcast_delivery::quorum::Standing;
 use sealcast_keys::threshold::{Config, Shortage, Standing as Versions, Threshold, pin};
 use sealcast_keys::{Delivered, Keys, Outcome, Output, SealError, Sealed, Token};
 use sealcast_wire::{Envelope, FetchId, Fetched, Incarnation, Monotonic, Now};

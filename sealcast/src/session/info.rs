@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
 use sealcast_keys::contributory::{CompartmentStatus, MemberStatus, Status};
-use sealcast_keys::threshold::evidence::Culprit;
 use sealcast_keys::{Exclusion, Misbehaviour, Notice};
-use sealcast_wire::{CertHash, Drops, EpochId, Member, View};
+use sealcast_wire::{self as wire, CertHash, Culprit, Drops, EpochId, Member, View};
 
 use super::control::millis;
 use super::driver::Road;
@@ -273,10 +272,10 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
             format!("the certificate of {} ends in {} h", who(cert), seconds / 3600)
         }
         Notice::StaleCrl => "the revocation list is older than the policy allows".to_owned(),
-        Notice::Evidence { against: Culprit::Broker(number), .. } => {
+        Notice::Evidence(wire::Evidence { against: Culprit::Broker(number), .. }) => {
             format!("broker {number} signed a false share")
         }
-        Notice::Evidence { against: Culprit::Publisher { client, number }, .. } => {
+        Notice::Evidence(wire::Evidence { against: Culprit::Publisher { client, number }, .. }) => {
             format!("publication {number} of {} opens to nothing", hex(&client[..6]))
         }
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
+use sealcast_client::Standing;
 use sealcast_crypto::aead;
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::identity::Identity;
-use sealcast_delivery::quorum::Standing;
 use sealcast_keys::contributory::{Config, Contributory, Status};
 use sealcast_keys::plain::Plain;
 use sealcast_keys::threshold::Threshold;

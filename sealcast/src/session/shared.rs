@@ -181,7 +181,7 @@ impl Shared {
     }
 
     /// Does something with the brokers' machine, and what it wants done.
-    pub(super) fn with_brokers<T>(&self, act: impl FnOnce(Now, &mut sealcast_delivery::quorum::Way) -> T) -> Option<T> {
+    pub(super) fn with_brokers<T>(&self, act: impl FnOnce(Now, &mut sealcast_client::Way) -> T) -> Option<T> {
         let now = self.clock.now();
         self.lease.with(|driver| {
             let driver = driver.as_mut()?;
@@ -325,7 +325,7 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
     match outcome {
         Outcome::Placed(number) => Ok(Some(number)),
         Outcome::Accepted => Ok(None),
-        Outcome::Denied(code) => Err(crate::brokers::refused(code)),
+        Outcome::Denied(reason) => Err(crate::brokers::refused(reason)),
         Outcome::Failed | Outcome::Superseded(_) => {
             Err(Error::new(Code::NotReady, "the message got no place in the order")
                 .with_hint("sealcast brokers status shows brokers; then publish it again"))

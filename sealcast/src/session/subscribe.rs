@@ -123,7 +123,7 @@ impl Subscribing<'_> {
         let stands = shared.with_brokers(|_, way| way.stands(&pattern)).flatten();
         match (stands, shared.ended()) {
             (Some(Ok(())), _) => Some(Ok(begun)),
-            (Some(Err(code)), _) => Some(Err(brokers::refused(code))),
+            (Some(Err(code)), _) => Some(Err(brokers::refused(code.into()))),
             (None, Some(why)) => Some(Err(why)),
             (None, None) => {
                 self.begun = Some(begun);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use mio::Registry;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::Registration;
+use sealcast_client::{self as client, Cargo, Config, Notice, Standing};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_delivery::quorum::{self, Cargo, Config, Notice, Standing};
 use sealcast_delivery::{Batch, SendError};
 use sealcast_wire::{Address, Incarnation, Now};
 
@@ -55,7 +55,7 @@ pub(super) struct Through {
 
 impl Through {
     /// The road, and the machine that goes it.
-    pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<(Through, quorum::Way)> {
+    pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<(Through, client::Way)> {
         let Reach { cluster, key, registrations, cargo, later } = reach;
         let (key, record) = key.into_parts();
         let config = Config {
@@ -64,7 +64,7 @@ impl Through {
             registrations,
             frame_operations: FRAME_OPERATIONS,
         };
-        let way = quorum::Way::new(now, config, record.last().as_deref(), cargo)
+        let way = client::Way::new(now, config, record.last().as_deref(), cargo)
             .map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
         let through = Through {
             channels: channels(&cluster, &key),
@@ -87,7 +87,7 @@ impl Through {
     }
 
     /// Reads and writes what can be without waiting; whether anything came.
-    pub(super) fn attend(&mut self, now: Now, way: &mut quorum::Way) -> bool {
+    pub(super) fn attend(&mut self, now: Now, way: &mut client::Way) -> bool {
         let mut any = false;
         for (broker, channel) in (0_u16..).zip(&mut self.channels) {
             channel.attend(&self.registry, &mut |heard| {
@@ -135,7 +135,7 @@ impl Through {
     }
 
     /// The keys, once their time has come.
-    pub(super) fn begin(&mut self, now: Now, way: &mut quorum::Way) -> Result<Option<Scheme>> {
+    pub(super) fn begin(&mut self, now: Now, way: &mut client::Way) -> Result<Option<Scheme>> {
         let Some(standing) = way.standing().filter(|it| it.registered).cloned() else { return Ok(None) };
         match self.later.take() {
             None => Ok(None),
@@ -158,7 +158,7 @@ impl Through {
                 stands => {
                     self.later = Some(Later::Contributory(make));
                     if let Some(Err(code)) = stands {
-                        self.trouble.get_or_insert(brokers::refused(code));
+                        self.trouble.get_or_insert(brokers::refused(code.into()));
                     }
                     Ok(None)
                 }
@@ -192,7 +192,7 @@ impl Through {
     }
 
     /// Why it takes so long.
-    pub(super) fn late(&self, way: &quorum::Way, patience: Duration) -> Error {
+    pub(super) fn late(&self, way: &client::Way, patience: Duration) -> Error {
         match way.standing() {
             None => brokers::no_quorum(&self.cluster, &self.channels, patience),
             Some(it) if !it.registered => {
@@ -208,7 +208,7 @@ impl Through {
     }
 
     /// What is known of the brokers.
-    pub(super) fn info(&self, way: &quorum::Way) -> BrokersInfo {
+    pub(super) fn info(&self, way: &client::Way) -> BrokersInfo {
         BrokersInfo {
             name: self.cluster.genesis.name.clone(),
             cluster: self.cluster.cluster().0,
@@ -220,7 +220,7 @@ impl Through {
     }
 
     /// Ends all channels; what is queued is sent as far as the kernel takes it.
-    pub(super) fn end(&mut self, way: &quorum::Way) {
+    pub(super) fn end(&mut self, way: &client::Way) {
         // What the highest block was is known again from the brokers, but for what this protects from.
         let _ = self.record.keep(&way.record());
         self.channels.iter_mut().for_each(Channel::end);
@@ -233,7 +233,7 @@ impl Through {
 
     /// Takes in what the machine found out about brokers, and brings before them what the keys found out about publishers;
     /// whether there is something to send for it.
-    pub(super) fn judge(&mut self, now: Now, way: &mut quorum::Way) -> bool {
+    pub(super) fn judge(&mut self, now: Now, way: &mut client::Way) -> bool {
         while let Some(notice) = way.poll_notice() {
             if let Notice::RolledBack { seen, height } = &notice {
                 self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));

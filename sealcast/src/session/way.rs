@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use sealcast_client as client;
 use sealcast_delivery::memory::{BestEffort, Ordered};
 use sealcast_delivery::multicast::Multicast;
-use sealcast_delivery::{Batch, Delivery, Outgoing, Output, Packet, SendError, Token, quorum};
+use sealcast_delivery::{Batch, Delivery, Outgoing, Output, Packet, SendError, Token};
 use sealcast_wire::{
     Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Guarantee, Monotonic, Now, Protect, Source, View,
 };
@@ -14,12 +15,12 @@ pub(super) enum Way {
     Multicast(Box<Multicast>),
     BestEffort(Box<BestEffort>),
     Ordered(Box<Ordered>),
-    Brokers(Box<quorum::Way>),
+    Brokers(Box<client::Way>),
 }
 
 impl Way {
     /// That of the brokers, if it is the one.
-    pub(super) fn brokers(&self) -> Option<&quorum::Way> {
+    pub(super) fn brokers(&self) -> Option<&client::Way> {
         match self {
             Way::Brokers(way) => Some(way),
             Way::Multicast(_) | Way::BestEffort(_) | Way::Ordered(_) => None,
@@ -27,7 +28,7 @@ impl Way {
     }
 
     /// The same, for its shell.
-    pub(super) fn brokers_mut(&mut self) -> Option<&mut quorum::Way> {
+    pub(super) fn brokers_mut(&mut self) -> Option<&mut client::Way> {
         match self {
             Way::Brokers(way) => Some(way),
             Way::Multicast(_) | Way::BestEffort(_) | Way::Ordered(_) => None,

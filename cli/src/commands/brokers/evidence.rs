@@ -16,8 +16,9 @@ use sealcast_broker::genesis::Cluster as Id;
 use sealcast_broker::protocol::{Misdeed, Report};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::hash::sha256;
-use sealcast_keys::threshold::evidence::{Culprit, judge};
+use sealcast_keys::threshold::evidence::judge;
 use sealcast_keys::threshold::{Config, pin};
+use sealcast_wire::Culprit;
 use serde_json::{Value, json};
 
 use super::{Which, processes, status};

@@ -9,8 +9,8 @@ use sealcast::config::Home;
 use sealcast::url::Scheme;
 use sealcast_broker::operation::{Action, Admin, Execute, Header, Operation};
 use sealcast_broker::receipt::{Fact, Receipt};
-use sealcast_delivery::quorum::Read;
-use sealcast_keys::threshold::evidence::Culprit;
+use sealcast_client::Read;
+use sealcast_wire::Culprit;
 
 use super::{Teller, broken, holds_within};
 use crate::commands::Env;

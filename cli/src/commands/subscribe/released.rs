@@ -6,7 +6,7 @@ use std::time::Instant;
 use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item, Subscription};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Client, Header, Interest};
-use sealcast_delivery::quorum::Stood;
+use sealcast_client::Stood;
 use serde_json::json;
 
 use super::watch::Watch;

@@ -12,9 +12,9 @@ use sealcast_crypto::group::{Parameters, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{Ciphertext, KeyShare, PublicKey, deal};
-use sealcast_keys::threshold::sealed::{Attachment, What};
+use sealcast_keys::threshold::sealed::{Attachment, What, label};
 use sealcast_keys::threshold::{self, Threshold, pin};
-use sealcast_wire::{Incarnation, Utc};
+use sealcast_wire::{Incarnation, SealedHeader, Utc};
 
 use super::super::inbox::{Content, Item};
 use super::super::{ClientKey, FRAME_OPERATIONS};
@@ -200,7 +200,7 @@ impl Stage {
     /// These brokers give their shares of a publication.
     fn shares_of(&mut self, sn: u64, brokers: std::ops::Range<u16>) {
         let sealed = &self.sealed[usize::try_from(sn).expect("small")];
-        let label = Header::from_bytes(&sealed.header).expect("it is a header").label();
+        let label = label(&SealedHeader::from_bytes(&sealed.header).expect("it is a header"));
         let ciphertext = Ciphertext::decode(&sealed.body).expect("it is a ciphertext");
         let checked = self.key.check(self.key.bind(ciphertext, &label)).expect("it is good");
         for broker in brokers {
@@ -262,8 +262,8 @@ fn rule_e10_a_refused_registration_vouches_for_nobody_and_is_the_reason_where_it
         let refused = *stage.engine.credentials.keys().next().expect("it has one");
         let outcome = state::Outcome { code: state::Code::Proof, detail: Vec::new() };
         let now = stage.engine.clock.now();
-        let notice = sealcast_delivery::quorum::Notice::NotRegistered(refused, outcome);
-        stage.engine.perform(now, sealcast_delivery::quorum::Output::Notice(notice));
+        let notice = sealcast_client::Notice::NotRegistered(refused, outcome);
+        stage.engine.perform(now, sealcast_client::Output::Notice(notice));
         assert_eq!(stage.engine.expired().is_some(), is_over, "at {at}");
         assert_eq!(stage.engine.credentials.is_empty(), !is_over, "at {at}");
     }
@@ -277,7 +277,7 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
         let inbox = stage.subscribe();
         let became = Outcome::Executed { height: 2, number: 1, outcome: state::Outcome { code, detail: Vec::new() } };
         let now = stage.engine.clock.now();
-        stage.engine.perform(now, sealcast_delivery::quorum::Output::Outcome(Token(900), became));
+        stage.engine.perform(now, sealcast_client::Output::Outcome(Token(900), became));
         inbox.closed().map(|it| (it.code(), it.message().to_owned())).expect("nothing will come any more")
     };
     let (code, ended) = told(state::Code::Unregistered);
@@ -394,7 +394,7 @@ fn who_waits_is_told_when_f_plus_1_brokers_say_that_nobody_vouches_any_more() {
     let inbox = stage.subscribe();
     assert_eq!(stage.engine.excluded(), None);
     let now = stage.engine.clock.now();
-    stage.engine.perform(now, sealcast_delivery::quorum::Output::Notice(sealcast_delivery::quorum::Notice::NotVouched));
+    stage.engine.perform(now, sealcast_client::Output::Notice(sealcast_client::Notice::NotVouched));
     let why = inbox.closed().expect("nothing will come any more");
     assert_eq!((why.code(), why.code().exit()), (Code::Excluded, 7));
     assert_eq!(stage.engine.excluded(), Some(why));
@@ -417,11 +417,11 @@ fn a_publication_that_waits_for_shares_names_whose_have_come() {
 
 #[test]
 fn rule_e4_more_liars_than_f_are_too_many_to_believe_and_what_cannot_be_read_is_no_lie() {
-    use sealcast_delivery::quorum::{self, Misdeed, Notice};
+    use sealcast_client::{self as client, Misdeed, Notice};
     let mut stage = Stage::new(true);
     let mut tell = |broker: u16, how: Misdeed| {
         let now = stage.engine.clock.now();
-        stage.engine.perform(now, quorum::Output::Notice(Notice::Misbehaved { broker, how }));
+        stage.engine.perform(now, client::Output::Notice(Notice::Misbehaved { broker, how }));
         stage.engine.misled().map(|why| (why.code(), why.message().to_owned()))
     };
     assert_eq!(tell(2, Misdeed::Differed), None);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sealcast_broker::operation::Body;
 use sealcast_broker::state;
-use sealcast_delivery::quorum::{self, Notice, Outcome};
+use sealcast_client::{self as client, Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::Now;
@@ -186,16 +186,16 @@ impl Engine {
         std::mem::replace(&mut self.behind, is_behind) && !is_behind
     }
 
-    pub(super) fn perform(&mut self, now: Now, output: quorum::Output) {
+    pub(super) fn perform(&mut self, now: Now, output: client::Output) {
         match output {
-            quorum::Output::Send { broker, request } => {
+            client::Output::Send { broker, request } => {
                 self.store();
                 if let Some(channel) = self.channels.get_mut(usize::from(broker)) {
                     // What a closed channel does not take, the machine sends again when it opens.
                     channel.send(&request);
                 }
             }
-            quorum::Output::Standing(standing) => {
+            client::Output::Standing(standing) => {
                 if standing.registered {
                     self.not_registered = None;
                 }
@@ -204,29 +204,29 @@ impl Engine {
                     let _ = self.find_key();
                 }
             }
-            quorum::Output::Delivered(delivered) => self.deliver(now, *delivered),
-            quorum::Output::Skipped { subscription, place, count } => {
+            client::Output::Delivered(delivered) => self.deliver(now, *delivered),
+            client::Output::Skipped { subscription, place, count } => {
                 self.line_up(now, subscription, Item::Empty { place, count });
             }
-            quorum::Output::Lost { subscription, place, count } => {
+            client::Output::Lost { subscription, place, count } => {
                 self.line_up(now, subscription, Item::Lost { place, count });
             }
-            quorum::Output::Advertised { advertisement, scope, text } => {
+            client::Output::Advertised { advertisement, scope, text } => {
                 let state::Advertisement { client, sn, .. } = advertisement;
                 self.advertised.put(Advertisement { scope, text, client, sn });
             }
-            quorum::Output::Attach { sn, broker, attachment } => {
+            client::Output::Attach { sn, broker, attachment } => {
                 let attachments = [(broker, attachment)];
                 self.sealing.open(now, Delivered { index: sn, header: &[], body: None, attachments: &attachments });
             }
-            quorum::Output::Outcome(token, outcome) => {
+            client::Output::Outcome(token, outcome) => {
                 self.wanted.remove(&token);
                 if let Outcome::Executed { outcome, .. } = &outcome {
                     match outcome.code {
                         state::Code::Unregistered => {
                             self.lines.close(&self.expired().unwrap_or_else(credential::ended));
                         }
-                        state::Code::Revoked => self.lines.close(&refusals::refused(outcome.code)),
+                        state::Code::Revoked => self.lines.close(&refusals::refused(outcome.code.into())),
                         _ => {}
                     }
                 }
@@ -234,7 +234,7 @@ impl Engine {
                     self.finish(token, Done::Outcome(outcome));
                 }
             }
-            quorum::Output::Subscribed { token, subscription } => {
+            client::Output::Subscribed { token, subscription } => {
                 self.wanted.remove(&token);
                 if self.forgotten.remove(&token) {
                     // Nobody would read what is lined up for it.
@@ -244,12 +244,12 @@ impl Engine {
                     self.done.insert(token, Done::Subscribed(inbox));
                 }
             }
-            quorum::Output::Read(token, answer) => self.finish(token, Done::Read(answer)),
-            quorum::Output::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
-            quorum::Output::Status(token, said) => self.finish(token, Done::Status(said)),
-            quorum::Output::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
-            quorum::Output::Store(record) => self.unstored = Some(record),
-            quorum::Output::Notice(notice) => self.notice(notice),
+            client::Output::Read(token, answer) => self.finish(token, Done::Read(answer)),
+            client::Output::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
+            client::Output::Status(token, said) => self.finish(token, Done::Status(said)),
+            client::Output::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
+            client::Output::Store(record) => self.unstored = Some(record),
+            client::Output::Notice(notice) => self.notice(notice),
         }
     }
 
@@ -271,8 +271,8 @@ impl Engine {
         }
     }
 
-    fn deliver(&mut self, now: Now, delivered: quorum::Delivered) {
-        let quorum::Delivered { subscription, place, entry, publication } = delivered;
+    fn deliver(&mut self, now: Now, delivered: client::Delivered) {
+        let client::Delivered { subscription, place, entry, publication } = delivered;
         if !self.lines.is_read(subscription) {
             return;
         }

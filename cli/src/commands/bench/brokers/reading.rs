@@ -8,8 +8,8 @@ use rand_core::Rng;
 use sealcast::brokers::Brokers;
 use sealcast::code::Code;
 use sealcast_broker::operation::Header;
+use sealcast_client::{Outcome, Read};
 use sealcast_delivery::Token;
-use sealcast_delivery::quorum::{Outcome, Read};
 
 use super::{Brokered, Kind, Measured, ShareOn, Spent, TOPIC, WARM_UP, nanos, stop_if_asked, word};
 use crate::commands::brokers::Local;

@@ -12,7 +12,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_wire::Utc;
 
 use super::*;
-use crate::{Batch, Delivery};
+use sealcast_delivery::{Batch, Delivery};
 
 struct Words {
     quorum: Quorum,

@@ -13,7 +13,7 @@ use super::channel::{Channel, Greeted, reached};
 use super::event::{Misdeed, Notice, Output, Standing, Stood};
 use super::line::Line;
 use super::sending::{Op, What};
-use crate::Token;
+use sealcast_delivery::Token;
 
 /// What is known of the order.
 #[derive(Debug, Default)]

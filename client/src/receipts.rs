@@ -13,7 +13,7 @@ use sealcast_wire::{Now, limits};
 use super::Quorum;
 use super::asking::Purpose;
 use super::event::{Misdeed, Notice, Output};
-use crate::{SendError, Token};
+use sealcast_delivery::{SendError, Token};
 
 /// Receipts being collected, and who signed what.
 #[derive(Debug, Default)]

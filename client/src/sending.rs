@@ -22,7 +22,7 @@ use sealcast_broker::state::{Code, Outcome, Results};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Monotonic, Took, limits};
 
-use crate::Token;
+use sealcast_delivery::Token;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -23,7 +23,9 @@
 //! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
 //! | `vouching` | whether a client that only waits is still registered |
 //! | `record` | what a restarted program goes on from (G6) |
-//! | `way` | the trait [`crate::Delivery`] over all of this |
+//! | `way` | the trait [`sealcast_delivery::Delivery`] over all of this |
+
+#![forbid(unsafe_code)]
 
 mod asking;
 mod catching;
@@ -58,13 +60,13 @@ pub use way::{Cargo, Way};
 
 pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Proofs, Read, Standing, Stood};
 
-use crate::{SendError, Token};
 use asking::{Asking, Purpose};
 use channel::Channel;
 use delivering::Bodies;
 use line::Line;
 use reading::Reading;
 use receipts::Receipts;
+use sealcast_delivery::{SendError, Token};
 use sending::{Op, Sending, What};
 use standing::Known;
 use updates::Updates;

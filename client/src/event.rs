@@ -10,7 +10,7 @@ use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{self, Advertisement, Entry, Subject, SubjectStatus};
 use sealcast_wire::{Monotonic, Utc};
 
-use crate::Token;
+use sealcast_delivery::Token;
 
 /// What the client wants done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

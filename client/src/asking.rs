@@ -11,7 +11,7 @@ use sealcast_wire::{Dropped, Monotonic, Now, limits};
 use super::Quorum;
 use super::delivering::Page;
 use super::event::{Misdeed, Output};
-use crate::Token;
+use sealcast_delivery::Token;
 
 /// Open questions.
 #[derive(Debug, Default)]

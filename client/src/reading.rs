@@ -11,7 +11,7 @@ use super::channel::reached;
 use super::event::{self, Answer, Output, Read};
 use super::line::shared;
 use super::sending::{Op, What};
-use crate::{SendError, Token};
+use sealcast_delivery::{SendError, Token};
 
 /// What stands at a place, its body perhaps not here yet; `None` is ⊥.
 type Found = Option<Box<(Entry, Option<Publication>)>>;

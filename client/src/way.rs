@@ -19,13 +19,13 @@ use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{Pattern, check_topic};
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{
-    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Guarantee, Monotonic, Now, Protect, Reader, Source,
-    To, View, Writer, limits,
+    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Guarantee, Monotonic, Now, Protect, SealedHeader,
+    Source, To, View, limits,
 };
 
 use super::{Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Quorum, Standing};
-use crate::memory::{BestEffort, Frame, open_content};
-use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
+use sealcast_delivery::memory::{BestEffort, keys_message};
+use sealcast_delivery::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
 
 /// See the module.
 #[derive(Debug)]
@@ -303,14 +303,15 @@ impl Way {
                     sn.map_or(Outcome::Accepted, Outcome::Placed)
                 }
             },
-            Became::Executed { outcome, .. } => Outcome::Denied(outcome.code),
+            Became::Executed { outcome, .. } => Outcome::Denied(outcome.code.into()),
             Became::Superseded { policy, epoch } => Outcome::Superseded(EpochId { counter: epoch, hash: policy }),
             Became::Refused(_) => Outcome::Failed,
             // It had its place; in a group it comes back from there.
             Became::Forgotten if self.places() => return,
             Became::Forgotten => Outcome::Accepted,
         };
-        if let Outcome::Denied(code) = outcome
+        if let Outcome::Denied(reason) = outcome
+            && let Ok(code) = Code::try_from(reason)
             && self.decided(now, token, Err(code))
         {
             return;
@@ -343,13 +344,12 @@ impl Way {
                     self.put(Output::Outcome(token, Outcome::Placed(entry.sn)));
                     return Ok(());
                 }
-                match Frame::parse(open_content(&datagram)?)? {
-                    Frame::Keys(bytes) if bytes.len() <= limits::OPEN_BYTES_MAX => {
-                        self.put(Output::Keys { source, bytes: bytes.to_vec() });
-                        Ok(())
-                    }
-                    _ => Err(Dropped::Malformed),
+                let bytes = keys_message(&datagram)?;
+                if bytes.len() > limits::OPEN_BYTES_MAX {
+                    return Err(Dropped::Malformed);
                 }
+                self.put(Output::Keys { source, bytes: bytes.to_vec() });
+                Ok(())
             }
             (Cargo::Group(_), Body::Sealed(_) | Body::Digest { .. }) => Err(Dropped::Foreign),
             (Cargo::Messages { .. }, body) => {
@@ -560,32 +560,19 @@ fn id_of(datagram: &[u8]) -> [u8; 16] {
     sha256(datagram)[..16].try_into().expect("a hash has 32 bytes")
 }
 
-/// What a key scheme reads before a ciphertext: `u8 1 ‖ client, 32 ‖ u64 number ‖ envelope`.
+/// What a key scheme reads before a ciphertext.
 fn sealed_header(client: &Client, number: u64, publication: &Publication) -> Vec<u8> {
-    let mut w = Writer::new();
-    w.u8(SEALED_HEADER).raw(&client.0).u64(number);
-    publication.envelope().encode(&mut w);
-    w.finish()
+    SealedHeader { client: client.0, number, envelope: publication.envelope() }.to_bytes()
 }
 
 /// The publication with such a header and this ciphertext, and its number.
 fn sealed_publication(header: &[u8], ciphertext: &[u8]) -> Option<(u64, Publication)> {
-    let mut r = Reader::new(header);
-    if r.u8().ok()? != SEALED_HEADER || ciphertext.len() > limits::BODY_BYTES_MAX {
+    if ciphertext.len() > limits::BODY_BYTES_MAX {
         return None;
     }
-    let _client: [u8; 32] = r.array().ok()?;
-    let number = r.u64().ok()?;
-    // An operation is its kind, the envelope and the body.
-    let mut operation = vec![PUBLISH];
-    operation.extend_from_slice(r.rest());
-    operation.push(SEALED_BODY);
-    operation.extend_from_slice(&u32::try_from(ciphertext.len()).ok()?.to_be_bytes());
-    operation.extend_from_slice(ciphertext);
-    match Operation::from_bytes(&operation) {
-        Ok(Operation::Publish(publication)) => Some((number, *publication)),
-        _ => None,
-    }
+    let SealedHeader { number, envelope, .. } = SealedHeader::from_bytes(header).ok()?;
+    let publication = Publication::of(&envelope, Body::Sealed(ciphertext.to_vec())).ok()?;
+    Some((number, publication))
 }
 
 /// The sender's clock, if it told: `"sent" ‖ u64 microseconds since 1970`.
@@ -597,9 +584,6 @@ fn sent_micros(associated: &[u8]) -> Option<u64> {
 const KEYS: &str = "keys";
 const MESSAGES: &str = "messages";
 const SENT: &[u8] = b"sent";
-const SEALED_HEADER: u8 = 1;
-const PUBLISH: u8 = 5;
-const SEALED_BODY: u8 = 2;
 /// The id of the one record.
 const RECORD: u64 = 0;
 /// How often the highest block seen is made durable.

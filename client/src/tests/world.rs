@@ -19,7 +19,7 @@ use sealcast_wire::{Monotonic, Now, Utc};
 
 use super::super::{Config, Delivered, Outcome, Output, Quorum};
 use super::broker::{Behaviour, Broker};
-use crate::Token;
+use sealcast_delivery::Token;
 
 pub(super) const START: Utc = Utc(1_795_132_800);
 

@@ -10,7 +10,7 @@ use sealcast_wire::{Fetch, Fetched};
 use super::broker::{Behaviour, LIARS};
 use super::world::{World, header, publication};
 use super::{Answer, Outcome, Output, Place, Read, company, subscribe};
-use crate::Token;
+use sealcast_delivery::Token;
 
 /// What was read by now, if it was.
 fn found(world: &World, member: usize, token: Token) -> Option<std::result::Result<Answer, Why>> {

@@ -11,7 +11,7 @@ use super::line::Line;
 use super::sending::{Op, Settled, What};
 use super::standing::INTERNAL;
 use super::{Known, Quorum};
-use crate::Token;
+use sealcast_delivery::Token;
 
 impl Quorum {
     /// f + 1 brokers say what became of a frame.
