@@ -6,15 +6,15 @@ pub mod experiments;
 pub mod figures;
 pub mod history;
 pub mod hostile;
+pub mod member;
 pub mod misbehaviour;
 pub mod mocks;
 pub mod netns;
-pub mod network;
 pub mod peers;
 pub mod plots;
 pub mod scenarios;
-pub mod sim;
 pub(crate) mod sockets;
+pub mod tap;
 
 /// Why an experiment could not be run; a person reads it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

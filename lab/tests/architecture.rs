@@ -325,7 +325,7 @@ fn the_join_grows_no_more() {
         Most::lines(
             "wrappers that forward a trait",
             7,
-            &[keys, delivery, "sealcast/src", "lab/src/sim"],
+            &[keys, delivery, "sealcast/src", "lab/src/tap.rs"],
             &[],
             &["Keys for ", "Delivery for "],
         ),

@@ -8,7 +8,7 @@ use sealcast_lab::scenarios::contributory::Robots;
 use sealcast_lab::scenarios::script::{Knobs, Step};
 use sealcast_lab::scenarios::stage::{self, Keep};
 use sealcast_lab::scenarios::{Ground, Scenario};
-use sealcast_lab::sim::dice::Chance;
+use sealcast_sim::dice::Chance;
 
 /// Plays the seeds of a scenario; a failure says how to see it again.
 fn hundred(name: &str) {

@@ -22,7 +22,6 @@
 //! | [`stage`] | time, messages, faults: all of it at work |
 //! | [`event`], [`checkers`] | what is seen, and whether it is as promised |
 //! | [`scenario`] | what is played, by name |
-//! | [`note`] | how far a long run came |
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +34,6 @@ pub mod event;
 mod games;
 pub mod joiner;
 pub mod liar;
-pub mod note;
 pub mod scenario;
 pub mod stage;
 #[cfg(test)]

@@ -2,20 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
+use std::convert::Infallible;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sealcast_brokers_sim::cast::Threshold;
-use sealcast_brokers_sim::note::Note;
 use sealcast_brokers_sim::scenario::{Fault, Report, run};
+use sealcast_sim::seeds::{Note, Seeds, range};
 
 /// Play whole brokers and their clients in one deterministic simulation
 #[derive(Debug, Parser)]
@@ -71,51 +67,28 @@ fn main() -> ExitCode {
 impl Args {
     /// Plays one fault; whether all held.
     fn play(&self, fault: Fault) -> bool {
-        let mut seeds = self.seed.map_or(self.seeds.clone(), |seed| seed..seed + 1);
-        let note = self.note(fault);
-        if self.resume
-            && let Some(note) = &note
-        {
-            seeds.start = seeds.start.max(note.read().min(seeds.end));
-        }
-        note.iter().for_each(|note| note.begin(seeds.start));
-        let bar = self.bar(fault, seeds.end.saturating_sub(seeds.start));
-        let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(BTreeMap::new()));
         let begun = Instant::now();
-        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        std::thread::scope(|scope| {
-            for _ in 0..jobs.max(1) {
-                scope.spawn(|| {
-                    loop {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= seeds.end {
-                            break;
-                        }
-                        let why = self.one(fault, seed);
-                        match why {
-                            None => note.iter().for_each(|note| note.held(seed)),
-                            Some(why) => {
-                                bar.suspend(|| {
-                                    eprintln!("{}: seed {seed}: {why}", fault.name());
-                                    eprintln!("  again: {}", self.again(fault, seed));
-                                });
-                                failed.lock().expect("no panic").insert(seed, why);
-                            }
-                        }
-                        bar.inc(1);
-                    }
-                });
-            }
-        });
-        bar.finish_and_clear();
-        let failed = failed.into_inner().expect("no panic");
-        let count = seeds.end.saturating_sub(seeds.start);
-        let (held, took) = (count - failed.len() as u64, begun.elapsed().as_secs_f64());
+        let seeds = Seeds {
+            name: fault.name().to_owned(),
+            seeds: self.seed.map_or(self.seeds.clone(), |seed| seed..seed + 1),
+            jobs: self.jobs.unwrap_or(0),
+            bar: !self.no_progress && self.seed.is_none(),
+            note: self.note(fault),
+            resume: self.resume,
+        };
+        let told = |seed, why: &Option<String>| {
+            let why = why.as_ref()?;
+            Some(format!("{}: seed {seed}: {why}\n  again: {}", fault.name(), self.again(fault, seed)))
+        };
+        let Ok(played) = seeds.play(|seed| Ok::<_, Infallible>(self.one(fault, seed)), told);
+        let failed: Vec<u64> = played.iter().filter(|it| it.report.is_some()).map(|it| it.seed).collect();
+        let (count, took) = (played.len(), begun.elapsed().as_secs_f64());
+        let held = count - failed.len();
         if self.json {
-            let again: Vec<String> = failed.keys().map(|seed| self.again(fault, *seed)).collect();
+            let again: Vec<String> = failed.iter().map(|seed| self.again(fault, *seed)).collect();
             let line = serde_json::json!({
                 "fault": fault.name(), "f": self.faulty, "paper": self.paper, "seeds": count, "held": held,
-                "failed_seeds": failed.keys().collect::<Vec<_>>(), "again": again, "took_s": took,
+                "failed_seeds": failed, "again": again, "took_s": took,
             });
             println!("{line}");
         } else {
@@ -133,7 +106,7 @@ impl Args {
                 if self.seed.is_some() && !self.json {
                     println!("{counts:#?}\ntrace {trace}");
                 }
-                violation.map(|it| format!("{}: {}", it.property, it.what))
+                violation.map(|it| format!("{}: {}", it.checker, it.what))
             }
             Err(_) => Some("a panic, which its own message tells of".into()),
         }
@@ -142,15 +115,7 @@ impl Args {
     /// How far the seeds of a fault hold, unless it is one seed alone that is looked at.
     fn note(&self, fault: Fault) -> Option<Note> {
         let paper = if self.paper { "-paper" } else { "" };
-        self.seed.is_none().then(|| Note::of(&format!("brokers-{}-{}{paper}", fault.name(), self.faulty)))
-    }
-
-    fn bar(&self, fault: Fault, seeds: u64) -> ProgressBar {
-        let is_shown = std::io::stderr().is_terminal() && !self.no_progress && self.seed.is_none();
-        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{msg:<22} {wide_bar} {pos}/{len} {eta}");
-        let bar = ProgressBar::with_draw_target(Some(seeds), target);
-        bar.with_style(style.expect("the template is right")).with_message(fault.name())
+        self.seed.is_none().then(|| Note::of(&format!("brokers-{}-{}{paper}", fault.name(), self.faulty))).flatten()
     }
 
     /// How to see a failure again.
@@ -159,10 +124,4 @@ impl Args {
         let paper = if self.paper { " --paper" } else { "" };
         format!("sealcast lab sim brokers --fault {} --seed {seed}{f}{paper}", fault.name())
     }
-}
-
-fn range(text: &str) -> Result<Range<u64>, String> {
-    let (from, to) = text.split_once("..").ok_or("seeds are given as A..B")?;
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|e| e.to_string());
-    Ok(number(from)?..number(to)?)
 }

@@ -141,7 +141,7 @@ async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(
         stage.start(orders, number).await;
     }
     if !stage.until(orders, 60_000_000, |it| it.are_subscribed(READERS)).await? {
-        return Err(Violation { property: "liveness 1", what: "readers are not subscribed after a minute".into() });
+        return Err(stage.violation("liveness 1", "readers are not subscribed after a minute"));
     }
     if let Fault::Deed(deed) = fault {
         stage.enter_villain(90, deed)?;
@@ -262,7 +262,7 @@ fn beside(seed: u64, faulty: usize) -> (Lie, usize) {
 async fn join(stage: &mut Stage, orders: &mut Orders, waits: bool) -> Result<(), Violation> {
     leave(stage, orders).await?;
     if !stage.until(orders, 120_000_000, |it| it.is_quiet() && it.floor() > 0).await? {
-        return Err(Violation { property: "liveness 1", what: "after two minutes not all have pruned".into() });
+        return Err(stage.violation("liveness 1", "after two minutes not all have pruned"));
     }
     let honest = stage.honest();
     let victim = honest[stage.below(honest.len() as u64) as usize];
@@ -310,7 +310,7 @@ async fn again_after(
     why: &str,
 ) -> Result<(), Violation> {
     if tries > JOINS {
-        return Err(Violation { property: "liveness 1", what: format!("{why}, in {JOINS} tries") });
+        return Err(stage.violation("liveness 1", format!("{why}, in {JOINS} tries")));
     }
     stage.advance(orders, micros).await
 }
@@ -322,7 +322,7 @@ async fn leave(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> 
         Some((height, Code::Done)) => stage.revoked(LEAVER, height),
         other => {
             let what = format!("administrators ended a client, and after a minute: {other:?} ({acted})");
-            Err(Violation { property: "liveness 1", what })
+            Err(stage.violation("liveness 1", what))
         }
     }
 }

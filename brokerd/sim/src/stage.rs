@@ -18,11 +18,14 @@ use sealcast_keys::threshold::sealed::{Attachment, What};
 use sealcast_order::Floor;
 use sealcast_order::engine::simulated::Brokers as Orders;
 use sealcast_order::engine::{Broker as Address, Settings, SigningSeed, Start};
+use sealcast_sim::agenda::Agenda;
+use sealcast_sim::channels::{Channels, Direction};
+use sealcast_sim::checker::Panel;
 use sealcast_wire::{Monotonic, Now, Utc};
 
 use crate::broker::{BLOCK, Broker};
 use crate::cast::{Cast, Desk, EVERYTHING, Interest, Plan, Threshold, key_of, wants};
-use crate::checkers::{Checkers, Violation};
+use crate::checkers::{self, Book, Violation};
 use crate::client::{Client, Said};
 use crate::event::Event;
 use crate::joiner::Joiner;
@@ -44,15 +47,13 @@ pub struct Stage {
     /// The correct clients.
     pub clients: Vec<Client>,
     villains: Vec<Villain>,
-    checkers: Checkers,
+    checkers: Panel<Book, Event>,
     plant: Option<Plant>,
     rng: ChaCha8Rng,
     now: u64,
-    queue: BTreeMap<(u64, u64), Message>,
-    made: u64,
-    last: BTreeMap<(bool, usize, usize), u64>,
-    channels: BTreeMap<(usize, usize), u32>,
-    up: BTreeSet<(usize, usize)>,
+    queue: Agenda<Message>,
+    /// Of members, to brokers.
+    channels: Channels,
     /// Open questions for shares: member, broker, id; of which publication.
     questions: BTreeMap<(usize, usize, u64), u64>,
     /// Whose ciphertexts were sent, and under which number, by ctid.
@@ -124,7 +125,7 @@ impl Stage {
             liars.entry(number).or_insert_with(|| Liar::new(lie, key_of(cast.seeds[number]), cast.cluster, seed / 2));
         }
         let twin = lies.filter(|it| it.0 == Lie::Equivocator).and(liars.keys().next()).map(|it| brokers[*it].twin());
-        let checkers = Checkers::new(&cast, liars.keys().copied().collect());
+        let checkers = checkers::all(&cast, liars.keys().copied().collect());
         Stage {
             cast: Arc::new(cast),
             brokers,
@@ -137,11 +138,8 @@ impl Stage {
             plant: None,
             rng,
             now: 0,
-            queue: BTreeMap::new(),
-            made: 0,
-            last: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            up: BTreeSet::new(),
+            queue: Agenda::default(),
+            channels: Channels::default(),
             questions: BTreeMap::new(),
             sealed: BTreeMap::new(),
             planned: 0,
@@ -198,8 +196,7 @@ impl Stage {
     pub fn leave(&mut self, client: usize, micros: u64) {
         let now = self.time();
         for broker in 0..self.brokers.len() {
-            if self.up.remove(&(client, broker)) {
-                *self.channels.entry((client, broker)).or_default() += 1;
+            if self.channels.cut((client, broker)) {
                 self.clients[client].disconnected(now, number_of(broker));
                 let id = self.clients[client].id;
                 self.brokers[broker].leave(&id);
@@ -218,11 +215,16 @@ impl Stage {
     /// # Errors
     /// [`Violation`].
     pub fn plan(&mut self, wait: u64, client: usize, plan: Plan) -> Result<(), Violation> {
-        let (it, number) = (Arc::new(plan), self.checkers.book().plans.len());
+        let (it, number) = (Arc::new(plan), self.checkers.cast.plans.len());
         self.tell(Event::Planned { plan: it.clone(), correct: true })?;
         self.planned += 1;
         self.push(wait, Message::Plan { client, plan: number, it });
         Ok(())
+    }
+
+    /// What the run itself finds.
+    pub fn violation(&self, checker: &'static str, what: impl Into<String>) -> Violation {
+        Violation { at: Monotonic(self.now), checker, what: what.into() }
     }
 
     /// A random number below `n`.
@@ -302,7 +304,7 @@ impl Stage {
         let joined = sync::join(&joiner, &is_floor, &mut self.rng, |_, _| passed_over += 1);
         self.counts.lies += joiner.lies();
         self.counts.passed_over += passed_over;
-        let joined = joined.map_err(|what| Violation { property: "brokers go on", what: what.to_string() })?;
+        let joined = joined.map_err(|what| self.violation("brokers go on", what.to_string()))?;
         let Some(joined) = joined else { return Ok(None) };
         self.counts.joined += 1;
         self.tell(Event::Joined { broker: number, height: joined.height, root: joined.root })?;
@@ -353,7 +355,7 @@ impl Stage {
     /// Whether nothing of correct clients is under way, brokers stand together and readers have got all; of clients that
     /// are ended, nothing is waited for.
     pub fn is_quiet(&self) -> bool {
-        let book = self.checkers.book();
+        let book = &self.checkers.cast;
         let pending = |(number, it): (usize, &Client)| !book.revoked.contains_key(&number) && it.pending() > 0;
         if self.planned > 0 || self.clients.iter().enumerate().any(pending) {
             return false;
@@ -398,7 +400,7 @@ impl Stage {
         let now = self.time();
         let done: Vec<_> = self.outcomes.iter().filter(|it| it.3 == Code::Done).rev().take(count).copied().collect();
         for (plan, height, number, _, _) in done {
-            let id = self.checkers.book().plans[plan].0.client;
+            let id = self.checkers.cast.plans[plan].0.client;
             if let Some(client) = self.clients.iter_mut().find(|it| it.id == id) {
                 client.ask_receipt(now, plan, height, number);
             }
@@ -445,14 +447,11 @@ impl Stage {
                 broker.certify().await;
             }
             let timers = self.clients.iter().filter_map(Client::timeout).map(|it| it.0);
-            let first = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let first = self.queue.first().map(|at| at.0);
             let next = timers.chain(first).min().unwrap_or(until).min(self.now + TICK_MICROS).min(until);
             orders.sleep(Duration::from_micros(next.saturating_sub(self.now).max(1))).await;
             self.now = self.now.max(micros_of(orders.now()));
-            while let Some(entry) = self.queue.first_entry()
-                && entry.key().0 <= self.now
-            {
-                let message = entry.remove();
+            while let Some((_, message)) = self.queue.pop(Monotonic(self.now)) {
                 self.happen(message)?;
             }
         }
@@ -488,7 +487,8 @@ impl Stage {
     fn settle(&mut self) -> Result<(), Violation> {
         for number in 0..self.brokers.len() {
             let dice = self.rng.next_u64();
-            let failed = |what| Violation { property: "brokers go on", what };
+            let at = Monotonic(self.now);
+            let failed = |what| Violation { at, checker: "brokers go on", what };
             if let Some(twin) = self.twin.as_mut().filter(|twin| twin.number == number) {
                 twin.step(self.now, dice).map_err(failed)?;
                 twin.take();
@@ -524,7 +524,7 @@ impl Stage {
             }
             if let Some(at) = self.clients[number].believes().filter(|at| now.utc.is_some_and(|utc| *at > utc)) {
                 let what = format!("client {number} believes in a block of {at:?} at {:?}", now.utc);
-                return Err(Violation { property: "block time", what });
+                return Err(self.violation("block time", what));
             }
         }
         Ok(())
@@ -576,7 +576,7 @@ impl Stage {
             Said::Convicted(publisher, number) => {
                 let correct = self.clients.iter().any(|it| it.id == publisher);
                 let what = format!("client {client} convicts a correct publisher of number {number}");
-                if correct { Err(Violation { property: "accusations", what }) } else { Ok(()) }
+                if correct { Err(self.violation("accusations", what)) } else { Ok(()) }
             }
         }
     }
@@ -589,14 +589,17 @@ impl Stage {
         for event in events {
             let said = event.digest();
             self.trace = Transcript::new("trace").add(&self.trace).add(said.as_bytes()).finish();
-            self.checkers.see(&event)?;
+            self.checkers.cast.see(&event);
+            self.checkers.event(Monotonic(self.now), 0, &event);
+            if let Some(violation) = self.checkers.violations().first() {
+                return Err(violation.clone());
+            }
         }
         Ok(())
     }
 
     fn push(&mut self, wait: u64, message: Message) {
-        self.made += 1;
-        self.queue.insert((self.now + wait, self.made), message);
+        self.queue.push(Monotonic(self.now + wait), message);
     }
 
     fn connect_all(&mut self, member: usize) {
@@ -606,19 +609,12 @@ impl Stage {
         }
     }
 
-    fn channel(&self, member: usize, broker: usize) -> u32 {
-        self.channels.get(&(member, broker)).copied().unwrap_or(0)
-    }
-
     /// A message on its way, behind those before it on its channel.
-    fn carry(&mut self, out: bool, member: usize, broker: usize, message: Message) {
+    fn carry(&mut self, direction: Direction, member: usize, broker: usize, message: Message) {
         let delay = 50 + self.below(self.delay_max);
-        let last = self.last.entry((out, member, broker)).or_default();
-        let at = (self.now + delay).max(*last + 1);
-        *last = at;
-        self.made += 1;
+        let at = self.channels.arrives(direction, (member, broker), Monotonic(self.now + delay));
         self.counts.messages += 1;
-        self.queue.insert((at, self.made), message);
+        self.queue.push(at, message);
         if self.breaks > 0 && self.below(10_000) < self.breaks {
             let wait = self.below(2 * self.delay_max);
             self.push(wait, Message::Cut { member, broker });
@@ -626,10 +622,10 @@ impl Stage {
     }
 
     fn send_to(&mut self, member: usize, broker: usize, bytes: Arc<[u8]>) {
-        if self.up.contains(&(member, broker)) {
+        if self.channels.is_open((member, broker)) {
             self.note_sealed(&bytes);
-            let channel = self.channel(member, broker);
-            self.carry(true, member, broker, Message::ToBroker { member, broker, channel, bytes });
+            let channel = self.channels.number((member, broker));
+            self.carry(Direction::ToServer, member, broker, Message::ToBroker { member, broker, channel, bytes });
         }
     }
 
@@ -680,9 +676,9 @@ impl Stage {
             let executed = self.brokers[broker].published(sn).map_or(sn < floor, |it| it == (publisher, number));
             self.tell(Event::Share { broker, client: member, publisher, number, executed, height })?;
         }
-        if self.up.contains(&(member, broker)) {
-            let (channel, bytes) = (self.channel(member, broker), reply.to_bytes());
-            self.carry(false, member, broker, Message::ToMember { member, broker, channel, bytes });
+        if self.channels.is_open((member, broker)) {
+            let (channel, bytes) = (self.channels.number((member, broker)), reply.to_bytes());
+            self.carry(Direction::ToClient, member, broker, Message::ToMember { member, broker, channel, bytes });
         }
         Ok(())
     }
@@ -691,7 +687,7 @@ impl Stage {
         let now = self.time();
         match message {
             Message::ToBroker { member, broker, channel, bytes } => {
-                if self.channel(member, broker) != channel {
+                if self.channels.number((member, broker)) != channel {
                     return Ok(());
                 }
                 let id = match self.clients.get(member) {
@@ -712,7 +708,7 @@ impl Stage {
                 }
             }
             Message::ToMember { member, broker, channel, bytes } => {
-                if self.channel(member, broker) == channel
+                if self.channels.number((member, broker)) == channel
                     && let Some(client) = self.clients.get_mut(member)
                 {
                     client.handle(now, number_of(broker), &bytes);
@@ -722,7 +718,7 @@ impl Stage {
                 if !self.brokers[broker].runs() {
                     let wait = 50_000 + self.below(100_000);
                     self.push(wait, Message::Connect { member, broker });
-                } else if self.up.insert((member, broker)) {
+                } else if self.channels.open((member, broker)) {
                     match self.clients.get_mut(member) {
                         Some(client) => client.connected(now, number_of(broker)),
                         None => {
@@ -733,8 +729,7 @@ impl Stage {
                 }
             }
             Message::Cut { member, broker } => {
-                if self.up.remove(&(member, broker)) {
-                    *self.channels.entry((member, broker)).or_default() += 1;
+                if self.channels.cut((member, broker)) {
                     let wait = 20_000 + self.below(100_000);
                     self.push(wait, Message::Connect { member, broker });
                     match self.clients.get_mut(member) {
@@ -759,7 +754,7 @@ impl Stage {
                 let (cast, member) = (self.cast.clone(), self.clients.len() + number);
                 let act = self.villains[number].act(&cast, dice);
                 for (plan, of) in act.plans {
-                    let at = self.checkers.book().plans.len();
+                    let at = self.checkers.cast.plans.len();
                     self.tell(Event::Planned { plan, correct: false })?;
                     self.tell(Event::Sends { plan: at, number: of })?;
                 }

@@ -27,7 +27,7 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
         if let Some(it) = report.violation {
             let paper = if threshold == Threshold::Paper { " --paper" } else { "" };
             let again = format!("sealcast lab sim brokers --fault {} --seed {seed} --f {faulty}{paper}", fault.name());
-            panic!("{}: {} ({again})", it.property, it.what);
+            panic!("{}: {} ({again})", it.checker, it.what);
         }
         assert!(report.counts.delivered > 0 && report.counts.shares > 0, "{:?}", report.counts);
         // Who does nothing proves nothing.
@@ -169,7 +169,7 @@ fn a_false_snapshot_that_is_begun_with_is_reported() {
     });
     let report = run_with(Fault::JoiningBesideLiar, PLANTED, 1, Threshold::Default, Some(forged));
     let violation = report.violation.expect("somebody reports it");
-    assert_eq!(violation.property, "state roots", "{}", violation.what);
+    assert_eq!(violation.checker, "state roots", "{}", violation.what);
 }
 
 /// What checkers are shown instead, once.
@@ -189,7 +189,7 @@ fn once(mut change: impl FnMut(&Event) -> Option<Vec<Event>> + 'static) -> Plant
 fn reports(property: &str, plant: Plant) {
     let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(plant));
     let violation = report.violation.unwrap_or_else(|| panic!("nobody reports what hurts «{property}»"));
-    assert_eq!(violation.property, property, "{}", violation.what);
+    assert_eq!(violation.checker, property, "{}", violation.what);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_publication_out_of_its_order_is_reported() {
     // Which one reports it first depends on which reader of the desk was first.
     let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(swap));
     let violation = report.violation.expect("somebody reports it");
-    assert!(["total order 2", "topic order", "bottom"].contains(&violation.property), "{violation:?}");
+    assert!(["total order 2", "topic order", "bottom"].contains(&violation.checker), "{violation:?}");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn rule_e13_another_order_at_who_subscribes_to_one_topic_is_reported() {
     // Which one reports it first depends on which reader of the desk was first.
     let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(swap));
     let violation = report.violation.expect("somebody reports it");
-    assert!(["total order 2", "topic order"].contains(&violation.property), "{violation:?}");
+    assert!(["total order 2", "topic order"].contains(&violation.checker), "{violation:?}");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn rule_e2_a_share_of_what_is_only_on_its_way_is_seen() {
     stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
     let reader = stage.clients[0].id;
     let violation = stage.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");
-    assert_eq!(violation.property, "shares", "{}", violation.what);
+    assert_eq!(violation.checker, "shares", "{}", violation.what);
     assert!(violation.what.contains("has not executed"), "{}", violation.what);
 }
 

@@ -15,11 +15,13 @@ use sealcast_broker::state::{Memory, State};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
+use sealcast_delivery::Token;
+use sealcast_sim::agenda::Agenda;
+use sealcast_sim::channels::{Channels, Direction};
 use sealcast_wire::{Monotonic, Now, Utc};
 
 use super::super::{Config, Delivered, Outcome, Output, Quorum};
 use super::broker::{Behaviour, Broker};
-use sealcast_delivery::Token;
 
 pub(super) const START: Utc = Utc(1_795_132_800);
 
@@ -40,14 +42,11 @@ pub(super) struct Member {
     pub(super) told: Told,
     config: Config,
     pub(super) id: Client,
-    /// Each time it is new, what is under way for the old one is lost.
-    life: u32,
-    up: BTreeSet<u16>,
 }
 
 enum Event {
-    ToBroker { member: usize, life: u32, broker: u16, request: Arc<[u8]>, channel: u32 },
-    ToMember { member: usize, life: u32, broker: u16, reply: Vec<u8>, channel: u32 },
+    ToBroker { member: usize, broker: u16, request: Arc<[u8]>, channel: u32 },
+    ToMember { member: usize, broker: u16, reply: Vec<u8>, channel: u32 },
     Block,
     Execute { broker: u16 },
     Connect { member: usize, broker: u16 },
@@ -62,11 +61,9 @@ pub(super) struct World {
     administrator: OriginKey,
     rng: ChaCha8Rng,
     now: u64,
-    queue: BTreeMap<(u64, u64), Event>,
-    made: u64,
-    /// Messages of a channel stay in order: the time of the last, by direction, member, broker.
-    last: BTreeMap<(bool, usize, u16), u64>,
-    channels: BTreeMap<(usize, u16), u32>,
+    queue: Agenda<Event>,
+    /// Of members, to brokers.
+    channels: Channels,
     pool: Vec<Frame>,
     known: BTreeSet<Vec<u8>>,
     /// Blocks that are ordered.
@@ -143,10 +140,8 @@ impl World {
             administrator,
             rng,
             now: 1_000_000,
-            queue: BTreeMap::new(),
-            made: 0,
-            last: BTreeMap::new(),
-            channels: BTreeMap::new(),
+            queue: Agenda::default(),
+            channels: Channels::default(),
             pool: Vec::new(),
             known: BTreeSet::new(),
             chain: Vec::new(),
@@ -198,12 +193,10 @@ impl World {
             Some(member) => {
                 let it = &mut self.members[member];
                 it.quorum = quorum;
-                it.life += 1;
-                it.up.clear();
             }
             None => {
                 let told = Told::default();
-                self.members.push(Member { quorum, told, config, id, life: 0, up: BTreeSet::new() });
+                self.members.push(Member { quorum, told, config, id });
             }
         }
         for broker in 0..self.brokers.len() as u16 {
@@ -216,7 +209,7 @@ impl World {
     /// The client's program dies, and starts again with what it stored.
     pub(super) fn restart(&mut self, member: usize) {
         for broker in 0..self.brokers.len() as u16 {
-            *self.channels.entry((member, broker)).or_default() += 1;
+            self.channels.cut((member, usize::from(broker)));
         }
         let config = self.members[member].config.clone();
         self.enter(config, Some(member));
@@ -232,18 +225,14 @@ impl World {
     }
 
     fn push(&mut self, wait: u64, event: Event) {
-        self.made += 1;
-        self.queue.insert((self.now + wait, self.made), event);
+        self.queue.push(Monotonic(self.now + wait), event);
     }
 
     /// A message on its way, behind those before it.
-    fn carry(&mut self, out: bool, member: usize, broker: u16, event: Event) {
+    fn carry(&mut self, direction: Direction, member: usize, broker: u16, event: Event) {
         let delay = 50 + self.random(self.delay_max);
-        let last = self.last.entry((out, member, broker)).or_default();
-        let at = (self.now + delay).max(*last + 1);
-        *last = at;
-        self.made += 1;
-        self.queue.insert((at, self.made), event);
+        let at = self.channels.arrives(direction, (member, usize::from(broker)), Monotonic(self.now + delay));
+        self.queue.push(at, event);
         if self.breaks > 0 && self.random(1000) < u64::from(self.breaks) {
             let wait = self.random(2 * self.delay_max);
             self.push(wait, Event::Cut { member, broker });
@@ -271,7 +260,7 @@ impl World {
         loop {
             (0..self.members.len()).for_each(|it| self.drain(it));
             let timer = self.members.iter().enumerate().filter_map(|(i, it)| Some((it.quorum.timeout()?.0, i))).min();
-            let event = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let event = self.queue.first().map(|at| at.0);
             let next = timer.map(|(at, _)| at).into_iter().chain(event).min().unwrap_or(until).max(self.now);
             if next > until {
                 self.now = until;
@@ -286,7 +275,7 @@ impl World {
                     assert!(after.is_none_or(|at| at.0 > self.now) || self.drains(member), "a timer that does nothing");
                 }
                 None => {
-                    let Some((_, event)) = self.queue.pop_first() else { continue };
+                    let Some((_, event)) = self.queue.pop(Monotonic(self.now)) else { continue };
                     self.happen(event);
                 }
             }
@@ -313,12 +302,16 @@ impl World {
     pub(super) fn drain(&mut self, member: usize) {
         let now = self.now();
         while let Some(output) = self.members[member].quorum.poll(now) {
-            let life = self.members[member].life;
             let told = &mut self.members[member].told;
             match output {
                 Output::Send { broker, request } => {
-                    let channel = self.channels.get(&(member, broker)).copied().unwrap_or(0);
-                    self.carry(true, member, broker, Event::ToBroker { member, life, broker, request, channel });
+                    let channel = self.channels.number((member, usize::from(broker)));
+                    self.carry(
+                        Direction::ToServer,
+                        member,
+                        broker,
+                        Event::ToBroker { member, broker, request, channel },
+                    );
                 }
                 Output::Delivered(it) => {
                     let (subscription, next, sn) = (it.subscription, it.place + 1, it.entry.sn);
@@ -343,10 +336,10 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         let now = self.now();
-        let channel_of = |world: &World, member, broker| world.channels.get(&(member, broker)).copied().unwrap_or(0);
+        let channel_of = |world: &World, member, broker| world.channels.number((member, usize::from(broker)));
         match event {
-            Event::ToBroker { member, life, broker, request, channel } => {
-                if self.members[member].life != life || channel_of(self, member, broker) != channel {
+            Event::ToBroker { member, broker, request, channel } => {
+                if channel_of(self, member, broker) != channel {
                     return;
                 }
                 let id = self.members[member].id;
@@ -354,8 +347,8 @@ impl World {
                 self.pool.extend(frame);
                 replies.into_iter().for_each(|reply| self.reply(member, broker, &reply));
             }
-            Event::ToMember { member, life, broker, reply, channel } => {
-                if self.members[member].life == life && channel_of(self, member, broker) == channel {
+            Event::ToMember { member, broker, reply, channel } => {
+                if channel_of(self, member, broker) == channel {
                     self.members[member].quorum.handle(now, broker, &reply);
                 }
             }
@@ -393,19 +386,18 @@ impl World {
                 let replies: VecDeque<(Client, Reply)> = it.execute(height, at, &frames).into();
                 for (client, reply) in replies {
                     let member = self.members.iter().position(|it| it.id == client);
-                    if let Some(member) = member.filter(|it| self.members[*it].up.contains(&broker)) {
+                    if let Some(member) = member.filter(|it| self.channels.is_open((*it, usize::from(broker)))) {
                         self.reply(member, broker, &reply);
                     }
                 }
             }
             Event::Connect { member, broker } => {
-                if self.members[member].up.insert(broker) {
+                if self.channels.open((member, usize::from(broker))) {
                     self.members[member].quorum.connected(now, broker);
                 }
             }
             Event::Cut { member, broker } => {
-                if self.members[member].up.remove(&broker) {
-                    *self.channels.entry((member, broker)).or_default() += 1;
+                if self.channels.cut((member, usize::from(broker))) {
                     let id = self.members[member].id;
                     self.brokers[usize::from(broker)].here.remove(&id);
                     self.members[member].quorum.disconnected(now, broker);
@@ -420,9 +412,8 @@ impl World {
         if self.unheard.contains(&broker) {
             return;
         }
-        let channel = self.channels.get(&(member, broker)).copied().unwrap_or(0);
-        let life = self.members[member].life;
+        let channel = self.channels.number((member, usize::from(broker)));
         let reply = reply.to_bytes();
-        self.carry(false, member, broker, Event::ToMember { member, life, broker, reply, channel });
+        self.carry(Direction::ToClient, member, broker, Event::ToMember { member, broker, reply, channel });
     }
 }

@@ -24,7 +24,7 @@ struct First {
     keys: Option<Arc<Epoch>>,
 }
 
-impl Checker for Agreement {
+impl Checker<Cast, Event> for Agreement {
     fn name(&self) -> &'static str {
         "agreement"
     }

@@ -23,7 +23,7 @@ impl Authentic {
     }
 }
 
-impl Checker for Authentic {
+impl Checker<Cast, Event> for Authentic {
     fn name(&self) -> &'static str {
         "authentic"
     }

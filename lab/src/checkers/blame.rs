@@ -13,7 +13,7 @@ pub struct Blame {
     changed: BTreeSet<usize>,
 }
 
-impl Checker for Blame {
+impl Checker<Cast, Event> for Blame {
     fn name(&self) -> &'static str {
         "blame"
     }

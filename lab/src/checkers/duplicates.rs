@@ -12,7 +12,7 @@ pub struct Duplicates {
     delivered: BTreeMap<usize, BTreeSet<Body>>,
 }
 
-impl Checker for Duplicates {
+impl Checker<Cast, Event> for Duplicates {
     fn name(&self) -> &'static str {
         "no duplicate"
     }

@@ -30,7 +30,7 @@ struct Standing {
     meanwhile: Vec<Body>,
 }
 
-impl Checker for Exclusions {
+impl Checker<Cast, Event> for Exclusions {
     fn name(&self) -> &'static str {
         "exclusion"
     }

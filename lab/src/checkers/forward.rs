@@ -14,7 +14,7 @@ pub struct Forward {
     out: BTreeSet<usize>,
 }
 
-impl Checker for Forward {
+impl Checker<Cast, Event> for Forward {
     fn name(&self) -> &'static str {
         "forward"
     }

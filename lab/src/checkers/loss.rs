@@ -46,7 +46,7 @@ impl Loss {
     }
 }
 
-impl Checker for Loss {
+impl Checker<Cast, Event> for Loss {
     fn name(&self) -> &'static str {
         "no loss"
     }

@@ -17,12 +17,12 @@ mod secrecy;
 pub mod body;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use sealcast::group::{Epoch, Origin};
 use sealcast_keys::Misbehaviour;
-use sealcast_wire::{CertHash, EpochId, MemberId, Monotonic, View};
+pub use sealcast_sim::checker::{Checker, Verdict, Violation};
+use sealcast_wire::{CertHash, EpochId, MemberId, View};
 
 pub use agreement::Agreement;
 pub use authentic::Authentic;
@@ -79,24 +79,11 @@ pub enum Event {
     },
 }
 
-/// A property of a run.
-pub trait Checker {
-    /// Its name in reports.
-    fn name(&self) -> &'static str;
-    /// A datagram left a node.
-    fn sent(&mut self, _at: Monotonic, _from: usize, _datagram: &[u8]) -> Verdict {
-        Ok(())
-    }
-    /// Something happened at a node.
-    fn event(&mut self, at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict;
-    /// The run is over.
-    fn end(&mut self) -> Verdict {
-        Ok(())
-    }
-}
+/// The checkers of a run, and what they found.
+pub type Panel = sealcast_sim::checker::Panel<Cast, Event>;
 
-/// `Err` says what is wrong.
-pub type Verdict = Result<(), String>;
+/// A property of a run of members.
+pub type Property = dyn Checker<Cast, Event>;
 
 /// Who plays whom: certificates by node.
 #[derive(Clone, Debug, Default)]
@@ -121,74 +108,6 @@ impl Cast {
     }
 }
 
-/// A property did not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// When, on the run's clock.
-    pub at: Monotonic,
-    /// Which checker says so.
-    pub checker: &'static str,
-    /// What it says.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3} ms  {}: {}", self.at.micros() as f64 / 1e3, self.checker, self.what)
-    }
-}
-
-/// A set of checkers and what they found.
-pub struct Panel {
-    cast: Cast,
-    checkers: Vec<Box<dyn Checker>>,
-    violations: Vec<Violation>,
-}
-
-impl Panel {
-    /// These checkers over this cast.
-    pub fn new(cast: Cast, checkers: Vec<Box<dyn Checker>>) -> Panel {
-        Panel { cast, checkers, violations: Vec::new() }
-    }
-
-    /// A datagram left a node.
-    pub fn sent(&mut self, at: Monotonic, from: usize, datagram: &[u8]) {
-        self.each(at, |checker, _| checker.sent(at, from, datagram));
-    }
-
-    /// Something happened at a node.
-    pub fn event(&mut self, at: Monotonic, node: usize, event: &Event) {
-        self.each(at, |checker, cast| checker.event(at, node, event, cast));
-    }
-
-    /// The run is over.
-    pub fn end(&mut self, at: Monotonic) {
-        self.each(at, |checker, _| checker.end());
-    }
-
-    /// Reports what the run itself found.
-    pub fn report(&mut self, at: Monotonic, checker: &'static str, what: String) {
-        if self.violations.len() < VIOLATIONS_MAX {
-            self.violations.push(Violation { at, checker, what });
-        }
-    }
-
-    /// What was found so far.
-    pub fn violations(&self) -> &[Violation] {
-        &self.violations
-    }
-
-    fn each(&mut self, at: Monotonic, mut ask: impl FnMut(&mut dyn Checker, &Cast) -> Verdict) {
-        for checker in &mut self.checkers {
-            if let Err(what) = ask(&mut **checker, &self.cast)
-                && self.violations.len() < VIOLATIONS_MAX
-            {
-                self.violations.push(Violation { at, checker: checker.name(), what });
-            }
-        }
-    }
-}
-
 /// The origin of a message as a member id, if it names one.
 fn member_of(origin: &Origin) -> Option<MemberId> {
     match origin {
@@ -196,9 +115,6 @@ fn member_of(origin: &Origin) -> Option<MemberId> {
         Origin::Client(_) | Origin::Anonymous => None,
     }
 }
-
-/// Violations kept; the first ones tell the story.
-const VIOLATIONS_MAX: usize = 100;
 
 #[cfg(test)]
 mod planted;

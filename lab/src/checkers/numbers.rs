@@ -12,7 +12,7 @@ pub struct Numbers {
     installed: BTreeSet<u32>,
 }
 
-impl Checker for Numbers {
+impl Checker<Cast, Event> for Numbers {
     fn name(&self) -> &'static str {
         "numbers"
     }

@@ -14,7 +14,7 @@ pub struct OneOrder {
     last: BTreeMap<(usize, Arc<str>), u64>,
 }
 
-impl Checker for OneOrder {
+impl Checker<Cast, Event> for OneOrder {
     fn name(&self) -> &'static str {
         "one order"
     }

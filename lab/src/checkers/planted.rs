@@ -55,7 +55,7 @@ fn delivered(body: &Arc<[u8]>, from: usize, counter: u32) -> Event {
 }
 
 /// What a panel of one checker says to this story.
-fn told(checker: impl Checker + 'static, story: &[(usize, Event)]) -> Vec<String> {
+fn told(checker: impl Checker<Cast, Event> + 'static, story: &[(usize, Event)]) -> Vec<String> {
     let mut panel = Panel::new(cast(), vec![Box::new(checker)]);
     for (node, event) in story {
         panel.event(AT, *node, event);
@@ -74,7 +74,7 @@ fn a_clean_run_is_not_reported() {
     let message = body(0, 1);
     let mut story = both(Change::Formed);
     story.extend([(0, published(&message)), (1, delivered(&message, 0, 1))]);
-    let all: Vec<Box<dyn Checker>> = vec![
+    let all: Vec<Box<Property>> = vec![
         Box::<Agreement>::default(),
         Box::<Authentic>::default(),
         Box::<Duplicates>::default(),

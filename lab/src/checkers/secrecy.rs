@@ -18,7 +18,7 @@ impl Secrecy {
     }
 }
 
-impl Checker for Secrecy {
+impl Checker<Cast, Event> for Secrecy {
     fn name(&self) -> &'static str {
         "secrecy"
     }

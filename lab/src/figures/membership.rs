@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use sealcast_sim::dice::Chance;
+
 use crate::Failure;
 use crate::experiments::lan::{Lan, identities};
 use crate::figures::{Bench, Goal, Row, median};
@@ -15,7 +17,6 @@ use crate::peers::{Field, Player};
 use crate::scenarios::Scenario;
 use crate::scenarios::script::Knobs;
 use crate::scenarios::stage::Keep;
-use crate::sim::dice::Chance;
 
 pub(super) const SOCKETS: &[&str] = &["formation-sockets", "formation-time"];
 

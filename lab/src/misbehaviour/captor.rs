@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use sealcast::group::Epoch;
 use sealcast_keys::contributory::misbehaving::{Claim, Word};
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, CertHash, Monotonic, Now};
 
 use super::{evicted, open_message};
+use crate::member::{Ask, Told};
 use crate::scenarios::contributory::Robot;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// See the module.
 pub(super) struct Captor {

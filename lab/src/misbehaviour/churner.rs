@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use sealcast_keys::Command;
 use sealcast_keys::contributory::misbehaving::Lie;
+use sealcast_sim::dice::Dice;
+use sealcast_sim::{Effect, Node};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{Make, as_open, open_message};
+use crate::member::{Ask, Told};
 use crate::scenarios::contributory::Robot;
-use crate::sim::dice::Dice;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node};
 
 /// See the module.
 pub(super) struct Churner {

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
+use crate::member::{Ask, Told};
 use crate::scenarios::contributory::Robot;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// See the module.
 pub(super) struct Equivocator {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use sealcast::group::Epoch;
 use sealcast_delivery::multicast::{self, Multicast};
 use sealcast_delivery::{Batch, Delivery, Outgoing, Output, What};
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Now, To};
 
 use crate::checkers::Body;
+use crate::member::{Ask, Told};
 use crate::scenarios::company::TOPIC;
 use crate::scenarios::contributory::Robot;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// See the module.
 pub(super) struct Insider {

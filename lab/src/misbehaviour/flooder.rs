@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use sealcast_sim::dice::Dice;
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{Address, Monotonic, Now};
 
+use crate::member::{Ask, Told};
 use crate::scenarios::contributory::{GROUP, Robot, identity};
-use crate::sim::dice::Dice;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// The outsider.
 pub(super) struct Flooder {

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use sealcast_sim::dice::Dice;
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, EpochId, Header, Monotonic, Now, Slot};
 
+use crate::member::{Ask, Told};
 use crate::scenarios::company::TOPIC;
-use crate::sim::dice::Dice;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// See the module.
 pub(super) struct Forger {

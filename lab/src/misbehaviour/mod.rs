@@ -16,13 +16,13 @@ mod twin;
 use std::collections::BTreeSet;
 
 use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
+use sealcast_sim::Birth;
+use sealcast_sim::dice::Dice;
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{CertHash, Now};
 
 use crate::scenarios::company::Player;
 use crate::scenarios::contributory::Robot;
-use crate::sim::Birth;
-use crate::sim::dice::Dice;
 
 /// Who misbehaves, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use sealcast_sim::dice::{Chance, Dice};
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::sim::dice::{Chance, Dice};
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
+use crate::member::{Ask, Told};
 
 /// See the module.
 pub(super) struct Replayer {

@@ -5,12 +5,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use sealcast_keys::contributory::misbehaving::Lie;
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
+use crate::member::{Ask, Told};
 use crate::scenarios::contributory::Robot;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// See the module.
 pub(super) struct Splitter {

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use sealcast_keys::contributory::misbehaving::{Collision, Word};
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
+use crate::member::{Ask, Told};
 use crate::scenarios::contributory::Robot;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
 
 /// See the module.
 pub(super) struct Twin {

@@ -7,12 +7,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use sealcast_delivery::memory::{Heard, Ordered, Start, attachment, heard};
 use sealcast_delivery::{Batch, Delivery, Output};
+use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::OPEN_HEADER_LEN;
 use sealcast_wire::{Address, Monotonic, Now, Source};
 
 use super::threshold_shaped::answers;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Effect, Node, Reach};
+use crate::member::{Ask, Told};
 
 /// The broker as a node.
 pub struct Broker {

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use sealcast::url::OriginMode;
 use sealcast_delivery::memory::{Ordered, Orderer, Start};
+use sealcast_sim::{Birth, Effect, Node, Reach};
 use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now};
 
 use super::broker::{self, Broker};
 use super::mls_shaped::{self, MlsShaped};
 use super::threshold_shaped::{BROKERS, ThresholdShaped};
+use crate::member::{Ask, Member, Told, keys_records};
 use crate::scenarios::company::{Company, Player};
-use crate::sim::member::{Ask, Member, Told, keys_records};
-use crate::sim::{Birth, Effect, Node, Reach};
 
 /// The MLS-shaped scheme over an orderer, with member 0 as founder.
 pub struct MlsCompany {

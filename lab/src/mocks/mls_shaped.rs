@@ -21,13 +21,13 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{Command, CommandError, Exclusion, HandleError, Keys, Outcome, Output, Token};
+use sealcast_sim::Records;
 use sealcast_wire::{
     Agreement, CertHash, Change, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Malformed,
     Member, MemberId, Monotonic, Now, Reader, Slot, Source, To, Transition, View, Writer,
 };
 
 use super::protect::MockProtect;
-use crate::sim::Records;
 
 /// The machine.
 pub struct MlsShaped {

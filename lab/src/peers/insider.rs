@@ -17,17 +17,17 @@ use sealcast_crypto::identity::Identity;
 use sealcast_delivery::Batch;
 use sealcast_keys::contributory::Config;
 use sealcast_keys::contributory::misbehaving::{Claim, Lie};
+use sealcast_sim::{Effect, Reach, Records};
 use sealcast_wire::{Address, Monotonic, Now, Utc};
 
 use super::identities::GROUP;
 use super::roles::say;
 use crate::Failure;
+use crate::member::Told;
 use crate::misbehaviour::{self, Misbehaviour};
 use crate::netns::Bridge;
 use crate::scenarios::company::Player;
 use crate::scenarios::contributory::robot;
-use crate::sim::member::Told;
-use crate::sim::{Effect, Reach, Records};
 
 /// Reads lines on stdin until they end: `aside NODE ADDRESS`, from where what is sent reaches that node alone, and one of
 /// `captor CLAIM`, `captor CLAIM NODE` and `splitter LIE NODE MEMBERS`. Says `keyed N` for each key that it shares with

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use sealcast_sim::network::Network;
+use sealcast_sim::trace::Trace;
+use sealcast_sim::{Birth, Sim};
 use sealcast_wire::Monotonic;
 
 use super::company::Player;
 use super::watch::Watch;
-use crate::network::Network;
-use crate::sim::member::Ask;
-use crate::sim::trace::Trace;
-use crate::sim::{Birth, Sim};
+use crate::member::Ask;
 
 /// Runs the nodes of a story. What cannot be done any more is reported to the watch, and ends the story.
 pub(crate) trait Carrier {

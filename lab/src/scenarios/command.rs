@@ -1,14 +1,12 @@
 //! `sealcast-lab sim`: plays scenarios for one seed or many, and says how to see a failure again.
 
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, Write};
 use std::process::{Command, ExitCode};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sealcast_sim::dice::Chance;
+use sealcast_sim::seeds::{Note, Seeds, range};
 use serde::Serialize;
 
 use super::script::Knobs;
@@ -16,7 +14,6 @@ use super::stage::{Keep, Report};
 use super::{ALL, Ground, Scenario};
 use crate::Failure;
 use crate::netns;
-use crate::sim::dice::Chance;
 
 /// What can be asked of `sim`.
 #[derive(Args, Clone, Debug)]
@@ -220,47 +217,23 @@ fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> 
 
 fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> io::Result<bool> {
     let ground = arguments.ground();
-    let note = Note::of(scenario, knobs, ground);
-    let default = if ground == Ground::Simulator { 0..100 } else { 0..1 };
-    let mut seeds = arguments.seeds.clone().unwrap_or(default);
-    if arguments.resume {
-        seeds.start = seeds.start.max(note.read().min(seeds.end));
-    }
-    let bar = bar(scenario, seeds.end - seeds.start, arguments);
     let begin = Instant::now();
-    let (next, reports) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
-    let processors = || std::thread::available_parallelism().ok().map(Into::into);
-    // Real time is best kept by one run at a time.
-    let jobs = arguments.jobs.or_else(|| if arguments.sockets { Some(1) } else { processors() }).unwrap_or(1);
-    std::thread::scope(|scope| -> io::Result<()> {
-        let play = || -> io::Result<()> {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds.end {
-                    return Ok(());
-                }
-                let report = scenario.play_on(ground, knobs, seed, Keep::default())?;
-                if let Some(violation) = report.violations.first() {
-                    bar.suspend(|| {
-                        eprintln!("FAILED  {}", violation);
-                        eprintln!("again:  {}", again(scenario, knobs, seed, ground));
-                    });
-                }
-                let mut reports = reports.lock().expect("a panic in a run ends them all");
-                reports.push((seed, report));
-                bar.inc(1);
-                if reports.len() % NOTE_EACH == 0 {
-                    note.write(held_up_to(seeds.start, &reports));
-                }
-            }
-        };
-        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(play)).collect();
-        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })?;
-    bar.finish_and_clear();
-    let mut reports = reports.into_inner().expect("all threads are done");
-    reports.sort_by_key(|(seed, _)| *seed);
-    note.write(held_up_to(seeds.start, &reports));
+    let default = if ground == Ground::Simulator { 0..100 } else { 0..1 };
+    let seeds = Seeds {
+        name: scenario.name.to_owned(),
+        seeds: arguments.seeds.clone().unwrap_or(default),
+        // Real time is best kept by one run at a time.
+        jobs: arguments.jobs.unwrap_or(if arguments.sockets { 1 } else { 0 }),
+        bar: !arguments.no_progress,
+        note: note(scenario, knobs, ground),
+        resume: arguments.resume,
+    };
+    let told = |seed, report: &Report| {
+        let violation = report.violations.first()?;
+        Some(format!("FAILED  {violation}\nagain:  {}", again(scenario, knobs, seed, ground)))
+    };
+    let played = seeds.play(|seed| scenario.play_on(ground, knobs, seed, Keep::default()), told)?;
+    let reports: Vec<(u64, Report)> = played.into_iter().map(|it| (it.seed, it.report)).collect();
     let summary = summary(scenario, knobs, ground, &reports, begin.elapsed());
     let held = summary.failed_seeds.is_empty();
     if arguments.json {
@@ -349,52 +322,11 @@ impl Arguments {
     }
 }
 
-/// Where a long run notes how far it came.
-struct Note(Option<PathBuf>);
-
-impl Note {
-    fn of(scenario: &Scenario, knobs: &Knobs, ground: Ground) -> Note {
-        let home = std::env::var_os("XDG_STATE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
-        let mut file = format!("{}-{}-{}-{}", scenario.name, knobs.members, knobs.loss.0, knobs.jitter.as_millis());
-        if ground == Ground::Sockets {
-            file += "-sockets";
-        }
-        Note(home.map(|home| home.join("sealcast/lab").join(file)))
-    }
-
-    fn read(&self) -> u64 {
-        let text = self.0.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
-        text.and_then(|t| t.trim().parse().ok()).unwrap_or(0)
-    }
-
-    /// A note that cannot be written costs only a repetition.
-    fn write(&self, seed: u64) {
-        if let Some(path) = &self.0 {
-            let _ = path.parent().map(std::fs::create_dir_all);
-            let _ = std::fs::write(path, format!("{seed}\n"));
-        }
-    }
-}
-
-/// The first seed that has not been played, or did not hold.
-fn held_up_to(start: u64, reports: &[(u64, Report)]) -> u64 {
-    let held: std::collections::BTreeSet<u64> = reports.iter().filter(|(_, r)| r.holds()).map(|(s, _)| *s).collect();
-    (start..).find(|seed| !held.contains(seed)).expect("some seed has not been played")
-}
-
-fn bar(scenario: &Scenario, seeds: u64, arguments: &Arguments) -> ProgressBar {
-    let shown = std::io::stderr().is_terminal() && !arguments.no_progress;
-    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{msg:<22} {wide_bar} {pos}/{len} {eta}").expect("the template is right");
-    ProgressBar::with_draw_target(Some(seeds), target).with_style(style).with_message(scenario.name)
-}
-
-fn range(text: &str) -> Result<std::ops::Range<u64>, String> {
-    let parse = |part: &str| part.parse::<u64>().map_err(|_| format!("«{part}» is no seed"));
-    let (from, to) = text.split_once("..").ok_or("seeds are given as A..B")?;
-    Ok(parse(from)?..parse(to)?)
+/// Where it is noted how far the seeds of a scenario hold.
+fn note(scenario: &Scenario, knobs: &Knobs, ground: Ground) -> Option<Note> {
+    let sockets = if ground == Ground::Sockets { "-sockets" } else { "" };
+    let (members, loss, jitter) = (knobs.members, knobs.loss.0, knobs.jitter.as_millis());
+    Note::of(&format!("{}-{members}-{loss}-{jitter}{sockets}", scenario.name))
 }
 
 fn print_json(summary: &Summary) {
@@ -405,8 +337,6 @@ fn millis(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-/// Seeds between two notes of how far a run came.
-const NOTE_EACH: usize = 50;
 /// Asks for whole brokers.
 const BROKERS: &str = "brokers";
 /// Failures whose commands are listed.

@@ -2,12 +2,12 @@
 
 use sealcast_keys::Command;
 use sealcast_keys::contributory::misbehaving::Rule;
+use sealcast_sim::{Birth, Node};
 use sealcast_wire::{CertHash, Guarantee};
 
-use crate::checkers::{Authentic, Checker};
+use crate::checkers::{Authentic, Property};
+use crate::member::{Ask, Told};
 use crate::misbehaviour::Misbehaviour;
-use crate::sim::member::{Ask, Told};
-use crate::sim::{Birth, Node};
 
 /// A node of any kind, as the stage runs it.
 pub type Player = Box<dyn Node<Told = Told, Command = Ask>>;
@@ -67,7 +67,7 @@ pub trait Company {
     }
 
     /// The checker of authorship.
-    fn authentic(&self) -> Box<dyn Checker> {
+    fn authentic(&self) -> Box<Property> {
         Box::<Authentic>::default()
     }
 }

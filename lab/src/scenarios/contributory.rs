@@ -13,13 +13,13 @@ use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::multicast::{self, Multicast};
 use sealcast_keys::contributory::misbehaving::Rule;
 use sealcast_keys::contributory::{Config, Contributory, Memo};
+use sealcast_sim::clock::UTC_AT_ZERO;
+use sealcast_sim::{Birth, Records};
 use sealcast_wire::{CertHash, Now, Utc, limits};
 
 use super::company::{Company, Player, TOPIC};
+use crate::member::{Member, keys_records};
 use crate::misbehaviour::{self, Misbehaviour};
-use crate::sim::clock::UTC_AT_ZERO;
-use crate::sim::member::{Member, keys_records};
-use crate::sim::{Birth, Records};
 
 /// A member as these scenarios run it.
 pub type Robot = Member<Contributory, Multicast>;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use sealcast_keys::Command;
 use sealcast_keys::contributory::misbehaving::{Claim, Lie};
+use sealcast_sim::dice::Dice;
 use sealcast_wire::limits;
 
 use super::lan::{PATIENCE, SECOND, all_publish, network, without};
 use super::script::{Knobs, Script, Step};
 use crate::misbehaviour::Misbehaviour;
-use crate::sim::dice::Dice;
 
 /// All JOINs of a group that starts are answered by a proposal on an epoch of the greatest number; then its author goes.
 pub(super) fn claimed_number(knobs: &Knobs, dice: &mut Dice) -> Script {

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealcast_keys::Command;
+use sealcast_sim::dice::{Chance, Dice};
+use sealcast_sim::network::Network;
 
 use super::script::{Knobs, Script, Step};
 use crate::misbehaviour::Misbehaviour;
-use crate::network::Network;
-use crate::sim::dice::{Chance, Dice};
 
 /// The network of a story: rough, or without loss a quiet one.
 pub(super) fn network(knobs: &Knobs) -> Network {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use sealcast_keys::Command;
+use sealcast_sim::dice::Dice;
+use sealcast_sim::network::Network;
 
 use super::script::{Knobs, Script, Step};
-use crate::network::Network;
-use crate::sim::dice::Dice;
 
 const SECONDS: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -14,8 +14,9 @@ pub(crate) mod watch;
 use std::io;
 use std::time::Duration;
 
+use sealcast_sim::dice::{Chance, Dice};
+
 use crate::mocks::company::{MlsCompany, ThresholdCompany};
-use crate::sim::dice::{Chance, Dice};
 use sealcast_keys::contributory::misbehaving::Rule;
 
 use company::Company;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealcast_keys::Command;
+use sealcast_sim::dice::{Chance, Dice};
+use sealcast_sim::network::Network;
 
 use crate::misbehaviour::Misbehaviour;
-use crate::network::Network;
-use crate::sim::dice::{Chance, Dice};
 
 /// What a run can be asked to vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

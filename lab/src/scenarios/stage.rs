@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealcast_keys::Command;
+use sealcast_sim::Sim;
+use sealcast_sim::dice::Dice;
+use sealcast_sim::trace::{Line, Trace};
 use sealcast_wire::{Guarantee, Monotonic};
 
 use super::carrier::Carrier;
@@ -14,14 +17,11 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Blame, Body, Cast, Checker, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel,
+    Agreement, Blame, Body, Cast, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel, Property,
     Secrecy, Violation,
 };
+use crate::member::Ask;
 use crate::misbehaviour::Misbehaviour;
-use crate::sim::Sim;
-use crate::sim::dice::Dice;
-use crate::sim::member::Ask;
-use crate::sim::trace::{Line, Trace};
 use crate::sockets::Sockets;
 
 /// What a run showed.
@@ -126,7 +126,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
         let members = script.members;
         let cast = Cast::new((0..members).map(|m| company.cert(m)));
         let (loss, tally) = Loss::new();
-        let mut checkers: Vec<Box<dyn Checker>> = vec![
+        let mut checkers: Vec<Box<Property>> = vec![
             Box::<Agreement>::default(),
             company.authentic(),
             Box::<Duplicates>::default(),

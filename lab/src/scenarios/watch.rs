@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sealcast_keys::{Misbehaviour, Notice};
+use sealcast_sim::{Observer, Reach};
 use sealcast_wire::{Monotonic, View};
 
 use super::company::Player;
 use crate::checkers::{Cast, Event, Panel};
-use crate::sim::member::Told;
-use crate::sim::{Observer, Reach};
+use crate::member::Told;
 
 /// See the module.
 pub(crate) struct Watch {

@@ -15,25 +15,25 @@
 
 mod seat;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sealcast_delivery::Batch;
+use sealcast_sim::agenda::Agenda;
+use sealcast_sim::clock::Clock;
+use sealcast_sim::dice::Dice;
+use sealcast_sim::network::{Copies, Delay, Network};
+use sealcast_sim::trace::{Kind, Trace};
+use sealcast_sim::{Birth, Effect, Node, Observer, Reach};
 use sealcast_wire::{Address, Monotonic};
 
+use crate::member::Ask;
 use crate::netns::Bridge;
-use crate::network::{Copies, Delay, Network};
 use crate::scenarios::carrier::Carrier;
 use crate::scenarios::company::Player;
 use crate::scenarios::watch::Watch;
-use crate::sim::clock::Clock;
-use crate::sim::dice::Dice;
-use crate::sim::member::Ask;
-use crate::sim::trace::{Kind, Trace};
-use crate::sim::{Birth, Effect, Node, Observer, Reach};
 use seat::{Process, Seat};
 
 /// A bridged network and the processes on it.
@@ -43,8 +43,7 @@ pub(crate) struct Sockets {
     network: Network,
     seats: Vec<Seat>,
     /// What is held back at an ear: for whom, from where.
-    late: BTreeMap<(Monotonic, u64), (usize, SocketAddr, Vec<u8>)>,
-    next: u64,
+    late: Agenda<(usize, SocketAddr, Vec<u8>)>,
     dice: Dice,
     clocks: Dice,
     trace: Trace,
@@ -61,8 +60,7 @@ impl Sockets {
             bridge: Bridge::new(0)?,
             network: at_the_ear(network),
             seats: Vec::new(),
-            late: BTreeMap::new(),
-            next: 0,
+            late: Agenda::default(),
             dice: Dice::new(seed, STREAM_EARS),
             clocks: Dice::new(seed, STREAM_CLOCKS),
             trace: Trace::new(keep),
@@ -92,8 +90,7 @@ impl Sockets {
     /// Hands over what was held back long enough.
     fn overtaken(&mut self, watch: &mut Watch) -> bool {
         let mut any = false;
-        while let Some(entry) = self.late.first_entry().filter(|e| e.key().0 <= Monotonic(elapsed(self.start))) {
-            let (node, from, datagram) = entry.remove();
+        while let Some((_, (node, from, datagram))) = self.late.pop(Monotonic(elapsed(self.start))) {
             self.arrive(node, from, datagram, watch);
             any = true;
         }
@@ -106,7 +103,7 @@ impl Sockets {
             let p = seat.process.as_ref().filter(|p| !p.stopped)?;
             p.machine.timeout().map(|at| seat.clock.reaches(at))
         });
-        timers.chain(self.late.keys().next().map(|(at, _)| *at)).min()
+        timers.chain(self.late.first()).min()
     }
 
     /// Waits for datagrams, up to `wait`, and takes at most one call's worth at each node.
@@ -134,7 +131,8 @@ impl Sockets {
     fn hear(&mut self, node: usize, from: SocketAddr, datagram: Vec<u8>, watch: &mut Watch) {
         // As in a session that takes nothing of what it publishes: its own datagrams stop at the socket.
         let Some(sender) = Bridge::member_of(from.ip()).filter(|sender| *sender != node) else { return };
-        let Copies(one, two) = self.network.carry(&mut self.dice, sender, node, datagram.len());
+        let now = self.now();
+        let Copies(one, two) = self.network.carry(&mut self.dice, now, sender, node, datagram.len());
         if one.is_none() {
             self.trace.note(self.now(), node, Kind::Lose, datagram.len());
         }
@@ -142,8 +140,7 @@ impl Sockets {
             if delay.is_zero() {
                 self.arrive(node, from, datagram.clone(), watch);
             } else {
-                self.late.insert((self.now() + delay, self.next), (node, from, datagram.clone()));
-                self.next += 1;
+                self.late.push(now + delay, (node, from, datagram.clone()));
             }
         }
     }

@@ -9,12 +9,12 @@ use rustix::event::{PollFd, PollFlags};
 use sealcast::io::udp::{UdpReceiver, UdpSender};
 use sealcast::url::Options;
 use sealcast_delivery::Batch;
+use sealcast_sim::clock::Clock;
+use sealcast_sim::{Birth, Records};
 use sealcast_wire::Monotonic;
 
 use crate::netns::Bridge;
 use crate::scenarios::company::Player;
-use crate::sim::clock::Clock;
-use crate::sim::{Birth, Records};
 
 /// See the module.
 pub(super) struct Seat {

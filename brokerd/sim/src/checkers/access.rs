@@ -4,24 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::Client;
 use sealcast_broker::state::Code;
+use sealcast_wire::Monotonic;
 
-use super::{Book, Checker};
+use super::{Book, Checker, Verdict};
 use crate::cast::{EVERYTHING, MARK};
 use crate::event::Event;
 
-pub(super) fn all() -> Vec<Box<dyn Checker>> {
+pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![Box::new(Confidentiality), Box::<Shares>::default(), Box::new(Access), Box::<Bottom>::default()]
 }
 
 /// No plaintext of what is sealed comes to any broker or lies there.
 struct Confidentiality;
 
-impl Checker for Confidentiality {
+impl Checker<Book, Event> for Confidentiality {
     fn name(&self) -> &'static str {
         "confidentiality"
     }
 
-    fn see(&mut self, _: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, _: &Book) -> Verdict {
         match event {
             Event::Held { broker, bytes } if bytes.windows(MARK.len()).any(|it| it == MARK) => {
                 Err(format!("broker {broker} holds a plaintext"))
@@ -41,12 +42,12 @@ struct Shares {
     sent: BTreeMap<usize, u64>,
 }
 
-impl Checker for Shares {
+impl Checker<Book, Event> for Shares {
     fn name(&self) -> &'static str {
         "shares"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Share { broker, client, publisher, number, executed, height } => {
                 let honest = book.is_honest(*broker);
@@ -83,12 +84,12 @@ impl Checker for Shares {
 /// Whoever is told a publication may read it.
 struct Access;
 
-impl Checker for Access {
+impl Checker<Book, Event> for Access {
     fn name(&self) -> &'static str {
         "authorised delivery"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Delivered { client, publisher, number, body, .. } => {
                 let desk = book.clients[*client].1;
@@ -113,12 +114,12 @@ struct Bottom {
     done: BTreeSet<usize>,
 }
 
-impl Checker for Bottom {
+impl Checker<Book, Event> for Bottom {
     fn name(&self) -> &'static str {
         "bottom"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Subscribed { client } => {
                 self.subscribed.insert(*client);

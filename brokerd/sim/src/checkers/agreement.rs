@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::state::Code;
+use sealcast_wire::Monotonic;
 
-use super::{Book, Checker};
+use super::{Book, Checker, Verdict};
 use crate::event::Event;
 
-pub(super) fn all() -> Vec<Box<dyn Checker>> {
+pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![Box::<TotalOrder>::default(), Box::<Agreement>::default(), Box::<Roots>::default(), Box::<Liveness>::default()]
 }
 
@@ -18,12 +19,12 @@ struct TotalOrder {
     last: BTreeMap<usize, u64>,
 }
 
-impl Checker for TotalOrder {
+impl Checker<Book, Event> for TotalOrder {
     fn name(&self) -> &'static str {
         "total order 1"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         if let Event::Joined { broker, height, .. } = event {
             self.last.insert(*broker, *height);
         }
@@ -51,12 +52,12 @@ struct Agreement {
     acknowledged: u64,
 }
 
-impl Checker for Agreement {
+impl Checker<Book, Event> for Agreement {
     fn name(&self) -> &'static str {
         "agreement 1"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Executed { broker, height, .. } | Event::Joined { broker, height, .. }
                 if book.is_honest(*broker) =>
@@ -85,12 +86,12 @@ impl Checker for Agreement {
 #[derive(Default)]
 struct Roots(BTreeMap<u64, ([u8; 32], [u8; 32])>);
 
-impl Checker for Roots {
+impl Checker<Book, Event> for Roots {
     fn name(&self) -> &'static str {
         "state roots"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Executed { broker, height, roots, .. } if book.is_honest(*broker) => {
                 match self.0.entry(*height).or_insert(*roots) {
@@ -113,12 +114,12 @@ struct Liveness {
     done: BTreeSet<usize>,
 }
 
-impl Checker for Liveness {
+impl Checker<Book, Event> for Liveness {
     fn name(&self) -> &'static str {
         "liveness 1"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Outcome { plan, code: Code::Done, .. } => {
                 self.done.insert(*plan);

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::Client;
 use sealcast_broker::state::Code;
+use sealcast_wire::Monotonic;
 
-use super::{Book, Checker};
+use super::{Book, Checker, Verdict};
 use crate::cast::Desk;
 use crate::event::Event;
 
-pub(super) fn all() -> Vec<Box<dyn Checker>> {
+pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![
         Box::new(NoCreation),
         Box::new(Subscription),
@@ -34,12 +35,12 @@ struct TotalOrder {
     order: BTreeMap<(Desk, String), Vec<Got>>,
 }
 
-impl Checker for TotalOrder {
+impl Checker<Book, Event> for TotalOrder {
     fn name(&self) -> &'static str {
         "total order 2"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         let Event::Delivered { client, sn, publisher, number, topic, body, .. } = event else { return Ok(()) };
         let (_, desk, interest) = book.clients[*client];
         for line in BTreeSet::from([interest.unwrap_or_default(), topic.0.as_str()]) {
@@ -70,12 +71,12 @@ struct Agreement {
     subscribed: BTreeSet<usize>,
 }
 
-impl Checker for Agreement {
+impl Checker<Book, Event> for Agreement {
     fn name(&self) -> &'static str {
         "agreement 2"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Subscribed { client } => {
                 self.subscribed.insert(*client);
@@ -112,12 +113,12 @@ impl Checker for Agreement {
 #[derive(Default)]
 struct TopicOrder(BTreeMap<(usize, String), (u64, u64)>);
 
-impl Checker for TopicOrder {
+impl Checker<Book, Event> for TopicOrder {
     fn name(&self) -> &'static str {
         "topic order"
     }
 
-    fn see(&mut self, _: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, _: &Book) -> Verdict {
         let Event::Delivered { client, sn, topic: (topic, ps), .. } = event else { return Ok(()) };
         match self.0.insert((*client, topic.clone()), (*ps, *sn)) {
             Some((before, at)) if before >= *ps || at >= *sn => {
@@ -136,12 +137,12 @@ struct NoDuplication {
     sns: BTreeSet<(usize, u64)>,
 }
 
-impl Checker for NoDuplication {
+impl Checker<Book, Event> for NoDuplication {
     fn name(&self) -> &'static str {
         "no duplication"
     }
 
-    fn see(&mut self, _: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, _: &Book) -> Verdict {
         let Event::Delivered { client, place, sn, publisher, number, .. } = event else { return Ok(()) };
         if !self.places.insert((*client, *place)) || !self.sns.insert((*client, *sn)) {
             return Err(format!("client {client} got sn {sn} at place {place} twice"));
@@ -158,12 +159,12 @@ impl Checker for NoDuplication {
 /// No Creation, and integrity: what is delivered was published, by whom it says and as it says.
 struct NoCreation;
 
-impl Checker for NoCreation {
+impl Checker<Book, Event> for NoCreation {
     fn name(&self) -> &'static str {
         "no creation"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         let Event::Delivered { client, publisher, number, topic, body, .. } = event else { return Ok(()) };
         if book.plan_of(publisher, *number, body).is_some_and(|plan| plan.topic == topic.0) {
             return Ok(());
@@ -175,12 +176,12 @@ impl Checker for NoCreation {
 /// Whoever is told a publication subscribes to its topic.
 struct Subscription;
 
-impl Checker for Subscription {
+impl Checker<Book, Event> for Subscription {
     fn name(&self) -> &'static str {
         "subscription"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Delivered { client, sn, topic: (topic, _), .. } if !book.wants(*client, topic) => {
                 Err(format!("client {client} got sn {sn} of {topic}, to which it does not subscribe"))
@@ -198,12 +199,12 @@ struct Liveness {
     got: BTreeMap<usize, BTreeSet<u64>>,
 }
 
-impl Checker for Liveness {
+impl Checker<Book, Event> for Liveness {
     fn name(&self) -> &'static str {
         "liveness 2"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Subscribed { client } => {
                 self.subscribed.insert(*client);

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::Client;
+use sealcast_sim::checker::Panel;
+pub use sealcast_sim::checker::{Checker, Verdict, Violation};
 
 use crate::cast::{Cast, Desk, Interest, Plan, wants};
 use crate::event::Event;
@@ -34,78 +36,24 @@ pub struct Book {
     pub revoked: BTreeMap<usize, u64>,
 }
 
-/// One property.
-trait Checker {
-    /// Its name in Sec. III-A, or ours.
-    fn name(&self) -> &'static str;
-
-    /// Takes in what happened.
-    ///
-    /// # Errors
-    /// What is wrong.
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String>;
-}
-
-/// All of them.
-pub struct Checkers {
-    book: Book,
-    all: Vec<Box<dyn Checker>>,
-}
-
-/// What did not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which property.
-    pub property: &'static str,
-    /// What happened.
-    pub what: String,
-}
-
-impl Checkers {
-    /// For this cluster, of whose brokers these lie.
-    pub fn new(cast: &Cast, liars: Vec<usize>) -> Checkers {
-        let book = Book {
-            liars,
-            threshold: cast.threshold,
-            genesis: cast.genesis.clone(),
-            clients: Vec::new(),
-            plans: Vec::new(),
-            sends: BTreeMap::new(),
-            revoked: BTreeMap::new(),
-        };
-        let mut all: Vec<Box<dyn Checker>> = Vec::new();
-        all.extend(agreement::all());
-        all.extend(delivery::all());
-        all.extend(access::all());
-        all.extend(promises::all());
-        Checkers { book, all }
-    }
-
-    /// Takes in what happened.
-    ///
-    /// # Errors
-    /// The first property that does not hold.
-    pub fn see(&mut self, event: &Event) -> Result<(), Violation> {
-        self.book.see(event);
-        for checker in &mut self.all {
-            checker.see(&self.book, event).map_err(|what| Violation { property: checker.name(), what })?;
-        }
-        Ok(())
-    }
-
-    /// Who is who.
-    pub fn book(&self) -> &Book {
-        &self.book
-    }
-
-    /// The properties' names.
-    pub fn names(&self) -> Vec<&'static str> {
-        self.all.iter().map(|it| it.name()).collect()
-    }
+/// All checkers, of a cluster of whose brokers these lie.
+pub fn all(cast: &Cast, liars: Vec<usize>) -> Panel<Book, Event> {
+    let book = Book {
+        liars,
+        threshold: cast.threshold,
+        genesis: cast.genesis.clone(),
+        clients: Vec::new(),
+        plans: Vec::new(),
+        sends: BTreeMap::new(),
+        revoked: BTreeMap::new(),
+    };
+    let all = agreement::all().into_iter().chain(delivery::all()).chain(access::all()).chain(promises::all());
+    Panel::new(book, all.collect())
 }
 
 impl Book {
-    fn see(&mut self, event: &Event) {
+    /// Takes in what happened, before checkers do.
+    pub fn see(&mut self, event: &Event) {
         match event {
             Event::Enters { id, desk, interest, .. } => self.clients.push((*id, *desk, *interest)),
             Event::Planned { plan, correct } => self.plans.push((plan.clone(), *correct)),

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use sealcast_broker::operation::Client;
 use sealcast_broker::receipt::Fact;
 use sealcast_broker::state::Code;
+use sealcast_wire::Monotonic;
 
-use super::{Book, Checker};
+use super::{Book, Checker, Verdict};
 use crate::event::Event;
 
-pub(super) fn all() -> Vec<Box<dyn Checker>> {
+pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![Box::<Acknowledged>::default(), Box::<Receipts>::default(), Box::new(Accusations)]
 }
 
@@ -21,12 +22,12 @@ struct Acknowledged {
     floors: BTreeMap<usize, u64>,
 }
 
-impl Checker for Acknowledged {
+impl Checker<Book, Event> for Acknowledged {
     fn name(&self) -> &'static str {
         "nothing acknowledged lost"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Outcome { plan, number, sn, code: Code::Done, .. } => {
                 let client = book.plans[*plan].0.client;
@@ -55,12 +56,12 @@ impl Checker for Acknowledged {
 #[derive(Default)]
 struct Receipts(BTreeMap<usize, (u64, u64, u64)>);
 
-impl Checker for Receipts {
+impl Checker<Book, Event> for Receipts {
     fn name(&self) -> &'static str {
         "receipts"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Outcome { plan, height, number, sn, code: Code::Done } => {
                 self.0.insert(*plan, (*height, *number, *sn));
@@ -87,12 +88,12 @@ impl Checker for Receipts {
 /// Whoever is said to have misbehaved did.
 struct Accusations;
 
-impl Checker for Accusations {
+impl Checker<Book, Event> for Accusations {
     fn name(&self) -> &'static str {
         "accusations"
     }
 
-    fn see(&mut self, book: &Book, event: &Event) -> Result<(), String> {
+    fn event(&mut self, _: Monotonic, _: usize, event: &Event, book: &Book) -> Verdict {
         match event {
             Event::Accused { client, broker, what } if book.is_honest(*broker) => {
                 Err(format!("client {client} says of the honest broker {broker}: {what}"))

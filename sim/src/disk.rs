@@ -94,7 +94,7 @@ const TORN_BUT_KEPT: Chance = Chance(500_000);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::Reach;
+    use crate::Reach;
 
     fn send(n: u8) -> Effect<()> {
         Effect::Send { to: Reach::All, datagram: vec![n] }

@@ -1,7 +1,7 @@
 //! The simulator on toy machines: who hears what, in which order, and the same again.
 
 use super::*;
-use crate::sim::dice::Chance;
+use crate::dice::Chance;
 
 /// Says hello every 10 ms, stores what it hears, and tells it.
 struct Parrot {

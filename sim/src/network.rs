@@ -1,9 +1,11 @@
 //! The simulated network: what becomes of a datagram between one node and another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::sim::dice::{Chance, Dice};
+use sealcast_wire::Monotonic;
+
+use crate::dice::{Chance, Dice};
 
 /// How the network treats datagrams; may change while a run goes on.
 #[derive(Clone, Debug)]
@@ -20,8 +22,27 @@ pub struct Network {
     pub delay: Delay,
     /// Longest datagram that is carried, bytes.
     pub datagram_bytes_max: usize,
+    /// What the link of each node carries, in each direction; `None`: all that comes.
+    pub bandwidth: Option<Bandwidth>,
     cuts: BTreeSet<(usize, usize)>,
     sides: Vec<usize>,
+    /// Until when the links are busy, out and in, by node.
+    busy: BTreeMap<(End, usize), Monotonic>,
+}
+
+/// What a link carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// Bytes per second.
+    pub bytes_per_second: u64,
+    /// Longest wait before a link; what would wait longer is dropped.
+    pub queue: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Out,
+    In,
 }
 
 /// A distribution of one-way delays.
@@ -46,8 +67,10 @@ impl Network {
             reordering_max: Duration::from_millis(5),
             delay: Delay::Uniform(Duration::from_micros(50), Duration::from_micros(300)),
             datagram_bytes_max: UDP_PAYLOAD_BYTES_MAX,
+            bandwidth: None,
             cuts: BTreeSet::new(),
             sides: Vec::new(),
+            busy: BTreeMap::new(),
         }
     }
 
@@ -105,13 +128,34 @@ impl Network {
         side(from) == side(to) && !self.cuts.contains(&(from, to))
     }
 
-    /// What becomes of one datagram: after which delays copies of it arrive; none if it is lost.
-    pub fn carry(&self, dice: &mut Dice, from: usize, to: usize, length: usize) -> Copies {
+    /// When a datagram has left its node, once for all receivers; `None` if there is no room before the link.
+    pub fn leave(&mut self, now: Monotonic, from: usize, length: usize) -> Option<Monotonic> {
+        self.pass(End::Out, from, now, length)
+    }
+
+    /// What becomes of one datagram on its way to one receiver: after which delays copies of it arrive; none if it is lost.
+    /// Its node it left at `left`.
+    pub fn carry(&mut self, dice: &mut Dice, left: Monotonic, from: usize, to: usize, length: usize) -> Copies {
         if length > self.datagram_bytes_max || !self.connected(from, to) || dice.happens(self.loss) {
             return Copies(None, None);
         }
         let again = dice.happens(self.duplication).then(|| self.way(dice));
-        Copies(Some(self.way(dice)), again)
+        let first = self.way(dice);
+        let mut come = |delay: Duration| Some(self.pass(End::In, to, left + delay, length)?.since(left));
+        Copies(come(first), again.and_then(&mut come))
+    }
+
+    /// When a datagram that comes to a link at this moment is through.
+    fn pass(&mut self, end: End, node: usize, at: Monotonic, length: usize) -> Option<Monotonic> {
+        let Some(Bandwidth { bytes_per_second, queue }) = self.bandwidth else { return Some(at) };
+        let busy = self.busy.entry((end, node)).or_insert(at);
+        let begins = at.max(*busy);
+        if begins.since(at) > queue {
+            return None;
+        }
+        let micros = (length as u64).saturating_mul(1_000_000).div_ceil(bytes_per_second.max(1));
+        *busy = begins + Duration::from_micros(micros);
+        Some(*busy)
     }
 
     fn way(&self, dice: &mut Dice) -> Duration {
@@ -158,11 +202,11 @@ mod tests {
 
     #[test]
     fn loss_and_duplication_come_as_often_as_asked() {
-        let network = Network { loss: Chance::of(0.1), duplication: Chance::of(0.3), ..Network::quiet() };
+        let mut network = Network { loss: Chance::of(0.1), duplication: Chance::of(0.3), ..Network::quiet() };
         let mut dice = Dice::new(3, 0);
         let (mut lost, mut twice) = (0, 0);
         for _ in 0..10_000 {
-            match network.carry(&mut dice, 0, 1, 100) {
+            match network.carry(&mut dice, Monotonic(0), 0, 1, 100) {
                 Copies(None, _) => lost += 1,
                 Copies(Some(_), Some(_)) => twice += 1,
                 Copies(Some(_), None) => {}
@@ -187,10 +231,13 @@ mod tests {
 
     #[test]
     fn reordering_lets_later_datagrams_overtake() {
-        let network = Network { reordering: Chance::of(0.5), ..Network::quiet() };
+        let mut network = Network { reordering: Chance::of(0.5), ..Network::quiet() };
         let mut dice = Dice::new(4, 0);
         let arrivals: Vec<Duration> = (0..100u64)
-            .map(|i| Duration::from_micros(100 * i) + network.carry(&mut dice, 0, 1, 9).0.expect("nothing is lost"))
+            .map(|i| {
+                Duration::from_micros(100 * i)
+                    + network.carry(&mut dice, Monotonic(0), 0, 1, 9).0.expect("nothing is lost")
+            })
             .collect();
         assert!(arrivals.windows(2).any(|w| w[1] < w[0]));
     }
@@ -206,8 +253,22 @@ mod tests {
     }
 
     #[test]
+    fn a_link_carries_so_much_and_drops_what_would_wait_too_long() {
+        let bandwidth = Some(Bandwidth { bytes_per_second: 1_000_000, queue: Duration::from_millis(5) });
+        let delay = Delay::Constant(Duration::from_millis(1));
+        let mut network = Network { bandwidth, delay, ..Network::quiet() };
+        // 1,000 bytes take 1 ms: of ten at once the sixth begins after 5 ms.
+        let left: Vec<_> = (0..10).filter_map(|_| network.leave(Monotonic(0), 0, 1_000)).map(|at| at.0).collect();
+        assert_eq!(left, [1_000, 2_000, 3_000, 4_000, 5_000, 6_000]);
+        // Two senders share the receiver's link.
+        let mut come = |from| network.carry(&mut Dice::new(1, 0), Monotonic(0), from, 2, 1_000).0;
+        let millis = |delay: Option<Duration>| delay.map(|it| it.as_millis());
+        assert_eq!([come(0), come(1), come(0)].map(millis), [Some(2), Some(3), Some(4)]);
+    }
+
+    #[test]
     fn what_is_too_long_is_not_carried() {
-        let copies = Network::quiet().carry(&mut Dice::new(6, 0), 0, 1, 70_000);
+        let copies = Network::quiet().carry(&mut Dice::new(6, 0), Monotonic(0), 0, 1, 70_000);
         assert_eq!(copies, Copies(None, None));
     }
 }

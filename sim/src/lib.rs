@@ -8,24 +8,30 @@
 //! One thread, one queue, seeded chance: the same seed gives the same trace (G10). Every node has its
 //! own clock with its own zero and drift (G5), and its own disk, on which a `Store` is a barrier (G6).
 
+#![forbid(unsafe_code)]
+
+pub mod agenda;
+pub mod channels;
+pub mod checker;
 pub mod clock;
 pub mod dice;
 pub mod disk;
-pub mod member;
-pub mod tap;
+pub mod network;
+pub mod seeds;
 pub mod trace;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::network::Network;
+use agenda::Agenda;
 use clock::Clock;
 use dice::Dice;
 use disk::Disk;
 pub use disk::Records;
+use network::Network;
 use trace::{Kind, Trace};
 
 /// A pure machine that the simulator runs: bytes, time and commands go in, effects come out.
@@ -123,8 +129,7 @@ pub struct Sim<N: Node> {
     /// What happened so far.
     pub trace: Trace,
     seats: Vec<Seat<N>>,
-    due: BTreeMap<(Monotonic, u64), Due>,
-    next: u64,
+    due: Agenda<Due>,
     dice: Dice,
     clocks: Dice,
     same_instant: (Monotonic, u32),
@@ -172,8 +177,7 @@ impl<N: Node> Sim<N> {
             network,
             trace: Trace::new(0),
             seats: Vec::new(),
-            due: BTreeMap::new(),
-            next: 0,
+            due: Agenda::default(),
             dice: Dice::new(seed, STREAM_NETWORK),
             clocks: Dice::new(seed, STREAM_CLOCKS),
             same_instant: (Monotonic(0), 0),
@@ -315,12 +319,12 @@ impl<N: Node> Sim<N> {
 
     /// Does what is due next, unless it is later than `until`; `false` if nothing was.
     pub fn step(&mut self, until: Monotonic, observer: &mut impl Observer<N>) -> bool {
-        let Some(entry) = self.due.first_entry().filter(|e| e.key().0 <= until) else {
+        let Some((at, due)) = self.due.pop(until) else {
             self.now = self.now.max(until);
             return false;
         };
-        self.now = entry.key().0;
-        match entry.remove() {
+        self.now = at;
+        match due {
             Due::Arrive { to, from, datagram } => {
                 self.trace.note(self.now, to, Kind::Arrive, datagram.len());
                 self.input(to, Input::Datagram(from, datagram), observer);
@@ -400,7 +404,7 @@ impl<N: Node> Sim<N> {
                     self.trace.note(self.now, node, Kind::Store, bytes);
                     let at = self.now + disk::SYNC.draw(&mut self.dice);
                     let generation = self.seats[node].generation;
-                    self.push(at, Due::Synced { node, generation });
+                    self.due.push(at, Due::Synced { node, generation });
                 }
                 disk::Step::Wait => break,
             }
@@ -425,42 +429,41 @@ impl<N: Node> Sim<N> {
             *instant = at;
             assert!(*times < SAME_INSTANT_MAX, "node {node} asks for a time-out at once, for ever");
         }
-        self.push(at, Due::Timer { node, generation });
+        self.due.push(at, Due::Timer { node, generation });
     }
 
     fn transmit(&mut self, from: usize, to: Reach, datagram: Vec<u8>, observer: &mut impl Observer<N>) {
         self.trace.note(self.now, from, Kind::Send, datagram.len());
         observer.sent(self.now, from, to, &datagram);
         let datagram: Arc<[u8]> = datagram.into();
+        let Some(left) = self.network.leave(self.now, from, datagram.len()) else {
+            self.trace.note(self.now, from, Kind::Lose, datagram.len());
+            return;
+        };
         match to {
-            Reach::One(to) => self.carry(from, to, &datagram),
+            Reach::One(to) => self.carry(left, from, to, &datagram),
             Reach::All => {
                 for to in (0..self.seats.len()).filter(|&to| to != from) {
                     if self.seats[to].multicast {
-                        self.carry(from, to, &datagram);
+                        self.carry(left, from, to, &datagram);
                     }
                 }
             }
         }
     }
 
-    fn carry(&mut self, from: usize, to: usize, datagram: &Arc<[u8]>) {
+    fn carry(&mut self, left: Monotonic, from: usize, to: usize, datagram: &Arc<[u8]>) {
         if !self.runs(to) {
             return;
         }
-        let copies = self.network.carry(&mut self.dice, from, to, datagram.len());
+        let copies = self.network.carry(&mut self.dice, left, from, to, datagram.len());
         if copies.0.is_none() {
             self.trace.note(self.now, to, Kind::Lose, datagram.len());
         }
         for delay in [copies.0, copies.1].into_iter().flatten() {
             let from = Address::Node(from as u32);
-            self.push(self.now + delay, Due::Arrive { to, from, datagram: datagram.clone() });
+            self.due.push(left + delay, Due::Arrive { to, from, datagram: datagram.clone() });
         }
-    }
-
-    fn push(&mut self, at: Monotonic, due: Due) {
-        self.due.insert((at, self.next), due);
-        self.next += 1;
     }
 }
 

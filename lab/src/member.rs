@@ -7,11 +7,11 @@ use sealcast::group::{self, Axis, Epoch, Group, Message, Publication, PublishErr
 use sealcast::url::OriginMode;
 use sealcast_delivery::{self as delivery, Batch, Delivery};
 use sealcast_keys::{Command, CommandError, Exclusion, Keys, Notice};
+use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, CertHash, EpochId, Guarantee, Monotonic, Now, To, View};
 
-use super::tap::{Heard, Line, Tap};
-use super::{Effect, Node, Reach, Records};
 use crate::checkers::Body;
+use crate::tap::{Heard, Line, Tap};
 
 /// What a member's application asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
