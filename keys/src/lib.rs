@@ -175,6 +175,8 @@ pub enum Output {
         view: View,
         /// Its rights.
         access: Arc<dyn Access>,
+        /// Whether it will not be installed here: others may have, and we agree on a later one already.
+        passed: bool,
     },
     /// The view is installed: seal with its key from now on.
     Epoch {
@@ -184,6 +186,13 @@ pub enum Output {
         protect: Option<Arc<dyn Protect>>,
         /// Who may do what.
         access: Arc<dyn Access>,
+    },
+    /// A member's sending key of an epoch came, which the epoch's own key does not give: what it sealed can be opened.
+    SenderKey {
+        /// The epoch.
+        epoch: EpochId,
+        /// Whose.
+        slot: Slot,
     },
     /// We are out: evicted, revoked, or left. Nothing may be sealed any more.
     Excluded {

@@ -78,10 +78,32 @@ fn rule_a9_splitter() {
     played("splitter", 60);
 }
 
-/// In 5 of 100 seeds, of which 18 is the first, a message or two are lost while keys change again and again.
+/// In 5 of the first 100 seeds, of which 18 is the first, what a writer sealed once overtook the key that it had handed
+/// out for it.
 #[test]
 fn rule_a9_wrong_publics() {
-    played("wrong-publics", 18);
+    played("wrong-publics", 40);
+}
+
+/// Some fifty changes of the group in two seconds, each of which lets one member or another come too late.
+#[test]
+fn rule_a5_nothing_lost_beside_a_visitor() {
+    played("visitor", 30);
+}
+
+/// Seeds in which a member came too late for an epoch: a message of its agreement was late, or the proposal was.
+#[test]
+fn rule_a5_whoever_comes_too_late_for_an_epoch_loses_nothing_of_it() {
+    let scenario = Scenario::find("visitor").expect("a scenario of that name");
+    for seed in [50, 146] {
+        let report = scenario.play(&scenario.knobs, seed, Keep::default());
+        assert!(
+            report.holds(),
+            "{:?}\nagain: {}",
+            report.violations,
+            again(scenario, &scenario.knobs, seed, Ground::Simulator)
+        );
+    }
 }
 
 /// A hundred joins and leaves, and as many new keys, take longer than the other stories.

@@ -80,8 +80,9 @@ pub const FALSE_PROOFS_PER_SECOND: u32 = 500;
 pub const TOPICS_INTERNED_MAX: usize = 1024;
 /// How long both epochs are accepted after a join or a timed rekey (A5).
 pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
-/// Epochs whose keys are held at once: the current one and those in overlap (A5).
-pub const EPOCHS_HELD: usize = 4;
+/// Epochs whose keys are held at once (A5): the current one, those in overlap, and those that we passed over. One member
+/// that comes and goes as fast as it can makes some thirty in a second.
+pub const EPOCHS_HELD: usize = 16;
 /// Signature checks of strangers per second; known certificates are not counted (G1).
 pub const STRANGER_CHECKS_PER_SECOND: u32 = 200;
 /// Eviction statements of one group: half of them by members, half by the authority.

@@ -2,7 +2,7 @@
 
 use crate::address::Source;
 use crate::dropped::Dropped;
-use crate::frame::{Domain, HEADER_LEN, TAG_LEN};
+use crate::frame::{Domain, HEADER_LEN, Header, TAG_LEN};
 use crate::member::{EpochId, Slot};
 
 /// Seals and opens the datagrams of one epoch, in place, from any thread.
@@ -42,6 +42,11 @@ pub trait Protect: Send + Sync {
     ///
     /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window.
     fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped>;
+
+    /// Whether we read what this datagram claims to be, and lack its sender's key alone: that one may still come.
+    fn awaits_sender(&self, _header: &Header) -> bool {
+        false
+    }
 
     /// Appends a proof that we, and nobody else, made `statement` (A3): a signature of 64 bytes here.
     fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>);

@@ -11,7 +11,7 @@ use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, n
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
-use super::{Contributory, Installed, Lacks, Phase, Strike, Wanting};
+use super::{Contributory, Installed, Lacks, Phase, Strike, Wanting, Written};
 use crate::{CommandError, Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 impl Contributory {
@@ -38,11 +38,14 @@ impl Contributory {
         let near = attempt.proposal.content.base.is_some_and(|b| b.counter == next_counter(self.epoch().counter));
         attempt.kin =
             if of_base || !near { 0 } else { seats.iter().enumerate().filter_map(kin).fold(0, |all, bit| all | bit) };
+        let base = attempt.proposal.content.base;
         if let Some(mut before) = self.attempt.replace(attempt) {
             let again = *before.proposal.proposer() == proposer;
             if before.is_confirming() {
                 before.stage = Stage::Failed;
                 self.passed = Some(before);
+            } else if base.is_some_and(|base| before.ended_without_us(base)) {
+                self.overtake(now, before);
             }
             if again {
                 self.charge(now, proposer);
@@ -156,13 +159,7 @@ impl Contributory {
                         unreachable!("a key is to be confirmed")
                     };
                     let agreed = confirming.agreed.clone();
-                    let view = self.view_of(now, &agreed);
-                    self.outputs.push_back(Output::Keyed {
-                        epoch: agreed.epoch,
-                        protect: agreed.keys.clone(),
-                        view,
-                        access: agreed.table.clone(),
-                    });
+                    self.keyed(now, &agreed, false);
                     let confirmation = attempt.message(2, attempt.me).cloned();
                     if !alone && confirmation.is_some() {
                         self.confirmed.push_back(Base::of(agreed.epoch, agreed.people.len()));
@@ -186,6 +183,78 @@ impl Contributory {
                 }
             }
         }
+    }
+
+    /// Others have ended this attempt: we listen on without waiting for it.
+    fn overtake(&mut self, now: Now, attempt: Attempt) {
+        self.overtaken = Some(attempt);
+        self.timers.sooner(Timer::Judge, now.monotonic + limits::EPOCH_OVERLAP);
+    }
+
+    /// The same as [`Contributory::advance`] with one that was overtaken: all that it can still come to is its key.
+    fn advance_overtaken(&mut self, now: Now) {
+        let Some(mut attempt) = self.overtaken.take() else { return };
+        match (attempt.step(now.monotonic, &mut self.env()), &attempt.stage) {
+            (None, _) => self.overtaken = Some(attempt),
+            (Some(Step::Keyed), Stage::Confirming(confirming)) => self.keyed(now, &confirming.agreed, true),
+            _ => {}
+        }
+    }
+
+    /// A proposal to add to the epoch that we are in, or were in, comes after the one that follows on it: of that
+    /// agreement, too, we want the key.
+    pub(super) fn listen_to(&mut self, now: Now, proposal: Proposal) -> Option<()> {
+        let me = proposal.seat_of(&self.me.short)?;
+        let of = |i: &&Installed| Some(Base::of(i.agreed.epoch, i.agreed.people.len())) == proposal.content.base;
+        let base = self.installed.iter().chain(self.left_behind.iter().map(|(i, _)| i)).find(of)?;
+        let ours: BTreeSet<ShortId> = base.agreed.people.iter().map(|p| p.short).collect();
+        let seed = base.ring_key.clone();
+        let people = proposal.content.seats.iter().map(|s| self.people.get(s).cloned());
+        let people: Vec<Arc<Person>> = people.collect::<Option<_>>()?;
+        let later = |a: &Attempt| a.proposal.content.counter >= proposal.content.counter;
+        let adds = matches!(proposal.content.kind, Kind::Join(_)) && !proposal.marks_joiner(me);
+        if self.overtaken.as_ref().is_some_and(later) {
+            return None; // one for each epoch, whatever a member proposes besides
+        }
+        let unfit = |p: &Arc<Person>| self.statements.excludes(&p.cert);
+        if !adds || proposal.content.hint != self.statements.hint() || people.iter().any(unfit) {
+            return None;
+        }
+        let (lines, state) = (self.statements.lines(), self.statements.hash());
+        let is_base = |p: &Person| Some(ours.contains(&p.short));
+        let formation = Formation::new(&self.group, &proposal, people, lines, state, is_base)?;
+        let id = proposal.id();
+        let mut attempt = Attempt::new(proposal, me, now.monotonic);
+        attempt.of_base = true;
+        attempt.form(formation, Some(&seed), &mut self.env());
+        if attempt.active_seats() >> me & 1 == 0 {
+            self.overtake(now, attempt);
+            self.resume(now, |lacks| *lacks == Lacks::Instance(id));
+            self.advance_overtaken(now);
+        }
+        Some(())
+    }
+
+    fn keyed(&mut self, now: Now, agreed: &Agreed, passed: bool) {
+        let view = self.view_of(now, agreed);
+        let (epoch, protect, access) = (agreed.epoch, agreed.keys.clone(), agreed.table.clone());
+        self.outputs.push_back(Output::Keyed { epoch, protect, view, access, passed });
+        if agreed.pairs.is_empty() {
+            return;
+        }
+        if self.written.len() >= limits::EPOCHS_HELD {
+            let spare = self.written.iter().position(|w| w.agreed.epoch != self.epoch());
+            spare.map(|at| self.written.remove(at));
+        }
+        let until = passed.then_some(now.monotonic + limits::EPOCH_OVERLAP);
+        self.written.push_back(Written { agreed: agreed.clone(), until });
+    }
+
+    /// Forgets the secrets of agreements whose time is over.
+    pub(super) fn forget_agreements(&mut self, now: Monotonic) {
+        self.written.retain(|w| w.until.is_none_or(|until| until > now));
+        self.overtaken.take_if(|a| now.since(a.started) >= limits::EPOCH_OVERLAP);
+        self.left_behind.take_if(|(_, until)| *until <= now);
     }
 
     /// The view that an agreement makes, and what it changes of ours.
@@ -293,11 +362,21 @@ impl Contributory {
         former.iter().for_each(|s| _ = self.wanting.remove(s));
 
         let ring_key = agreed.ring_key.clone().expect("everybody is in the group's ring");
-        self.outputs.push_back(Output::Epoch {
-            view,
-            protect: Some(agreed.keys.clone()),
-            access: agreed.table.clone(),
-        });
+        let until = now.monotonic + limits::EPOCH_OVERLAP;
+        for written in self.written.iter_mut().filter(|w| w.agreed.epoch != agreed.epoch) {
+            written.until.get_or_insert(until);
+        }
+        self.forget_agreements(now.monotonic);
+        if self.written.len() > 1 {
+            self.timers.sooner(Timer::Judge, until);
+        }
+        let base = attempt.proposal.content.base;
+        let on_it = |i: &Installed| base == Some(Base::of(i.agreed.epoch, i.agreed.people.len()));
+        self.left_behind = previous.filter(|i| base.is_some() && !on_it(i)).map(|i| (i, until));
+        if self.left_behind.is_some() {
+            self.timers.sooner(Timer::Judge, until);
+        }
+        let (keys, access) = (agreed.keys.clone(), agreed.table.clone());
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
         self.installed = Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since });
@@ -325,7 +404,9 @@ impl Contributory {
         self.schedule_beacon(now, timing::BEACON_FIRST);
         self.greet(now);
         self.key_tries = 0;
+        // Before anything that is sealed with them.
         self.send_own_keys(now);
+        self.outputs.push_back(Output::Epoch { view, protect: Some(keys), access });
         self.passed_over.clear();
         // Others may hold right ones of theirs.
         lies.iter().for_each(|message| _ = self.send(message));
@@ -458,6 +539,8 @@ impl Contributory {
             &mut self.last
         } else if of(&self.passed) && matches!(message, Message::Kc(_)) {
             &mut self.passed
+        } else if of(&self.overtaken) {
+            return self.on_overtaken(now, message);
         } else {
             return self.unknown_instance(now, id, author, veiled);
         };
@@ -517,6 +600,23 @@ impl Contributory {
                 }
                 Err(HandleError::Misbehaved(cert, why))
             }
+        }
+    }
+
+    /// A message of an attempt that was overtaken: the next one deals with whoever says something wrong.
+    fn on_overtaken(&mut self, now: Now, message: Message) -> Result<(), HandleError> {
+        let Some(mut attempt) = self.overtaken.take() else { return Err(Dropped::Stale.into()) };
+        let author = message.author();
+        let taken = attempt.take(message, now.monotonic, &self.env());
+        self.overtaken = Some(attempt);
+        match taken {
+            Ok(()) => {
+                author.iter().for_each(|author| self.people.hear(author, now.monotonic));
+                self.advance_overtaken(now);
+                Ok(())
+            }
+            Err(Refused::Auth) => Err(Dropped::Auth.into()),
+            Err(_) => Err(Dropped::Stale.into()),
         }
     }
 

@@ -29,7 +29,7 @@ use sealcast_wire::{Domain, EpochId, MemberId, Monotonic, Slot};
 use super::compartments::{Slots, Table};
 use super::epoch::{EpochKeys, Parts};
 use super::memo::Verifier;
-use super::message::{Kc, Kind, Message, R1, R2, ShortId, Status, signed};
+use super::message::{Base, Kc, Kind, Message, R1, R2, ShortId, Status, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use crate::Misbehaviour;
@@ -244,10 +244,21 @@ impl Attempt {
         self.proposal.content.base.is_none() || self.of_base || vouchers.count_ones() >= 2 || all_kin
     }
 
+    /// Whether the others have ended it without a word of ours, if they are in this epoch.
+    pub(super) fn ended_without_us(&self, base: Base) -> bool {
+        self.proposal.may_make(base) && self.only_listens()
+    }
+
     /// Whether all X are here and our Y is not sent.
     pub(super) fn is_at_first_round(&self) -> bool {
         let complete = self.active_seats() & !self.held(0) == 0;
         complete && matches!(self.stage, Stage::Round1 { sent: true, .. })
+    }
+
+    /// Whether all that is missing is what others say: they may have ended it without a word of ours.
+    fn only_listens(&self) -> bool {
+        let underway = matches!(self.stage, Stage::Round1 { .. } | Stage::Round2 { .. });
+        underway && self.active_seats() >> self.me & 1 == 0
     }
 
     /// Whether our confirmation is out, and not all others' are here.

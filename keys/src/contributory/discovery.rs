@@ -526,6 +526,7 @@ impl Contributory {
                 self.answer_with_beacon(now);
             }
             self.remember_judged(&proposal);
+            self.listen_to(now, proposal);
             return Err(Dropped::Stale.into());
         }
         let acceptable = match (self.is_grouped(), content.base) {
@@ -560,6 +561,10 @@ impl Contributory {
         let better = self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
         if !better {
             self.remember_judged(&proposal);
+            let after = self.attempt.as_ref().and_then(|a| a.proposal.content.base);
+            if on_our_base && after.is_some_and(|base| proposal.may_make(base)) {
+                self.listen_to(now, proposal);
+            }
             return Err(Dropped::Stale.into());
         }
         if !names_me {
@@ -961,6 +966,7 @@ impl Contributory {
     /// Forgets those who wanted in long ago, and looks at certificates and the CRL's age.
     pub(super) fn judge(&mut self, now: Now) {
         self.wanting.retain(|_, w| now.monotonic.since(w.last) < timing::WANTING);
+        self.forget_agreements(now.monotonic);
         self.forget_people();
         self.judge_own(now);
         let next = self
@@ -969,6 +975,9 @@ impl Contributory {
             .chain(self.ghosts.values())
             .chain(self.banned.values())
             .map(|s| s.until)
+            .chain(self.written.iter().filter_map(|w| w.until))
+            .chain(self.overtaken.iter().map(|a| a.started + limits::EPOCH_OVERLAP))
+            .chain(self.left_behind.iter().map(|(_, until)| *until))
             .filter(|until| *until > now.monotonic)
             .min();
         let later = now.monotonic + timing::JUDGE;

@@ -161,6 +161,16 @@ impl Protect for EpochKeys {
         Ok((Source::Inside { epoch, slot, incarnation, counter, domain }, header.flags, plaintext))
     }
 
+    fn awaits_sender(&self, header: &Header) -> bool {
+        let domain = usize::from(header.domain.0);
+        let reads = self.parts.secrets.get(domain).is_some_and(Option::is_some);
+        let place = self.receiving.get(domain).and_then(|d| d.get(usize::from(header.slot.0)));
+        reads
+            && header.epoch == self.parts.epoch
+            && place.is_some_and(|p| p.get().is_none())
+            && self.parts.readers[domain] >> header.slot.0 & 1 == 0
+    }
+
     fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
         proof.extend_from_slice(&self.parts.signer.sign(&self.statement(self.parts.me, statement)));
     }

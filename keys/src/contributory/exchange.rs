@@ -377,12 +377,8 @@ impl Contributory {
     }
 
     pub(super) fn on_sender_key(&mut self, _now: Now, m: &SenderKey) -> Result<(), HandleError> {
-        // The key is there a little before the epoch is installed.
-        let confirming = self.attempt.as_ref().and_then(|a| match &a.stage {
-            super::attempt::Stage::Confirming(c) => Some(&c.agreed),
-            _ => None,
-        });
-        let mut agreed = self.installed.as_ref().map(|i| &i.agreed).into_iter().chain(confirming);
+        // Of the epoch in use, of those before it, and of one that is about to be.
+        let mut agreed = self.written.iter().map(|w| &w.agreed);
         let agreed = agreed.rfind(|a| a.epoch == m.epoch).ok_or(Dropped::Stale)?;
         let domain = Domain(m.domain);
         let slot = agreed.people.iter().position(|p| p.short == m.author).ok_or(Dropped::Policy)?;
@@ -401,7 +397,9 @@ impl Contributory {
         let info = sender_key_info(&self.group, &m.epoch.to_bytes(), domain);
         let key = pair.open(&info, &m.author.0, &m.sealed).map_err(|_| Dropped::Auth)?;
         let key = Secret::try_from(&key[..]).map_err(|_| Dropped::Malformed)?;
-        agreed.keys.learn(sealcast_wire::Slot(slot as u16), domain, &key);
+        let slot = sealcast_wire::Slot(slot as u16);
+        agreed.keys.learn(slot, domain, &key);
+        self.outputs.push_back(Output::SenderKey { epoch: m.epoch, slot });
         Ok(())
     }
 

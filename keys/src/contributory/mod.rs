@@ -156,6 +156,13 @@ pub struct Contributory {
     /// The last attempt that we gave up for a later one after our confirmation: others may have installed by it, and
     /// show who lied in it.
     passed: Option<Attempt>,
+    /// An attempt that others had ended when we were called to the one after it, and in which only what they say counts:
+    /// we go on listening until we have its key, since they may have sealed with it.
+    overtaken: Option<Attempt>,
+    /// The epoch that we were in before, where we passed over one between, and until when its messages may still come.
+    left_behind: Option<(Installed, Monotonic)>,
+    /// Epochs in which somebody writes without reading, and hands its key out by itself.
+    written: VecDeque<Written>,
     /// A proposal that follows on an epoch whose agreement we are still in.
     later: Option<Proposal>,
     /// Epochs that we confirmed and did not install, newest last: others may have.
@@ -275,6 +282,13 @@ struct Installed {
     since: Vec<u32>,
 }
 
+/// An epoch of which we take in the sending keys of those who write without reading.
+struct Written {
+    agreed: Agreed,
+    /// Once another one is installed: until when what was sealed in it may still come.
+    until: Option<Monotonic>,
+}
+
 /// Somebody who asked to be let in.
 #[derive(Clone, Copy, Debug)]
 struct Wanting {
@@ -371,6 +385,9 @@ impl Contributory {
             attempt: None,
             last: None,
             passed: None,
+            overtaken: None,
+            left_behind: None,
+            written: VecDeque::new(),
             later: None,
             confirmed: VecDeque::new(),
             passed_over: BTreeSet::new(),
@@ -570,6 +587,8 @@ impl Contributory {
         if self.phase != Phase::Out {
             self.phase = Phase::Out;
             self.attempt = None;
+            (self.overtaken, self.left_behind) = (None, None);
+            self.written.clear();
             self.later = None;
             self.timers = Timers::default();
             self.outputs.push_back(Output::Excluded { why });

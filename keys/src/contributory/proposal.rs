@@ -45,6 +45,11 @@ impl Proposal {
         self.content.seats.iter().position(|s| s == short)
     }
 
+    /// Whether what it proposes may have become this epoch.
+    pub(super) fn may_make(&self, epoch: Base) -> bool {
+        epoch.counter == self.content.counter && usize::from(epoch.size) == self.content.seats.len()
+    }
+
     /// Whether the seat is marked as a joiner's, in a proposal that marks them.
     pub(super) fn marks_joiner(&self, seat: usize) -> bool {
         matches!(self.content.kind, Kind::Join(bits) if bits >> seat & 1 == 1)

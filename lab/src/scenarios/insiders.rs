@@ -8,7 +8,7 @@ use sealcast_keys::contributory::misbehaving::{Claim, Lie};
 use sealcast_sim::dice::Dice;
 use sealcast_wire::limits;
 
-use super::lan::{PATIENCE, SECOND, all_publish, network, without};
+use super::lan::{PATIENCE, SECOND, all_publish, busy, network, without};
 use super::script::{Knobs, Script, Step};
 use crate::misbehaviour::Misbehaviour;
 
@@ -58,6 +58,21 @@ fn churn(knobs: &Knobs, dice: &mut Dice, ahead: Option<u32>, lasting: Duration) 
         at_most: 20 + 2 * joins + REKEYS_A_SECOND * lasting.as_secs() as u32,
     });
     silent(&mut script, liar, honest);
+    script
+}
+
+/// A member joins and leaves as often as it can, each time as another process; whatever the others publish arrives.
+pub(super) fn visitor(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let liar = n - 1;
+    let honest = without(n, &[liar]);
+    let mut script = busy(knobs, dice, liar);
+    for _ in 0..VISITS {
+        script.then(Step::Start(liar)).wait(dice.between(SECOND / 40, SECOND / 25));
+        script.then(Step::Ask(liar, Command::Leave)).wait(dice.between(SECOND / 200, SECOND / 50));
+        script.then(Step::Crash(liar));
+    }
+    script.wait(SECOND).converge(honest, PATIENCE);
     script
 }
 
@@ -184,5 +199,7 @@ pub(super) fn twins(knobs: &Knobs, dice: &mut Dice) -> Script {
 
 /// The member that only writes, where there is one.
 pub(super) const SENSOR: usize = 1;
+/// Joins and leaves of a visitor; some 20 come in a second.
+const VISITS: usize = 24;
 /// New keys that one holder of a certificate brings about in a second.
 const REKEYS_A_SECOND: u32 = 10;

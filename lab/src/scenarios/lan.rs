@@ -268,7 +268,7 @@ pub(super) fn evicted_insider(knobs: &Knobs, dice: &mut Dice) -> Script {
 }
 
 /// Four publish 1,000 messages a second between them, and every one must arrive.
-fn busy(knobs: &Knobs, dice: &mut Dice, members: usize) -> Script {
+pub(super) fn busy(knobs: &Knobs, dice: &mut Dice, members: usize) -> Script {
     let mut script = Script::new(knobs.members, network(knobs));
     script.lossless = true;
     script.start_all(0..members, knobs.jitter, dice).converge(0..members, PATIENCE);

@@ -175,6 +175,12 @@ pub static ALL: &[Scenario] = &[
     ),
     quiet("climber", 4, "each run of a member that comes and goes claims an epoch far ahead", insiders::climber),
     quiet("churner", 5, "a member joins, wants new keys and leaves without end: nothing is lost", insiders::churner),
+    quiet(
+        "visitor",
+        5,
+        "a member joins and leaves without end while the others publish: none of theirs is lost",
+        insiders::visitor,
+    ),
     robots("captor", 5, "somebody captures each newcomer of a group, by an epoch that it makes up", insiders::captor),
     robots(
         "evicted-captor",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Outcome, Outgoing, Token, What};
 use sealcast_keys::{self as keys, Keys};
-use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Now, Protect, To, Transition, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, Transition, View, limits};
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
@@ -30,6 +30,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             keys::Output::Offer { what, bytes } => self.delivery.offer(now, &what, &bytes),
             keys::Output::Prepare(view) => {
+                let passed = self.passed_until(now);
                 if self.excludes(&view) {
                     lock(&self.gate).pause();
                     match &mut self.placed {
@@ -37,9 +38,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                         Some(placed) if !placed.by_order => placed.begin(self.ring.is_suspended()),
                         Some(placed) => {
                             placed.begins = false;
-                            self.ring.suspend();
+                            self.ring.suspend(passed);
                         }
-                        None => self.ring.suspend(),
+                        None => self.ring.suspend(passed),
                     }
                 }
                 self.evicting |= view.change == Change::Evicted;
@@ -49,16 +50,22 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             // published now, so everything waits for the next epoch.
             keys::Output::Abandoned if self.evicting => {}
             keys::Output::Abandoned => {
-                self.ring.resume();
+                self.ring.resume(self.passed_until(now));
                 self.go_on(now);
                 let queued = lock(&self.gate).reopen();
                 self.send_queued(now, queued);
                 self.release(now, |_| true);
             }
-            keys::Output::Keyed { epoch, protect, view, access } => {
-                self.ring.keyed(Arc::new(Epoch { view: Arc::new(view), protect: Some(protect), access }));
+            keys::Output::Keyed { epoch, protect, view, access, passed } => {
+                let keyed = Arc::new(Epoch { view: Arc::new(view), protect: Some(protect), access });
+                match self.passed_until(now) {
+                    _ if !passed => self.ring.keyed(keyed),
+                    Some(until) => self.ring.passed(keyed, until),
+                    None => {}
+                }
                 self.release(now, |h| h.epoch == epoch);
             }
+            keys::Output::SenderKey { epoch, slot } => self.release(now, |h| h.epoch == epoch && h.slot == slot),
             keys::Output::Epoch { view, protect, access } => {
                 self.install(now, Epoch { view: Arc::new(view), protect, access });
             }
@@ -151,13 +158,19 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         next.change.excludes() || self.ring.current().is_some_and(gone)
     }
 
+    /// How long keys are of use that were agreed and not installed: others may have, and sealed with them. Where all is
+    /// ordered, they are of none.
+    fn passed_until(&self, now: Now) -> Option<Monotonic> {
+        self.placed.is_none().then(|| now.monotonic + limits::EPOCH_OVERLAP)
+    }
+
     fn install(&mut self, now: Now, epoch: Epoch) {
         let epoch = Arc::new(epoch);
         let before = self.ring.current().map(|e| e.view.clone());
         let excludes = self.excludes(&epoch.view) && before.is_some();
         self.evicting = false;
         let overlap = if self.placed.is_some() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
-        self.ring.install(now.monotonic, epoch.clone(), excludes, overlap);
+        self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now));
         self.delivery.install(now, &epoch.view);
         // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
         let skipped = |old: &View| epoch.view.epoch.counter > old.epoch.counter.saturating_add(1);

@@ -299,19 +299,28 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Way::Open(at) => {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
-                let (source, flags, plaintext) = protect.open(datagram)?;
+                let (source, flags, plaintext) = match protect.open(datagram) {
+                    // What a sender seals may overtake the key that it hands out by itself (A1).
+                    Err(Dropped::NoKey) if protect.awaits_sender(&header) => {
+                        return self.hold(now, from, header, datagram, true);
+                    }
+                    opened => opened?,
+                };
                 entry.heard.insert(header.slot, now.monotonic);
                 self.delivery.handle(now, source, flags, plaintext, Some(protect));
                 Ok(())
             }
-            Way::Wait => self.hold(now, from, header, datagram),
+            Way::Wait => self.hold(now, from, header, datagram, false),
             Way::Unknown => {
-                // Ahead of us: its key may be being agreed. Behind us: its key is erased.
-                // Whoever is alone may come to an epoch of any number.
-                let ahead = |e: &Arc<Epoch>| e.view.members.len() == 1 || header.epoch.counter >= e.view.epoch.counter;
-                let ahead = self.ring.current().is_none_or(ahead);
-                if ahead && self.excluded.is_none() {
-                    self.hold(now, from, header, datagram)
+                // Ahead of us, or a little behind where we went on without it: its key may be being agreed. Far behind us:
+                // its key is erased. Whoever is alone may come to an epoch of any number.
+                let near = |e: &Arc<Epoch>| {
+                    let behind = e.view.epoch.counter.saturating_sub(header.epoch.counter);
+                    e.view.members.len() == 1 || (behind as usize) < limits::EPOCHS_HELD
+                };
+                let near = self.ring.current().is_none_or(near);
+                if near && self.excluded.is_none() {
+                    self.hold(now, from, header, datagram, true)
                 } else {
                     Err(Dropped::NoKey)
                 }
@@ -320,8 +329,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
-    fn hold(&mut self, now: Now, from: Address, header: Header, datagram: &[u8]) -> std::result::Result<(), Dropped> {
-        let unknown = self.ring.of(header.epoch).is_none();
+    /// Keeps a datagram; of `unknown` ones, which anybody can make up, less is kept.
+    fn hold(
+        &mut self,
+        now: Now,
+        from: Address,
+        header: Header,
+        datagram: &[u8],
+        unknown: bool,
+    ) -> std::result::Result<(), Dropped> {
         if self.held.push(now.monotonic, from, header, datagram, unknown) { Ok(()) } else { Err(Dropped::Queue) }
     }
 

@@ -323,7 +323,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let Some(placed) = &mut self.placed else { return };
         if placed.barrier == Some(token) {
             placed.barrier = None;
-            self.ring.suspend();
+            self.ring.suspend(None);
         }
     }
 

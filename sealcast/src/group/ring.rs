@@ -4,13 +4,16 @@
 //! Keyed ──Epoch──▶ Current ──joined, rekeyed, merged──▶ Overlap    opened for ≤ 2 s
 //!                     │ └──────left, suspected, evicted─▶ Closing   opened only if vouched for, ≤ 2 s
 //!                     └ Prepare, excludes: held until the next epoch, or until it is abandoned
+//! Keyed ──passed over──▶ Passed ──Epoch──▶ Overlap if all of its members are in the new one, else Closing
 //! ```
+//! Others may have installed an epoch that we passed over: what they sealed under it is opened like that of an epoch
+//! before. Until our next one it is opened only if vouched for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_wire::{EpochId, Header, MemberId, Monotonic, Slot, View, limits};
+use sealcast_wire::{EpochId, Header, Member, MemberId, Monotonic, Slot, View, limits};
 
 use super::gate::Epoch;
 use super::policy::Policy;
@@ -36,6 +39,7 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Keyed,
+    Passed { until: Monotonic },
     Current,
     Suspended,
     Overlap { until: Monotonic },
@@ -75,58 +79,88 @@ pub(super) enum Standing {
 impl Ring {
     /// An agreed key, not installed yet; the oldest is forgotten beyond the limit.
     pub(super) fn keyed(&mut self, epoch: Arc<Epoch>) {
+        self.hold(epoch, Phase::Keyed);
+    }
+
+    /// A key that others may have installed while we agreed on a later one.
+    pub(super) fn passed(&mut self, epoch: Arc<Epoch>, until: Monotonic) {
+        let phase = match self.current() {
+            Some(current) if current.view.epoch.counter >= epoch.view.epoch.counter => {
+                after_passing(&epoch.view, &current.view, until)
+            }
+            _ => Phase::Passed { until },
+        };
+        self.hold(epoch, phase);
+    }
+
+    fn hold(&mut self, epoch: Arc<Epoch>, phase: Phase) {
         if self.position(epoch.view.epoch).is_none() {
             self.make_room();
-            let policy = Policy::default();
-            self.entries.push(Entry {
-                epoch,
-                policy,
-                phase: Phase::Keyed,
-                vouched: BTreeMap::new(),
-                heard: BTreeMap::new(),
-            });
+            let (policy, vouched, heard) = (Policy::default(), BTreeMap::new(), BTreeMap::new());
+            let at = self.entries.iter().position(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
+            let at = if phase == Phase::Keyed { self.entries.len() } else { at.unwrap_or(self.entries.len()) };
+            self.entries.insert(at, Entry { epoch, policy, phase, vouched, heard });
         }
     }
 
-    /// Installs a view; the epoch before it closes, at once if somebody is excluded, else after `overlap`.
-    pub(super) fn install(&mut self, now: Monotonic, epoch: Arc<Epoch>, excludes: bool, overlap: Duration) {
+    /// Keys agreed and not installed open what is vouched for until then; without a time they are forgotten.
+    fn pass_over(&mut self, until: Option<Monotonic>) {
+        match until {
+            Some(until) => {
+                let keyed = self.entries.iter_mut().filter(|e| e.phase == Phase::Keyed);
+                keyed.for_each(|e| e.phase = Phase::Passed { until });
+            }
+            None => self.entries.retain(|e| e.phase != Phase::Keyed),
+        }
+    }
+
+    /// Installs a view; the epoch before it closes, at once if somebody is excluded, else after `overlap`. Keys agreed
+    /// for others are forgotten, or open what was sealed with them until `passed`.
+    pub(super) fn install(
+        &mut self,
+        now: Monotonic,
+        epoch: Arc<Epoch>,
+        excludes: bool,
+        overlap: Duration,
+        passed: Option<Monotonic>,
+    ) {
         let until = now + overlap;
+        let id = epoch.view.epoch;
+        self.keyed(epoch.clone());
+        let at = self.position(id).expect("keyed puts it in");
+        let entry = self.entries.remove(at);
+        self.pass_over(passed);
         for entry in &mut self.entries {
             entry.phase = match entry.phase {
                 Phase::Current | Phase::Suspended if excludes => Phase::Closing { until },
                 Phase::Current | Phase::Suspended => Phase::Overlap { until },
                 // Who was excluded may hold the keys of earlier epochs too.
                 Phase::Overlap { until } if excludes => Phase::Closing { until },
+                Phase::Passed { until } => after_passing(&entry.epoch.view, &epoch.view, until),
                 Phase::Keyed | Phase::Overlap { .. } | Phase::Closing { .. } => entry.phase,
             };
         }
-        let id = epoch.view.epoch;
-        // Keys agreed for an attempt that lost are of no use any more.
-        self.entries.retain(|e| e.phase != Phase::Keyed || e.epoch.view.epoch == id);
-        self.keyed(epoch);
-        let at = self.position(id).expect("keyed puts it in");
-        let entry = self.entries.remove(at);
         self.entries.push(Entry { phase: Phase::Current, ..entry });
     }
 
     /// A change that excludes somebody begins: nothing of the current epoch is opened unvouched.
     ///
-    /// Keys agreed but not installed are forgotten: whoever must go may have been in that agreement. Should it be
-    /// installed after all, the key comes once more.
-    pub(super) fn suspend(&mut self) {
-        self.entries.retain(|e| e.phase != Phase::Keyed);
+    /// Nor is anything of keys agreed but not installed, which are held until `passed` or forgotten: whoever must go may
+    /// have been in that agreement. Should it be installed after all, it is current all the same.
+    pub(super) fn suspend(&mut self, passed: Option<Monotonic>) {
+        self.pass_over(passed);
         for entry in &mut self.entries {
             match entry.phase {
                 Phase::Current => entry.phase = Phase::Suspended,
                 Phase::Overlap { until } => entry.phase = Phase::Closing { until },
-                Phase::Keyed | Phase::Suspended | Phase::Closing { .. } => {}
+                Phase::Keyed | Phase::Passed { .. } | Phase::Suspended | Phase::Closing { .. } => {}
             }
         }
     }
 
-    /// The change was abandoned: the current epoch stands, keys agreed for the next are forgotten.
-    pub(super) fn resume(&mut self) {
-        self.entries.retain(|e| e.phase != Phase::Keyed);
+    /// The change was abandoned: the current epoch stands, keys agreed for the next are held until `passed` or forgotten.
+    pub(super) fn resume(&mut self, passed: Option<Monotonic>) {
+        self.pass_over(passed);
         for entry in &mut self.entries {
             if entry.phase == Phase::Suspended {
                 entry.phase = Phase::Current;
@@ -140,7 +174,7 @@ impl Ring {
         let entry = &self.entries[at];
         match entry.phase {
             Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Way::Open(at),
-            Phase::Suspended | Phase::Closing { .. } => match entry.vouched.get(&header.slot) {
+            Phase::Passed { .. } | Phase::Suspended | Phase::Closing { .. } => match entry.vouched.get(&header.slot) {
                 None => Way::Wait,
                 Some(word) => match word.covers(datagram) {
                     Some(true) => Way::Open(at),
@@ -162,7 +196,7 @@ impl Ring {
         Some(match self.entries[at].phase {
             Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Standing::Open(at),
             Phase::Suspended => Standing::Suspended,
-            Phase::Closing { .. } => Standing::Closed,
+            Phase::Passed { .. } | Phase::Closing { .. } => Standing::Closed,
         })
     }
 
@@ -189,7 +223,7 @@ impl Ring {
     /// Erases the keys whose time is over; their epochs.
     pub(super) fn expire(&mut self, now: Monotonic) -> Vec<EpochId> {
         let over = |phase| match phase {
-            Phase::Overlap { until } | Phase::Closing { until } => until <= now,
+            Phase::Passed { until } | Phase::Overlap { until } | Phase::Closing { until } => until <= now,
             Phase::Keyed | Phase::Current | Phase::Suspended => false,
         };
         let gone = self.entries.iter().filter(|e| over(e.phase)).map(|e| e.epoch.view.epoch).collect();
@@ -205,7 +239,7 @@ impl Ring {
     /// When the next key's time is over.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
         let ends = self.entries.iter().filter_map(|e| match e.phase {
-            Phase::Overlap { until } | Phase::Closing { until } => Some(until),
+            Phase::Passed { until } | Phase::Overlap { until } | Phase::Closing { until } => Some(until),
             Phase::Keyed | Phase::Current | Phase::Suspended => None,
         });
         ends.min()
@@ -250,12 +284,19 @@ impl Ring {
     }
 }
 
+/// What becomes of an epoch that we passed over, when another one is installed: that of any other before it.
+fn after_passing(passed: &View, current: &View, until: Monotonic) -> Phase {
+    let stays = |m: &Member| current.members.iter().any(|other| other.id == m.id);
+    if passed.members.iter().all(stays) { Phase::Overlap { until } } else { Phase::Closing { until } }
+}
+
 const _: () = assert!(limits::EPOCHS_HELD > 1);
 
 #[cfg(test)]
 mod tests {
-    use sealcast_wire::{Access, CertHash, Change, Domain, Incarnation, Member};
+    use sealcast_wire::{Access, CertHash, Change, Domain, Dropped, Exhausted, Incarnation, Protect, Source};
 
+    use super::super::vouch;
     use super::*;
 
     struct Anything;
@@ -295,18 +336,86 @@ mod tests {
     fn rule_a5_a_key_agreed_with_the_evicted_opens_nothing() {
         let (now, first, second) = (Monotonic(0), epoch(1, 2), epoch(2, 3));
         let mut ring = Ring::default();
-        ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP);
+        ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, None);
         ring.keyed(second.clone());
         assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)), "the next key opens before it seals");
-        ring.suspend();
+        ring.suspend(None);
         assert!(matches!(ring.way(&header(&second), &[]), Way::Unknown));
         assert!(matches!(ring.way(&header(&first), &[]), Way::Wait));
+    }
+
+    /// Others may have installed it: what they sealed with it is opened once they vouch for it in an epoch without the
+    /// evicted, who can vouch for nothing there.
+    #[test]
+    fn rule_a5_a_key_that_was_passed_over_opens_only_what_is_vouched_for() {
+        let (now, first, second, third) = (Monotonic(0), epoch(1, 2), epoch(2, 3), epoch(3, 2));
+        let until = now + limits::EPOCH_OVERLAP;
+        let vouch = |ring: &mut Ring, by: u16| {
+            let words = vouch::write(second.view.epoch, &[], &Says(third.view.epoch, Slot(by)));
+            let part = vouch::read(&words[0], Slot(by), &Says(third.view.epoch, Slot(by))).expect("it is well formed");
+            ring.vouch(part, &third.view, Slot(by))
+        };
+        let of = |slot| Header { slot: Slot(slot), ..header(&second) };
+        for keyed_before in [true, false] {
+            let mut ring = Ring::default();
+            ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, Some(until));
+            if keyed_before {
+                ring.keyed(second.clone());
+                ring.suspend(Some(until));
+                assert!(matches!(ring.way(&of(0), &[]), Way::Wait), "somebody must go");
+            }
+            ring.install(now, third.clone(), true, limits::EPOCH_OVERLAP, Some(until));
+            if !keyed_before {
+                ring.passed(second.clone(), until);
+            }
+            assert!((0..3).all(|slot| matches!(ring.way(&of(slot), &[]), Way::Wait)));
+            assert_eq!(vouch(&mut ring, 1), Some(Slot(1)));
+            assert!(matches!(ring.way(&of(1), &[]), Way::Old), "it vouched for nothing");
+            assert_eq!(vouch(&mut ring, 2), None, "it is not in the epoch in which it would vouch");
+            assert!(matches!(ring.way(&of(2), &[]), Way::Wait));
+            assert_eq!(ring.expire(until), [first.view.epoch, second.view.epoch]);
+            assert!(matches!(ring.way(&of(1), &[]), Way::Unknown));
+        }
+    }
+
+    #[test]
+    fn rule_a5_a_key_that_was_passed_over_opens_where_nobody_went() {
+        let (now, until) = (Monotonic(0), Monotonic(0) + limits::EPOCH_OVERLAP);
+        let (first, second, third) = (epoch(1, 2), epoch(2, 3), epoch(3, 4));
+        let mut ring = Ring::default();
+        ring.install(now, first, false, limits::EPOCH_OVERLAP, Some(until));
+        ring.passed(second.clone(), until);
+        assert!(matches!(ring.way(&header(&second), &[]), Way::Wait), "it shows only then who stays");
+        ring.install(now, third, false, limits::EPOCH_OVERLAP, Some(until));
+        assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)));
+    }
+
+    /// A capability of a slot in an epoch, whose word everybody believes.
+    struct Says(EpochId, Slot);
+
+    impl Protect for Says {
+        fn epoch(&self) -> EpochId {
+            self.0
+        }
+        fn slot(&self) -> Slot {
+            self.1
+        }
+        fn seal(&self, _: Domain, _: u16, _: &mut [u8]) -> Result<u64, Exhausted> {
+            Err(Exhausted)
+        }
+        fn open<'a>(&self, _: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+            Err(Dropped::NoKey)
+        }
+        fn vouch(&self, _: &[u8], _: &mut Vec<u8>) {}
+        fn vouched(&self, _: Slot, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
     }
 
     #[test]
     fn rule_a5_no_more_than_a_few_epochs_are_held_and_the_current_one_always() {
         let mut ring = Ring::default();
-        ring.install(Monotonic(0), epoch(1, 2), false, limits::EPOCH_OVERLAP);
+        ring.install(Monotonic(0), epoch(1, 2), false, limits::EPOCH_OVERLAP, None);
         // An insider who never confirms makes key after key that is not installed.
         for counter in 2..20 {
             ring.keyed(epoch(counter, 2));

@@ -291,6 +291,7 @@ impl Net {
             match output {
                 Output::Send { bytes, .. } => self.broadcast(i, bytes),
                 Output::Keyed { epoch, .. } => node.keyed.push(epoch),
+                Output::SenderKey { .. } => {}
                 Output::Epoch { view, protect, access } => {
                     let protect = protect.expect("contributory seals");
                     // Whoever was alone goes to any group's.
