@@ -45,7 +45,7 @@ impl Contributory {
                 before.stage = Stage::Failed;
                 self.passed = Some(before);
             } else if base.is_some_and(|base| before.ended_without_us(base)) {
-                self.overtake(now, before);
+                self.overtake(now, Some(before));
             }
             if again {
                 self.charge(now, proposer);
@@ -185,10 +185,19 @@ impl Contributory {
         }
     }
 
-    /// Others have ended this attempt: we listen on without waiting for it.
-    fn overtake(&mut self, now: Now, attempt: Attempt) {
-        self.overtaken = Some(attempt);
-        self.timers.sooner(Timer::Judge, now.monotonic + limits::EPOCH_OVERLAP);
+    /// Others may have ended this attempt, or it ends for nobody: we listen on without waiting for it.
+    pub(super) fn overtake(&mut self, now: Now, attempt: Option<Attempt>) {
+        if attempt.is_some() {
+            self.overtaken = attempt;
+            self.timers.sooner(Timer::Judge, now.monotonic + limits::EPOCH_OVERLAP);
+        }
+    }
+
+    /// Somebody who was to join goes. Others may have ended the attempt before they heard that.
+    pub(super) fn let_go(&mut self, now: Now) {
+        let listens = self.attempt.take_if(|a| a.only_listens());
+        self.drop_attempt();
+        self.overtake(now, listens);
     }
 
     /// The same as [`Contributory::advance`] with one that was overtaken: all that it can still come to is its key.
@@ -228,7 +237,7 @@ impl Contributory {
         attempt.of_base = true;
         attempt.form(formation, Some(&seed), &mut self.env());
         if attempt.active_seats() >> me & 1 == 0 {
-            self.overtake(now, attempt);
+            self.overtake(now, Some(attempt));
             self.resume(now, |lacks| *lacks == Lacks::Instance(id));
             self.advance_overtaken(now);
         }
@@ -771,6 +780,12 @@ impl Contributory {
         let lacks =
             |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= patience || stuck && attempt.has_company();
         let silent: Vec<ShortId> = waiting.iter().filter(|seat| lacks(seat)).map(|seat| seats[*seat]).collect();
+        let left = |s: &ShortId| self.removing.get(s) == Some(&Change::Left) && !self.is_in_view(s);
+        if seats.iter().any(left) && idle >= timing::RTO * 2 {
+            // It ended for nobody, and those whom we wait for may have dropped it: they are not silent.
+            self.let_go(now);
+            return self.plan(now);
+        }
         let gave_up = !silent.is_empty() && idle >= patience / 2;
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };

@@ -255,8 +255,13 @@ impl Attempt {
         complete && matches!(self.stage, Stage::Round1 { sent: true, .. })
     }
 
+    /// Whether nobody can end it yet, since our Y is not sent.
+    pub(super) fn lacks_our_share(&self) -> bool {
+        matches!(self.stage, Stage::Round1 { .. }) && self.active_seats() >> self.me & 1 == 1
+    }
+
     /// Whether all that is missing is what others say: they may have ended it without a word of ours.
-    fn only_listens(&self) -> bool {
+    pub(super) fn only_listens(&self) -> bool {
         let underway = matches!(self.stage, Stage::Round1 { .. } | Stage::Round2 { .. });
         underway && self.active_seats() >> self.me & 1 == 0
     }

@@ -291,7 +291,14 @@ impl Contributory {
             let idle = now.monotonic.since(attempt.progress) >= timing::RTO;
             let grows = self.later.is_none() && wish.as_ref().is_some_and(more);
             let stalls = attempt.nobody_joined() && idle || pair;
-            if !(stalls && grows || named.iter().any(unfit)) {
+            let goes = named.iter().any(unfit);
+            let excluded = |s: &ShortId| self.people.get(s).is_some_and(|p| self.statements.excludes(&p.cert));
+            // Whoever was to join goes, and all others are here: nothing comes of it, unless it has already elsewhere.
+            let over = attempt.lacks_our_share() || attempt.only_listens() || named.iter().any(excluded);
+            if goes && wish.is_none() && over {
+                self.let_go(now);
+            }
+            if self.attempt.is_some() && !(stalls && grows || goes) {
                 self.unplan();
                 return;
             }

@@ -24,6 +24,8 @@ pub(super) fn claimed_number(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.then(Step::Together { members: honest.clone(), within: PATIENCE });
     all_publish(&mut script, honest.iter().copied(), 20, 10 * SECOND);
     script.wait(SECOND).then(Step::Evict { by: 0, whom: liar });
+    // It may be about to join: whoever evicts it lets it in no more, and the others once they heard so.
+    script.then(Step::Never { members: BTreeSet::from([0]), whom: liar }).wait(SECOND);
     script.converge(honest.clone(), PATIENCE).then(Step::Never { members: honest.clone(), whom: liar });
     script.wait(SECOND).then(Step::Ask(1, Command::Leave)).then(Step::Out { member: 1, within: PATIENCE });
     script.converge(without(n, &[liar, 1]), PATIENCE);
