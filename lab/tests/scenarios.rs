@@ -61,16 +61,11 @@ scenarios! {
     rule_a5_nothing_lost_at_an_eviction = "traffic-evict",
     rule_a5_nothing_lost_at_a_leave = "traffic-leave",
     life = "life",
+    rule_g2_claimed_number = "claimed-number",
     rule_a6_captor = "captor",
     rule_a4_evicted_captor = "evicted-captor",
     rule_b6_captured = "captured",
     rule_a9_twins = "twins",
-}
-
-/// In seed 69 the group forms only when the liar is silent.
-#[test]
-fn rule_g2_claimed_number() {
-    played("claimed-number", 30);
 }
 
 #[test]

@@ -790,6 +790,11 @@ impl Contributory {
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
             attempt.stage = Stage::Failed;
+            // Those who know that there is no epoch which it follows on are right to be silent: others of our group; as far
+            // as we can tell anybody, while we are in none.
+            let (proven, grouped) = (attempt.is_proven(), self.is_grouped());
+            let blamed = |s: &ShortId| proven || grouped && !self.is_in_view(s);
+            let silent: Vec<ShortId> = silent.into_iter().filter(blamed).collect();
             attempt.excused = silent.iter().any(|s| self.could_expect(now, s));
             for short in silent {
                 self.strike(now, short, Misbehaviour::Silent);
