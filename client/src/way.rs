@@ -19,13 +19,15 @@ use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{Pattern, check_topic};
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{
-    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Guarantee, Monotonic, Now, Protect, SealedHeader,
-    Source, To, View, limits,
+    Address, Agreement, Dropped, Drops, EpochId, Fetches, Guarantee, Monotonic, Now, Protect, SealedHeader, Source, To,
+    limits,
 };
 
 use super::{Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Quorum, Standing};
 use sealcast_delivery::memory::{BestEffort, keys_message};
-use sealcast_delivery::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
+use sealcast_delivery::{
+    Batch, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -247,7 +249,7 @@ impl Way {
                             let _ = self.quorum.unsubscribe(now, id);
                         }
                     }
-                    self.put(Output::Stands(EpochId { counter: epoch, hash: policy }));
+                    self.put(Output::InForce(EpochId { counter: epoch, hash: policy }));
                 }
                 Said::Delivered(published) => {
                     if let Err(why) = self.published(*published) {
@@ -307,7 +309,7 @@ impl Way {
             Became::Superseded { policy, epoch } => Outcome::Superseded(EpochId { counter: epoch, hash: policy }),
             Became::Refused(_) => Outcome::Failed,
             // It had its place; in a group it comes back from there.
-            Became::Forgotten if self.places() => return,
+            Became::Forgotten if self.orders_all() => return,
             Became::Forgotten => Outcome::Accepted,
         };
         if let Outcome::Denied(reason) = outcome
@@ -412,12 +414,37 @@ impl Way {
     }
 }
 
+impl Way {
+    /// A group's messages have one order, and so have what its members say for its key.
+    fn orders_all(&self) -> bool {
+        matches!(self.cargo, Cargo::Group(_))
+    }
+
+    fn pause(&mut self, now: Now, held: bool) {
+        match &self.cargo {
+            Cargo::Messages { .. } => self.quorum.hold(now, held),
+            Cargo::Group(name) => {
+                let messages = self.patterns.get(&group_place(name, MESSAGES));
+                if let Some(Wanted { stands: Some(Ok(id)), .. }) = messages {
+                    self.quorum.pause(now, *id, held);
+                }
+            }
+        }
+        self.drain(now);
+    }
+}
+
 impl Delivery for Way {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        match guarantee {
-            Guarantee::BestEffort | Guarantee::Fifo | Guarantee::Ordered => Some(Agreement::Byzantine),
+    fn properties(&self) -> Properties {
+        Properties {
+            best_effort: Some(Agreement::Byzantine),
+            fifo: Some(Agreement::Byzantine),
+            ordered: Some(Agreement::Byzantine),
             // Brokers keep it; when members hold it, nobody says.
-            Guarantee::Safe => None,
+            safe: None,
+            orders_all: self.orders_all(),
+            fetches: Fetches { shares: true, directory: false },
+            names_packets: false,
         }
     }
 
@@ -455,13 +482,22 @@ impl Delivery for Way {
         Ok(token)
     }
 
-    /// Nothing comes in frames but what [`Way::heard`] takes.
-    fn handle(&mut self, _now: Now, _source: Source, _flags: u16, _frame: &mut [u8], _protect: Option<&dyn Protect>) {
-        self.drops.count(Dropped::Foreign);
-    }
-
-    fn places(&self) -> bool {
-        matches!(self.cargo, Cargo::Group(_))
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        match input {
+            // Nothing comes in frames but what [`Way::heard`] takes.
+            Input::Frame { .. } => self.drops.count(Dropped::Foreign),
+            Input::Pause => self.pause(now, true),
+            Input::Resume => self.pause(now, false),
+            Input::Fetch(id, what) => {
+                let result = self.quorum.fetch(now, what);
+                self.put(Output::Fetched(id, result));
+                self.drain(now);
+            }
+            Input::Opened(index) => self.quorum.opened(index),
+            Input::Prepare(_) => self.put(Output::Flushed([0; 32])),
+            // Brokers keep nothing but publications.
+            Input::Install(_) | Input::Offer { .. } => {}
+        }
     }
 
     fn open_at(
@@ -475,19 +511,6 @@ impl Delivery for Way {
         self.frames.take_at(index, source, flags, frame, protect)
     }
 
-    fn hold(&mut self, now: Now, held: bool) {
-        match &self.cargo {
-            Cargo::Messages { .. } => self.quorum.hold(now, held),
-            Cargo::Group(name) => {
-                let messages = self.patterns.get(&group_place(name, MESSAGES));
-                if let Some(Wanted { stands: Some(Ok(id)), .. }) = messages {
-                    self.quorum.pause(now, *id, held);
-                }
-            }
-        }
-        self.drain(now);
-    }
-
     fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
         match self.cargo {
             Cargo::Messages { sealed: true } => Ok(Some(u128::from(self.quorum.number(now)?).to_be_bytes())),
@@ -495,22 +518,9 @@ impl Delivery for Way {
         }
     }
 
-    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
-        let result = self.quorum.fetch(now, what);
-        self.put(Output::Fetched(id, result));
-        self.drain(now);
-        true
+    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
+        Vec::new()
     }
-
-    fn opened(&mut self, index: u64) {
-        self.quorum.opened(index);
-    }
-
-    fn prepare(&mut self, _now: Now, _next: &View) {
-        self.put(Output::Flushed([0; 32]));
-    }
-
-    fn install(&mut self, _now: Now, _view: &View) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         self.quorum.timeout()

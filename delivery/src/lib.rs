@@ -17,80 +17,57 @@ mod testing;
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Agreement, Domain, Dropped, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, Protect,
-    Reason, Slot, Source, To, Transition, View,
+    Agreement, Domain, Dropped, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now,
+    Protect, Reason, Slot, Source, To, Transition, View,
 };
 
 pub use batch::{Batch, Train};
 pub use multicast::Packet;
 
-/// One way's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
+/// One transport's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
+///
+/// No method has a default: a wrapper that forgets one does not compile. A new ability is a variant of [`Input`] or
+/// [`Output`], which the compiler has everybody handle.
 pub trait Delivery: Send {
-    /// The agreement with which this way gives a guarantee; `None` if it does not give it.
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement>;
+    /// What this transport gives.
+    fn properties(&self) -> Properties;
 
     /// Frames, seals and queues one message.
     ///
     /// `protect` is the current epoch's capability, shared because messages that wait for others in a
     /// record are sealed with the one they were sent under; `None` sends on the open lane, where the
     /// message protects itself.
+    ///
+    /// # Errors
+    /// [`SendError`].
     fn send(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>, message: Outgoing<'_>)
     -> Result<Token, SendError>;
 
-    /// Takes in one opened frame: the plaintext of a datagram from `source`, or an open message.
-    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>);
+    /// Takes in what happened.
+    fn handle(&mut self, now: Now, input: Input<'_>);
 
-    /// Whether everything that is sent, key schemes' messages too, takes its place in one order and comes back in it: sealed
-    /// datagrams as [`Output::Record`], which their receiver opens at their place.
-    fn places(&self) -> bool {
-        false
-    }
-
-    /// Reads the opened frame of an [`Output::Record`]; what it holds is not queued but answered, numbered by its place.
+    /// Reads the opened frame of an [`Output::Record`]; what it holds is not queued but answered, numbered by its position.
     ///
     /// # Errors
     /// Why it holds nothing.
     fn open_at(
         &mut self,
-        _index: u64,
-        _source: Source,
-        _flags: u16,
-        _frame: &mut [u8],
-        _protect: &dyn Protect,
-    ) -> Result<Output, Dropped> {
-        Err(Dropped::Foreign)
-    }
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped>;
 
-    /// The id that the next message sealed as a whole is bound to, where the way gives it; else whoever seals draws one.
+    /// The id that the next message sealed as a whole is bound to, where the transport gives it; else whoever seals draws one.
     ///
     /// # Errors
     /// Why nothing can be sealed now.
-    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
-        Ok(None)
-    }
+    fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError>;
 
-    /// Hands out no application's messages and records until it may again: they wait at whoever orders them. The key
-    /// scheme's come on, and so may what was under way. Ways that cannot do so go on; whoever is told then lives with it.
-    fn hold(&mut self, _now: Now, _held: bool) {}
-
-    /// Asks the way for something by content or by name (a directory, brokers); the answer comes as
-    /// [`Output::Fetched`]. `false`: this way has nobody to ask, and no answer will come.
-    fn fetch(&mut self, _now: Now, _id: FetchId, _what: &Fetch) -> bool {
-        false
-    }
-
-    /// A message that was delivered sealed is opened, or never will be: what was fetched for it nobody waits for any more.
-    fn opened(&mut self, _index: u64) {}
-
-    /// Makes something available to whoever fetches it; ways without a place for it drop it.
-    fn offer(&mut self, _now: Now, _what: &Fetch, _bytes: &[u8]) {}
-
-    /// A view is coming: flush the current one. What was sent before is sealed, at the latest here,
-    /// under the key that it was sent with (A5).
-    fn prepare(&mut self, now: Now, next: &View);
-
-    /// The view that was prepared is installed.
-    fn install(&mut self, now: Now, view: &View);
+    /// Names the last packets sealed for an epoch, so that they can be vouched for (A5), and seals nothing more for it; none
+    /// unless [`Properties::names_packets`].
+    fn sent(&mut self, epoch: EpochId) -> Vec<Packet>;
 
     /// When [`Delivery::handle_timeout`] wants to be called next.
     fn timeout(&self) -> Option<Monotonic>;
@@ -102,20 +79,12 @@ pub trait Delivery: Send {
     fn poll(&mut self, batch: &mut Batch) -> Option<Output>;
 
     /// What was dropped so far, by reason (G7).
-    fn drops(&self) -> Drops {
-        Drops::default()
-    }
-
-    /// Names the last packets sealed for an epoch, so that they can be vouched for (A5), and seals nothing
-    /// more for it; `None` from ways that leave remembering them to whoever transmits.
-    fn sent(&mut self, _epoch: EpochId) -> Option<Vec<Packet>> {
-        None
-    }
+    fn drops(&self) -> Drops;
 }
 
 impl<D: Delivery + ?Sized> Delivery for Box<D> {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        (**self).gives(guarantee)
+    fn properties(&self) -> Properties {
+        (**self).properties()
     }
 
     fn send(
@@ -127,12 +96,8 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
         (**self).send(now, protect, message)
     }
 
-    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
-        (**self).handle(now, source, flags, frame, protect);
-    }
-
-    fn places(&self) -> bool {
-        (**self).places()
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        (**self).handle(now, input);
     }
 
     fn open_at(
@@ -150,28 +115,8 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
         (**self).next_id(now)
     }
 
-    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
-        (**self).fetch(now, id, what)
-    }
-
-    fn opened(&mut self, index: u64) {
-        (**self).opened(index);
-    }
-
-    fn hold(&mut self, now: Now, held: bool) {
-        (**self).hold(now, held);
-    }
-
-    fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
-        (**self).offer(now, what, bytes);
-    }
-
-    fn prepare(&mut self, now: Now, next: &View) {
-        (**self).prepare(now, next);
-    }
-
-    fn install(&mut self, now: Now, view: &View) {
-        (**self).install(now, view);
+    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
+        (**self).sent(epoch)
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -189,10 +134,86 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
     fn drops(&self) -> Drops {
         (**self).drops()
     }
+}
 
-    fn sent(&mut self, epoch: EpochId) -> Option<Vec<Packet>> {
-        (**self).sent(epoch)
+/// What a transport gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// With which agreement it gives best effort; `None`: not at all.
+    pub best_effort: Option<Agreement>,
+    /// Each sender's messages in the order sent.
+    pub fifo: Option<Agreement>,
+    /// One order at all members.
+    pub ordered: Option<Agreement>,
+    /// The same, acknowledged once all members hold it.
+    pub safe: Option<Agreement>,
+    /// Everything that is sent, key schemes' messages too, takes its position in one order and comes back in it: sealed
+    /// datagrams as [`Output::Record`], which their receiver opens at their position.
+    pub orders_all: bool,
+    /// What it can be asked for.
+    pub fetches: Fetches,
+    /// It remembers what it sealed last ([`Delivery::sent`]); otherwise whoever transmits does.
+    pub names_packets: bool,
+}
+
+impl Properties {
+    /// Best effort and nothing else.
+    pub const BEST_EFFORT: Properties = Properties {
+        best_effort: Some(Agreement::None),
+        fifo: None,
+        ordered: None,
+        safe: None,
+        orders_all: false,
+        fetches: Fetches::NOTHING,
+        names_packets: false,
+    };
+
+    /// The agreement with which a guarantee is given; `None` if it is not given.
+    pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+        match guarantee {
+            Guarantee::BestEffort => self.best_effort,
+            Guarantee::Fifo => self.fifo,
+            Guarantee::Ordered => self.ordered,
+            Guarantee::Safe => self.safe,
+        }
     }
+}
+
+/// What happens to a transport.
+pub enum Input<'a> {
+    /// One opened frame has come: the plaintext of a datagram, or an open message.
+    Frame {
+        /// From whom, as far as its seal proves.
+        source: Source,
+        /// Its flags.
+        flags: u16,
+        /// The frame.
+        frame: &'a mut [u8],
+        /// The capability that opened it, if one did.
+        protect: Option<&'a dyn Protect>,
+    },
+    /// Hand out no application's messages and records until [`Input::Resume`]: they wait at whoever orders them. The key
+    /// scheme's come on, and so may what was under way. A transport that cannot do so goes on; whoever is told lives with it.
+    Pause,
+    /// There is room again.
+    Resume,
+    /// The key scheme asks for something by content or by name. The answer always comes as [`Output::Fetched`].
+    Fetch(FetchId, &'a Fetch),
+    /// Make something available to whoever fetches it; a transport without a place for it drops it.
+    Offer {
+        /// Under what it is asked for.
+        what: &'a Fetch,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// The message of this index, which was delivered sealed, is opened or never will be: nobody waits any more for what was
+    /// fetched for it.
+    Opened(u64),
+    /// A view is coming: flush the current one. What was sent before is sealed, at the latest here, under the key that it
+    /// was sent with (A5).
+    Prepare(&'a View),
+    /// The view that was prepared is installed.
+    Install(&'a View),
 }
 
 /// Names a message that was sent, for its outcome.
@@ -260,7 +281,7 @@ pub enum Output {
     },
     /// Application data.
     Deliver(Delivered),
-    /// A sealed datagram at its place in the way's order ([`Delivery::places`]).
+    /// A sealed datagram at its position in the transport's order ([`Properties::orders_all`]).
     Record {
         /// Its place.
         index: u64,
@@ -271,8 +292,8 @@ pub enum Output {
         /// The datagram.
         datagram: Vec<u8>,
     },
-    /// These versions of key and policy are in force at the brokers.
-    Stands(EpochId),
+    /// These versions of key and policy are in force at those who carry messages.
+    InForce(EpochId),
     /// More attachments of a message delivered before (brokers).
     Attach {
         /// The message's index.
@@ -280,7 +301,7 @@ pub enum Output {
         /// (broker, bytes).
         attachments: Vec<(u16, Vec<u8>)>,
     },
-    /// The answer to [`Delivery::fetch`].
+    /// The answer to [`Input::Fetch`].
     Fetched(FetchId, Fetched),
     /// What became of a message sent.
     Outcome(Token, Outcome),

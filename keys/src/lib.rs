@@ -11,52 +11,36 @@ use sealcast_wire::{
     Access, Agreement, CertHash, Dropped, EpochId, Evidence, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source,
     To, Transition, View,
 };
-pub use sealcast_wire::{Fetch, FetchId, Fetched};
+pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches};
 
 pub mod contributory;
 pub mod plain;
 pub mod threshold;
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.
+///
+/// No method has a default: a wrapper that forgets one does not compile. A new ability is a variant of [`Input`] or
+/// [`Output`], which the compiler has everybody handle.
 pub trait Keys: Send {
-    /// What this scheme's messages of a lane need of the delivery that carries them.
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement);
+    /// What this scheme needs of the transport that carries its messages.
+    fn properties(&self) -> Properties;
 
-    /// Takes in a message of a key scheme; verifies before it changes any state (G1).
+    /// Takes in what happened; verifies before it changes any state (G1).
     ///
     /// # Errors
-    /// [`HandleError::Dropped`] says why the message was not used and, where a signature proves it,
-    /// who misbehaved.
-    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError>;
+    /// [`HandleError::Dropped`] says why a message was not used, [`HandleError::Misbehaved`] who is proved to misbehave, and
+    /// [`HandleError::Refused`] why a command was not done.
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError>;
 
-    /// Does what the application asks of the group.
-    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError>;
-
-    /// Seals one message where the way seals per message (relay, brokers); schemes whose delivery
-    /// seals per datagram say [`SealError::PerDatagram`].
-    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
-        Err(SealError::PerDatagram)
-    }
-
-    /// A delivered message of a message-sealed way, with what brokers attached so far; the answer
-    /// comes as [`Output::Opened`], perhaps after more attachments or fetches.
-    fn open(&mut self, _now: Now, _message: Delivered<'_>) {}
+    /// Seals one message where the transport seals whole messages (relay, brokers).
+    ///
+    /// # Errors
+    /// [`SealError`]; [`SealError::PerDatagram`] from schemes whose transport seals datagrams.
+    fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError>;
 
     /// Whether a delivered message of so many bytes, its header included, can be taken now. One for which there is no room
     /// is never opened: whoever delivers keeps it until there is.
     fn has_room(&self, bytes: usize) -> bool;
-
-    /// What became of a message that was sent with this token.
-    fn outcome(&mut self, _now: Now, _token: Token, _outcome: Outcome) {}
-
-    /// The answer to an [`Output::Fetch`].
-    fn fetched(&mut self, _now: Now, _id: FetchId, _result: Fetched) {}
-
-    /// Delivery has not heard from a member for too long.
-    fn suspect(&mut self, _now: Now, _slot: Slot) {}
-
-    /// Delivery has flushed the view; `cut` is the hash of what was agreed to be delivered in it.
-    fn flushed(&mut self, _now: Now, _cut: [u8; 32]) {}
 
     /// When [`Keys::handle_timeout`] wants to be called next.
     fn timeout(&self) -> Option<Monotonic>;
@@ -69,44 +53,20 @@ pub trait Keys: Send {
 }
 
 impl<K: Keys + ?Sized> Keys for Box<K> {
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        (**self).needs(lane)
+    fn properties(&self) -> Properties {
+        (**self).properties()
     }
 
-    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
-        (**self).handle(now, source, message)
-    }
-
-    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
-        (**self).command(now, command)
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        (**self).handle(now, input)
     }
 
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         (**self).seal(message)
     }
 
-    fn open(&mut self, now: Now, message: Delivered<'_>) {
-        (**self).open(now, message);
-    }
-
     fn has_room(&self, bytes: usize) -> bool {
         (**self).has_room(bytes)
-    }
-
-    fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
-        (**self).outcome(now, token, outcome);
-    }
-
-    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
-        (**self).fetched(now, id, result);
-    }
-
-    fn suspect(&mut self, now: Now, slot: Slot) {
-        (**self).suspect(now, slot);
-    }
-
-    fn flushed(&mut self, now: Now, cut: [u8; 32]) {
-        (**self).flushed(now, cut);
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -120,6 +80,70 @@ impl<K: Keys + ?Sized> Keys for Box<K> {
     fn poll(&mut self) -> Option<Output> {
         (**self).poll()
     }
+}
+
+/// What a scheme needs of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// Of what carries messages on the open lane.
+    pub open: Need,
+    /// On the control lane.
+    pub control: Need,
+    /// Of what carries the application's data.
+    pub data: Need,
+    /// What it asks the transport for.
+    pub fetches: Fetches,
+}
+
+/// A guarantee, with at least this agreement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need(pub Guarantee, pub Agreement);
+
+impl Need {
+    /// Whatever a transport gives.
+    pub const NOTHING: Need = Need(Guarantee::BestEffort, Agreement::None);
+}
+
+impl Properties {
+    /// Any transport will do.
+    pub const ANY: Properties =
+        Properties { open: Need::NOTHING, control: Need::NOTHING, data: Need::NOTHING, fetches: Fetches::NOTHING };
+
+    /// What messages of a lane need.
+    pub fn of(&self, lane: Lane) -> Need {
+        match lane {
+            Lane::Open => self.open,
+            Lane::Control => self.control,
+            Lane::Data => self.data,
+        }
+    }
+}
+
+/// What happens to a scheme.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A message of a key scheme has come.
+    Message {
+        /// From whom, as far as its seal proves.
+        source: &'a Source,
+        /// The message.
+        bytes: &'a [u8],
+    },
+    /// The application asks for something.
+    Command(Command),
+    /// A message that was sealed as a whole is delivered, with what carriers attached so far; the answer comes as
+    /// [`Output::Opened`], perhaps after more attachments or fetches.
+    Delivered(Delivered<'a>),
+    /// What became of a message that was sent with this token.
+    Outcome(Token, Outcome),
+    /// These versions of key and policy are in force at whoever carries messages.
+    InForce(EpochId),
+    /// The answer to an [`Output::Fetch`].
+    Fetched(FetchId, Fetched),
+    /// The transport has not heard from a member for too long.
+    Suspected(Slot),
+    /// The transport has flushed the view that was prepared; the hash of what was agreed to be delivered in it.
+    Flushed([u8; 32]),
 }
 
 /// Names a message that was sent, for its [`Outcome`].
@@ -346,7 +370,7 @@ pub enum Misbehaviour {
     Rights,
 }
 
-/// Why a message was not used.
+/// Why something was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandleError {
     /// Dropped, for this reason.
@@ -355,6 +379,9 @@ pub enum HandleError {
     /// Proved misbehaviour of a member.
     #[error("a member misbehaved: {1:?}")]
     Misbehaved(CertHash, Misbehaviour),
+    /// A command was not done.
+    #[error(transparent)]
+    Refused(#[from] CommandError),
 }
 
 impl From<Dropped> for HandleError {
@@ -370,7 +397,7 @@ impl From<sealcast_wire::Malformed> for HandleError {
 }
 
 /// Why a command was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// No view is installed yet.
     #[error("not in a group yet")]

@@ -7,11 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Access, Agreement, Change, Domain, Dropped, EpochId, Guarantee, Incarnation, Lane, Member, MemberId, Monotonic,
-    Now, Slot, Source, View,
+    Access, Change, Domain, Dropped, EpochId, Incarnation, Member, MemberId, Monotonic, Now, Slot, View,
 };
 
-use crate::{Command, CommandError, Exclusion, HandleError, Keys, Output};
+use crate::{Command, CommandError, Exclusion, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
 
 /// The machine of `keys=plain`.
 pub struct Plain {
@@ -29,24 +28,32 @@ impl Plain {
 }
 
 impl Keys for Plain {
-    fn needs(&self, _lane: Lane) -> (Guarantee, Agreement) {
-        (Guarantee::BestEffort, Agreement::None)
+    fn properties(&self) -> Properties {
+        Properties::ANY
     }
 
-    fn handle(&mut self, _now: Now, _source: &Source, _message: &[u8]) -> Result<(), HandleError> {
-        Err(Dropped::Foreign.into())
-    }
-
-    fn command(&mut self, _now: Now, command: Command) -> Result<(), CommandError> {
-        match command {
-            Command::Leave => {
+    fn handle(&mut self, _now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Command(Command::Leave) => {
                 self.outputs.push_back(Output::Excluded { why: Exclusion::Left });
                 Ok(())
             }
-            Command::Rotate | Command::Admit { .. } | Command::Evict { .. } | Command::Learn(_) => {
-                Err(CommandError::Unsupported)
+            Input::Command(Command::Rotate | Command::Admit { .. } | Command::Evict { .. } | Command::Learn(_)) => {
+                Err(CommandError::Unsupported.into())
             }
+            Input::Message { .. } => Err(Dropped::Foreign.into()),
+            // Nothing was sent, fetched, sealed or prepared, and nobody is known who could be silent.
+            Input::Delivered(_)
+            | Input::Outcome(..)
+            | Input::InForce(_)
+            | Input::Fetched(..)
+            | Input::Suspected(_)
+            | Input::Flushed(_) => Ok(()),
         }
+    }
+
+    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
+        Err(SealError::PerDatagram)
     }
 
     /// It opens no whole messages.
@@ -89,7 +96,7 @@ impl Access for Everything {
 
 #[cfg(test)]
 mod tests {
-    use sealcast_wire::Address;
+    use sealcast_wire::{Address, Source};
 
     use super::*;
 
@@ -106,8 +113,8 @@ mod tests {
     fn plain_refuses_what_it_has_not() {
         let now = Now { monotonic: Monotonic(0), utc: None };
         let mut plain = Plain::new("robot7", Incarnation([7; 16]));
-        assert_eq!(plain.command(now, Command::Rotate), Err(CommandError::Unsupported));
-        let heard = plain.handle(now, &Source::Outside(Address::Node(1)), b"JOIN");
+        assert_eq!(plain.handle(now, Input::Command(Command::Rotate)), Err(CommandError::Unsupported.into()));
+        let heard = plain.handle(now, Input::Message { source: &Source::Outside(Address::Node(1)), bytes: b"JOIN" });
         assert_eq!(heard, Err(HandleError::Dropped(Dropped::Foreign)));
     }
 }

@@ -5,11 +5,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sealcast::group::Epoch;
-use sealcast_keys::{
-    Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Outcome, Output, Seal, SealError, Sealed,
-    Token,
-};
-use sealcast_wire::{Agreement, Guarantee, Lane, Monotonic, Now, Slot, Source, View};
+use sealcast_keys::{HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
+use sealcast_wire::{Monotonic, Now, View};
 
 /// What a key scheme said to its group, and the group does not show.
 #[derive(Clone)]
@@ -48,35 +45,17 @@ impl<K: Keys> Tap<K> {
 }
 
 impl<K: Keys> Keys for Tap<K> {
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        self.keys.needs(lane)
+    fn properties(&self) -> Properties {
+        self.keys.properties()
     }
-    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
-        self.keys.handle(now, source, message)
-    }
-    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
-        self.keys.command(now, command)
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        self.keys.handle(now, input)
     }
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         self.keys.seal(message)
     }
-    fn open(&mut self, now: Now, message: Delivered<'_>) {
-        self.keys.open(now, message);
-    }
     fn has_room(&self, bytes: usize) -> bool {
         self.keys.has_room(bytes)
-    }
-    fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
-        self.keys.outcome(now, token, outcome);
-    }
-    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
-        self.keys.fetched(now, id, result);
-    }
-    fn suspect(&mut self, now: Now, slot: Slot) {
-        self.keys.suspect(now, slot);
-    }
-    fn flushed(&mut self, now: Now, cut: [u8; 32]) {
-        self.keys.flushed(now, cut);
     }
     fn timeout(&self) -> Option<Monotonic> {
         self.keys.timeout()

@@ -18,8 +18,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sealcast_crypto::identity::Fingerprint;
+use sealcast_delivery as delivery;
 use sealcast_delivery::multicast::{SEGMENT_MAX, SEGMENT_MIN};
-use sealcast_wire::{Agreement, Guarantee, Lane, limits};
+use sealcast_keys as keys;
+use sealcast_wire::{Lane, limits};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -301,40 +303,27 @@ impl Url {
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self.way, Way::Quorum(_) | Way::Memory { ordered: true, .. })
     }
-
-    /// What this URL's way gives; the pairing table's left side.
-    pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        match (&self.way, guarantee) {
-            (Way::Quorum(_), Guarantee::Safe) => None,
-            (Way::Quorum(_), _) => Some(Agreement::Byzantine),
-            (_, Guarantee::BestEffort) => Some(Agreement::None),
-            (Way::Memory { ordered: true, .. }, Guarantee::Fifo | Guarantee::Ordered) => Some(Agreement::Forkable),
-            _ => None,
-        }
-    }
 }
 
-/// Whether a scheme's needs are met by a way: the table of pairs, in code.
-///
-/// `needs` asks the scheme and `gives` the way; the answer names the first lane that does not fit.
+/// Whether a scheme's needs are met by a transport: the table of pairs, in code.
 ///
 /// # Errors
-/// [`Code::BadPair`] with both sides and what would fit.
-pub fn check_pair(
-    needs: impl Fn(Lane) -> (Guarantee, Agreement),
-    gives: impl Fn(Guarantee) -> Option<Agreement>,
-) -> Result<()> {
+/// [`Code::BadPair`] with the first need that is not met, what the transport has, and what would fit.
+pub fn check_pair(keys: &keys::Properties, delivery: &delivery::Properties) -> Result<()> {
+    let refused = |what: String| Error::new(Code::BadPair, what).with_hint("keys=contributory works over every way");
     for lane in [Lane::Open, Lane::Control, Lane::Data] {
-        let (guarantee, agreement) = needs(lane);
-        let given = gives(guarantee);
+        let keys::Need(guarantee, agreement) = keys.of(lane);
+        let given = delivery.gives(guarantee);
         if given.is_none_or(|g| g < agreement) {
             let has = given.map_or("does not have".to_owned(), |g| format!("gives only with agreement {g:?}"));
-            return Err(Error::new(
-                Code::BadPair,
-                format!("these keys need {guarantee:?} with agreement {agreement:?} on the {lane:?} lane, which this way {has}"),
-            )
-            .with_hint("keys=contributory works over every way"));
+            return Err(refused(format!(
+                "these keys need {guarantee:?} with agreement {agreement:?} on the {lane:?} lane, which this way {has}"
+            )));
         }
+    }
+    if !delivery.fetches.covers(keys.fetches) {
+        let what = if keys.fetches.directory { "a directory" } else { "brokers with shares" };
+        return Err(refused(format!("these keys ask {what}, which this way does not have")));
     }
     Ok(())
 }
@@ -450,6 +439,8 @@ const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso gr
 
 #[cfg(test)]
 mod tests {
+    use sealcast_wire::{Agreement, Guarantee};
+
     use super::*;
 
     #[test]
@@ -481,7 +472,6 @@ mod tests {
         assert!(Url::parse("quorum:c.toml?pin=01").is_err() && Url::parse("mem:x?pin=0123456789abcdef").is_err());
         let group = Url::parse("quorum:c.toml?keys=contributory&group=ward3").unwrap();
         assert_eq!((group.keys, group.options.group.as_deref()), (Scheme::Contributory, Some("ward3")));
-        assert_eq!(group.gives(Guarantee::Ordered), Some(Agreement::Byzantine));
         assert_eq!(Url::parse("udpm://?keys=threshold").unwrap_err().code(), Code::BadPair);
     }
 
@@ -524,16 +514,17 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_that_needs_order_is_refused_where_nothing_orders() {
-        let url = Url::parse("udpm://?keys=plain").unwrap();
-        let needs = |lane| match lane {
-            Lane::Control => (Guarantee::Ordered, Agreement::Forkable),
-            _ => (Guarantee::BestEffort, Agreement::None),
-        };
-        let error = check_pair(needs, |g| url.gives(g)).unwrap_err();
+    fn a_scheme_is_refused_where_nothing_orders_or_nobody_can_be_asked() {
+        let needs =
+            keys::Properties { control: keys::Need(Guarantee::Ordered, Agreement::Forkable), ..keys::Properties::ANY };
+        let plain = delivery::Properties::BEST_EFFORT;
+        let error = check_pair(&needs, &plain).unwrap_err();
         assert_eq!(error.code(), Code::BadPair);
         assert!(error.message().contains("Control lane"), "{error}");
-        let url = Url::parse("mem:x?keys=plain&order=total").unwrap();
-        assert_eq!(check_pair(needs, |g| url.gives(g)), Ok(()));
+        let ordered = delivery::Properties { ordered: Some(Agreement::Forkable), ..plain };
+        assert_eq!(check_pair(&needs, &ordered), Ok(()));
+        let asks = keys::Properties { fetches: keys::Fetches { directory: true, shares: false }, ..needs };
+        let error = check_pair(&asks, &ordered).unwrap_err();
+        assert!(error.message().contains("a directory"), "{error}");
     }
 }

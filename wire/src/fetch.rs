@@ -26,6 +26,25 @@ pub enum Fetch {
     },
 }
 
+/// What a scheme asks a transport for, and what a transport can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetches {
+    /// Blobs, key packages and ended epochs' messages: what a directory or the keeper of the order has.
+    pub directory: bool,
+    /// Shares of those who carry messages.
+    pub shares: bool,
+}
+
+impl Fetches {
+    /// Nothing.
+    pub const NOTHING: Fetches = Fetches { directory: false, shares: false };
+
+    /// Whether all that is asked for can be had.
+    pub fn covers(self, asked: Fetches) -> bool {
+        (self.directory || !asked.directory) && (self.shares || !asked.shares)
+    }
+}
+
 /// The answer to a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {

@@ -24,7 +24,7 @@ pub use codec::{Malformed, Reader, Writer};
 pub use dropped::{Dropped, Drops, Reason};
 pub use envelope::{Envelope, SealedHeader};
 pub use evidence::{Culprit, Evidence};
-pub use fetch::{Fetch, FetchId, Fetched};
+pub use fetch::{Fetch, FetchId, Fetched, Fetches};
 pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane, Transition};
 pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};

@@ -181,7 +181,7 @@ impl Client {
         let token = if it.sealed {
             let Some(standing) = self.quorum.standing() else { return false };
             let versions = Standing { epoch: standing.epoch, policy: standing.policy };
-            self.keys.outcome(now, keys::Token(0), keys::Outcome::Superseded(versions.into()));
+            self.tell_keys(now, keys::Input::InForce(versions.into()));
             let publication = it.publication(0);
             let Ok(sealed) = self.keys.seal_together(number, publication.envelope(), &[&it.payload]) else {
                 return false;
@@ -216,7 +216,7 @@ impl Client {
             Output::Send { broker, request } => said.push(Said::Send(broker, request)),
             Output::Standing(it) => {
                 let versions = Standing { epoch: it.epoch, policy: it.policy };
-                self.keys.outcome(now, keys::Token(0), keys::Outcome::Superseded(versions.into()));
+                self.tell_keys(now, keys::Input::InForce(versions.into()));
             }
             Output::Delivered(it) => self.deliver(now, *it, said),
             Output::Skipped { subscription, place, count } => {
@@ -224,7 +224,8 @@ impl Client {
             }
             Output::Attach { sn, broker, attachment } => {
                 let attachments = [(broker, attachment)];
-                self.keys.open(now, keys::Delivered { index: sn, header: &[], body: None, attachments: &attachments });
+                let more = keys::Delivered { index: sn, header: &[], body: None, attachments: &attachments };
+                self.tell_keys(now, keys::Input::Delivered(more));
             }
             Output::Outcome(token, outcome) => self.settle_outcome(token, outcome, said),
             Output::Subscribed { subscription, .. } => {
@@ -289,7 +290,7 @@ impl Client {
             }
             keys::Output::Fetch { id, what } => {
                 let result = self.quorum.fetch(now, &what);
-                self.keys.fetched(now, id, result);
+                self.tell_keys(now, keys::Input::Fetched(id, result));
             }
             keys::Output::Notice(keys::Notice::Evidence(Evidence { against, .. })) => match against {
                 Culprit::Broker(broker) => {
@@ -303,6 +304,11 @@ impl Client {
         }
     }
 
+    /// Nothing is refused: these are no commands and no messages.
+    fn tell_keys(&mut self, now: Now, input: keys::Input<'_>) {
+        let _ = self.keys.handle(now, input);
+    }
+
     fn deliver(&mut self, now: Now, delivered: Delivered, said: &mut Vec<Said>) {
         let Delivered { subscription, place, entry, publication } = delivered;
         let entry = Box::new(entry);
@@ -312,7 +318,8 @@ impl Client {
                     SealedHeader { client: entry.client.0, number: entry.number, envelope: publication.envelope() };
                 let (header, sn) = (header.to_bytes(), entry.sn);
                 self.line_up(now, subscription, Waiting::Sealed { place, entry }, said);
-                self.keys.open(now, keys::Delivered { index: sn, header: &header, body: Some(body), attachments: &[] });
+                let it = keys::Delivered { index: sn, header: &header, body: Some(body), attachments: &[] };
+                self.tell_keys(now, keys::Input::Delivered(it));
             }
             Body::Plain(body) => {
                 let body = body.clone();

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sealcast_wire::frame::FLAG_SIGNED;
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
-use sealcast_wire::{Agreement, Dropped, Drops, Guarantee, Monotonic, Now, Protect, Source, To, View};
+use sealcast_wire::{Dropped, Drops, EpochId, Fetched, Guarantee, Monotonic, Now, Protect, Source, To};
 
 use super::frame::{Data, Frame};
 use super::{Outbox, open_datagram};
-use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token, What};
+use crate::{Batch, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What};
 
 /// The machine of `mem:`.
 #[derive(Debug)]
@@ -189,8 +189,8 @@ impl BestEffort {
 }
 
 impl Delivery for BestEffort {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        (guarantee == Guarantee::BestEffort).then_some(Agreement::None)
+    fn properties(&self) -> Properties {
+        Properties::BEST_EFFORT
     }
 
     fn send(
@@ -209,20 +209,41 @@ impl Delivery for BestEffort {
         Ok(token)
     }
 
-    fn handle(&mut self, _now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
-        let taken = Frame::parse(frame)
-            .map_err(|_| Dropped::Malformed)
-            .and_then(|frame| self.take(source, flags, frame, protect));
-        if let Err(why) = taken {
-            self.drops.count(why);
+    fn handle(&mut self, _now: Now, input: Input<'_>) {
+        match input {
+            Input::Frame { source, flags, frame, protect } => {
+                let taken = Frame::parse(frame)
+                    .map_err(|_| Dropped::Malformed)
+                    .and_then(|frame| self.take(source, flags, frame, protect));
+                if let Err(why) = taken {
+                    self.drops.count(why);
+                }
+            }
+            Input::Prepare(_) => self.outputs.push_back(Output::Flushed([0; 32])),
+            Input::Fetch(id, _) => self.outputs.push_back(Output::Fetched(id, Fetched::Missing)),
+            // Nothing is kept, and nothing waits.
+            Input::Install(_) | Input::Pause | Input::Resume | Input::Offer { .. } | Input::Opened(_) => {}
         }
     }
 
-    fn prepare(&mut self, _now: Now, _next: &View) {
-        self.outputs.push_back(Output::Flushed([0; 32]));
+    fn open_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        self.take_at(index, source, flags, frame, protect)
     }
 
-    fn install(&mut self, _now: Now, _view: &View) {}
+    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
+        Ok(None)
+    }
+
+    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
+        Vec::new()
+    }
 
     fn timeout(&self) -> Option<Monotonic> {
         None
@@ -232,5 +253,9 @@ impl Delivery for BestEffort {
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         self.fill(batch).or_else(|| self.outputs.pop_front())
+    }
+
+    fn drops(&self) -> Drops {
+        self.drops.clone()
     }
 }

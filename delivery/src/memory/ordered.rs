@@ -15,14 +15,14 @@ use sealcast_crypto::hash::sha256;
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::limits::{EPOCH_OVERLAP, OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX};
 use sealcast_wire::{
-    Address, Agreement, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Header, Monotonic, Now, Protect, Source,
-    View,
+    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Fetches, Guarantee, Header, Monotonic, Now,
+    Protect, Source,
 };
 
 use super::best_effort::BestEffort;
 use super::frame::{EntryId, Frame};
 use super::{open_content, open_datagram};
-use crate::{Batch, Delivered, Delivery, Outcome, Outgoing, Output, SendError, Token};
+use crate::{Batch, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token};
 
 /// The machine of an ordered `mem:`.
 #[derive(Debug)]
@@ -329,11 +329,13 @@ impl Ordered {
 }
 
 impl Delivery for Ordered {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        match guarantee {
-            Guarantee::BestEffort => Some(Agreement::None),
-            Guarantee::Fifo | Guarantee::Ordered => Some(Agreement::Forkable),
-            Guarantee::Safe => None,
+    fn properties(&self) -> Properties {
+        Properties {
+            fifo: Some(Agreement::Forkable),
+            ordered: Some(Agreement::Forkable),
+            orders_all: self.placing.is_some(),
+            fetches: Fetches { directory: true, shares: true },
+            ..Properties::BEST_EFFORT
         }
     }
 
@@ -351,17 +353,36 @@ impl Delivery for Ordered {
         }
     }
 
-    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
-        let taken = Frame::parse(frame)
-            .map_err(|_| Dropped::Malformed)
-            .and_then(|frame| self.take(now, source, flags, frame, protect));
-        if let Err(why) = taken {
-            self.best_effort.drops.count(why);
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        match input {
+            Input::Frame { source, flags, frame, protect } => {
+                let taken = Frame::parse(frame)
+                    .map_err(|_| Dropped::Malformed)
+                    .and_then(|frame| self.take(now, source, flags, frame, protect));
+                if let Err(why) = taken {
+                    self.best_effort.drops.count(why);
+                }
+            }
+            Input::Fetch(id, _) if self.asked.len() >= ORDERED_PENDING_MAX => {
+                self.best_effort.outputs.push_back(Output::Fetched(id, Fetched::Missing));
+            }
+            Input::Fetch(id, what) => {
+                self.asked.insert(id, Asked { what: what.clone(), retry_at: now.monotonic, tries: 0 });
+            }
+            Input::Offer { bytes, .. }
+                if bytes.len() > OFFER_BYTES_MAX || self.offered.len() >= ORDERED_PENDING_MAX =>
+            {
+                self.best_effort.drops.count(Dropped::Queue);
+            }
+            Input::Offer { what, bytes } => {
+                let datagram = open_datagram(&Frame::Offer { what: what.clone(), bytes });
+                self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
+            }
+            Input::Prepare(_) => self.best_effort.handle(now, input),
+            Input::Install(_) => self.stuck = None,
+            // The orderer does not wait.
+            Input::Pause | Input::Resume | Input::Opened(_) => {}
         }
-    }
-
-    fn places(&self) -> bool {
-        self.placing.is_some()
     }
 
     fn open_at(
@@ -375,28 +396,12 @@ impl Delivery for Ordered {
         self.best_effort.take_at(index, source, flags, frame, protect)
     }
 
-    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
-        if self.asked.len() >= ORDERED_PENDING_MAX {
-            return false;
-        }
-        self.asked.insert(id, Asked { what: what.clone(), retry_at: now.monotonic, tries: 0 });
-        true
+    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
+        Ok(None)
     }
 
-    fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
-        if bytes.len() > OFFER_BYTES_MAX || self.offered.len() >= ORDERED_PENDING_MAX {
-            return self.best_effort.drops.count(Dropped::Queue);
-        }
-        let datagram = open_datagram(&Frame::Offer { what: what.clone(), bytes });
-        self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
-    }
-
-    fn prepare(&mut self, now: Now, next: &View) {
-        self.best_effort.prepare(now, next);
-    }
-
-    fn install(&mut self, _now: Now, _view: &View) {
-        self.stuck = None;
+    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
+        Vec::new()
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -450,6 +455,10 @@ impl Delivery for Ordered {
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         self.best_effort.poll(batch)
+    }
+
+    fn drops(&self) -> Drops {
+        self.best_effort.drops.clone()
     }
 }
 

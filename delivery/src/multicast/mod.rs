@@ -23,14 +23,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sealcast_wire::{Agreement, Drops, EpochId, Guarantee, Monotonic, Now, Protect, Source, To, View, limits};
+use sealcast_wire::{Dropped, Drops, EpochId, Fetched, Guarantee, Monotonic, Now, Protect, Source, To, limits};
 
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, SEGMENT_MIN, Sender};
 pub use sent::Packet;
 
 use crate::reassembly::Bounds;
-use crate::{Batch, Delivered, Delivery, Outgoing, Output, SendError, Token, What};
+use crate::{Batch, Delivered, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
 /// How a multicast member behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ impl Multicast {
 }
 
 impl Delivery for Multicast {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        (guarantee == Guarantee::BestEffort).then_some(Agreement::None)
+    fn properties(&self) -> Properties {
+        Properties { names_packets: true, ..Properties::BEST_EFFORT }
     }
 
     fn send(
@@ -129,7 +129,7 @@ impl Delivery for Multicast {
         protect: Option<&Arc<dyn Protect>>,
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
-        if self.gives(message.guarantee).is_none() {
+        if message.guarantee != Guarantee::BestEffort {
             return Err(SendError::NotGiven(message.guarantee));
         }
         self.transmit_soon();
@@ -144,21 +144,41 @@ impl Delivery for Multicast {
         Ok(Token(number))
     }
 
-    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
-        if matches!(source, Source::Outside(_)) && !self.plain {
-            return self.inbox.keys(source, Cow::Borrowed(frame));
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        match input {
+            Input::Frame { source, frame, .. } if matches!(source, Source::Outside(_)) && !self.plain => {
+                self.inbox.keys(source, Cow::Borrowed(frame));
+            }
+            Input::Frame { source, flags, frame, protect } => {
+                self.receiver.handle(now.monotonic, source, flags, frame, protect, &mut self.inbox);
+            }
+            Input::Prepare(_) => {
+                self.lock().seal();
+                self.transmit_soon();
+            }
+            Input::Install(view) => {
+                self.receiver.install(now.monotonic, view);
+                self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
+            }
+            Input::Fetch(id, _) => self.inbox.ready.push_back(Output::Fetched(id, Fetched::Missing)),
+            // Nobody keeps what waits or is offered, and no message is sealed as a whole.
+            Input::Pause | Input::Resume | Input::Offer { .. } | Input::Opened(_) => {}
         }
-        self.receiver.handle(now.monotonic, source, flags, frame, protect, &mut self.inbox);
     }
 
-    fn prepare(&mut self, _now: Now, _next: &View) {
-        self.lock().seal();
-        self.transmit_soon();
+    fn open_at(
+        &mut self,
+        _index: u64,
+        _source: Source,
+        _flags: u16,
+        _frame: &mut [u8],
+        _protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        Err(Dropped::Foreign)
     }
 
-    fn install(&mut self, now: Now, view: &View) {
-        self.receiver.install(now.monotonic, view);
-        self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
+    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
+        Ok(None)
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -203,11 +223,11 @@ impl Delivery for Multicast {
         Some(Output::Transmit(To::Group))
     }
 
-    fn sent(&mut self, epoch: EpochId) -> Option<Vec<Packet>> {
+    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
         // What is not named now would be dropped as forged: its sender is told instead.
         let mut sender = self.lock();
         sender.retire(epoch);
-        Some(sender.sent(epoch))
+        sender.sent(epoch)
     }
 
     fn drops(&self) -> Drops {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, TAG_LEN};
 use sealcast_wire::{
-    Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Incarnation, Member, MemberId, Slot, Utc,
+    Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Incarnation, Member, MemberId, Slot, Utc, View,
 };
 use serde::Deserialize;
 
@@ -16,6 +16,11 @@ use crate::testing::{Ring, group, incarnation};
 
 const TOPIC: &str = "pose/robot7";
 const COMPARTMENT: Domain = Domain(1);
+
+/// A frame that nobody sealed.
+fn outside(node: u32, frame: &mut [u8]) -> Input<'_> {
+    Input::Frame { source: Source::Outside(Address::Node(node)), flags: 0, frame, protect: None }
+}
 
 /// What one receiver got.
 #[derive(Default)]
@@ -250,7 +255,7 @@ fn rule_a5_who_vouches_for_an_epoch_has_ended_it() {
     let what = What::Data { topic: TOPIC, domain: COMPARTMENT, signed: false, sent_micros: None, body: b"x" };
     let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
     node.send(at(0), Some(&old[0]), out).expect("sealed");
-    assert_eq!(node.sent(old[0].epoch()).map(|packets| packets.len()), Some(1), "what waited is sealed and named");
+    assert_eq!(node.sent(old[0].epoch()).len(), 1, "what waited is sealed and named");
     assert_eq!(node.send(at(0), Some(&old[0]), out), Err(SendError::Retired));
     node.send(at(0), Some(&new[0]), out).expect("sealed");
 }
@@ -568,8 +573,10 @@ fn keys_travel_sealed_in_the_groups_domain_only_and_open_as_they_are() {
     for datagram in batch.iter() {
         let mut datagram = datagram.to_vec();
         match members[1].open(&mut datagram) {
-            Ok((source, flags, record)) => b.handle(at(0), source, flags, record, Some(&*members[1])),
-            Err(_) => b.handle(at(0), Source::Outside(Address::Node(1)), 0, &mut datagram[2..], None),
+            Ok((source, flags, record)) => {
+                b.handle(at(0), Input::Frame { source, flags, frame: record, protect: Some(&*members[1]) })
+            }
+            Err(_) => b.handle(at(0), outside(1, &mut datagram[2..])),
         }
     }
     let mut got = Vec::new();
@@ -592,7 +599,7 @@ fn the_silent_are_suspected_and_the_idle_are_not() {
     let members = group(1, 3);
     let mut nodes: Vec<_> = (0..3).map(|_| Multicast::new(Config::default())).collect();
     for (me, node) in (0..).zip(&mut nodes) {
-        node.install(at(0), &view(members[0].epoch(), 3, me));
+        node.handle(at(0), Input::Install(&view(members[0].epoch(), 3, me)));
     }
     let mut suspected = Vec::new();
     let mut beats = 0;
@@ -617,7 +624,8 @@ fn the_silent_are_suspected_and_the_idle_are_not() {
             for slot in (0..3).filter(|&slot| slot != from) {
                 let mut datagram = datagram.clone();
                 let (source, flags, record) = members[slot].open(&mut datagram).expect("sealed by the group");
-                nodes[slot].handle(now, source, flags, record, Some(&*members[slot]));
+                let protect = Some(&*members[slot] as &dyn Protect);
+                nodes[slot].handle(now, Input::Frame { source, flags, frame: record, protect });
             }
         }
     }
@@ -631,7 +639,7 @@ fn the_silent_are_suspected_and_the_idle_are_not() {
 fn data_that_not_everybody_reads_does_not_replace_the_heartbeat() {
     let members = group(1, 2);
     let mut node = Multicast::new(Config::default());
-    node.install(at(0), &view(members[0].epoch(), 2, 0));
+    node.handle(at(0), Input::Install(&view(members[0].epoch(), 2, 0)));
     let mut group_frames = 0;
     for step in 0..60 {
         let now = at(step * 50_000);
@@ -662,7 +670,7 @@ fn a_plain_group_speaks_lcm_both_ways() {
     while a.poll(&mut batch).is_some() {}
     assert!(batch.iter().all(|d| d.starts_with(b"LC0")));
     for datagram in batch.iter() {
-        b.handle(at(0), Source::Outside(Address::Node(7)), 0, &mut datagram.to_vec(), None);
+        b.handle(at(0), outside(7, &mut datagram.to_vec()));
     }
     let mut got = Vec::new();
     while let Some(Output::Deliver(m)) = b.poll(&mut Batch::default()) {

@@ -173,6 +173,7 @@ impl Counters {
 
 pub(super) fn status(of: &Contributory, now: Now) -> Status {
     let installed = of.installed.as_ref();
+    let (now, pace) = (of.config.slower(now), of.config.pace);
     let age = installed.map_or(Duration::ZERO, |i| now.monotonic.since(i.at));
     let members = installed.map_or(Vec::new(), |i| {
         let since = i.since.iter();
@@ -194,8 +195,8 @@ pub(super) fn status(of: &Contributory, now: Now) -> Status {
     Status {
         group: of.group.to_string(),
         epoch: installed.map(|i| i.agreed.epoch),
-        age,
-        rotates_in: of.config.rekey_after.saturating_sub(age),
+        age: age * pace,
+        rotates_in: of.config.rekey_after.saturating_sub(age) * pace,
         suite: of.config.suite,
         members,
         me: installed.map_or(0, |i| usize::from(i.agreed.me.0)),

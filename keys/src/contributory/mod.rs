@@ -71,8 +71,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::veil::{Veil, VeilError};
 use sealcast_wire::{
-    Agreement, CertHash, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Slot, Source,
-    To, Utc, limits,
+    CertHash, Change, Dropped, Drops, EpochId, Incarnation, Lane, Monotonic, Now, Slot, Source, To, Utc, limits,
 };
 
 pub use inspect::{CompartmentStatus, Counters, MemberStatus, Status, Tally};
@@ -86,7 +85,9 @@ use self::people::{Budget, People, Person};
 use self::proposal::Proposal;
 use self::statements::Statements;
 use self::timing::{Timer, Timers};
-use crate::{Command, CommandError, Exclusion, HandleError, Keys, Output, Token};
+use crate::{
+    Command, CommandError, Exclusion, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed, Token,
+};
 
 /// What a member needs to know before it starts.
 #[derive(Clone)]
@@ -107,6 +108,9 @@ pub struct Config {
     /// Statements known from elsewhere: evictions, a CRL (DER), a policy. Those that do not verify are
     /// skipped.
     pub statements: Vec<Vec<u8>>,
+    /// How many times as long a message takes as on a LAN: all waits are so much longer. Through brokers it is some ten
+    /// times, and each message that is said again is ordered and stored again.
+    pub pace: u32,
     /// Remembers verifications; for simulations only.
     pub memo: Option<Arc<Memo>>,
     /// Rules that a planted fault leaves out.
@@ -125,10 +129,16 @@ impl Config {
             detect: limits::DETECT,
             floor: Utc(i64::MIN),
             statements: Vec::new(),
+            pace: 1,
             memo: None,
             #[cfg(any(test, feature = "misbehaving"))]
             without: &[],
         }
+    }
+
+    /// The time by which this member counts: it goes slower where messages do.
+    fn slower(&self, now: Now) -> Now {
+        Now { monotonic: Monotonic(now.monotonic.0 / u64::from(self.pace)), ..now }
     }
 }
 
@@ -348,6 +358,7 @@ impl Contributory {
 
     /// The same with the records that an earlier run stored: what was revoked stays revoked (A10).
     pub fn restore(config: Config, seed: [u8; 32], now: Now, records: &[(u64, Vec<u8>)]) -> Contributory {
+        let now = config.slower(now);
         let mut rng = ChaCha20Rng::from_seed(seed);
         let group: Arc<str> = config.group.as_str().into();
         let mut incarnation = Incarnation::default();
@@ -612,11 +623,72 @@ impl Contributory {
 }
 
 impl Keys for Contributory {
-    fn needs(&self, _lane: Lane) -> (Guarantee, Agreement) {
-        (Guarantee::BestEffort, Agreement::None)
+    fn properties(&self) -> Properties {
+        Properties::ANY
     }
 
-    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        let now = self.config.slower(now);
+        match input {
+            Input::Message { source, bytes } => self.hear(now, source, bytes),
+            Input::Command(command) => Ok(self.command(now, command)?),
+            Input::Suspected(slot) => {
+                self.suspect(now, slot);
+                Ok(())
+            }
+            // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched or flushed.
+            Input::Outcome(..) | Input::InForce(_) | Input::Delivered(_) | Input::Fetched(..) | Input::Flushed(_) => {
+                Ok(())
+            }
+        }
+    }
+
+    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
+        Err(SealError::PerDatagram)
+    }
+
+    /// It opens no whole messages.
+    fn has_room(&self, _bytes: usize) -> bool {
+        true
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.timers.next().map(|at| Monotonic(at.0.saturating_mul(u64::from(self.config.pace))))
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        let now = self.config.slower(now);
+        while let Some(timer) = self.timers.take_due(now.monotonic) {
+            match timer {
+                Timer::Join => self.join_again(now),
+                Timer::Propose => self.propose(now),
+                Timer::Resend => self.resend(now),
+                Timer::Fetch => self.fetch_wanted(now),
+                Timer::State => {
+                    let state = self.statements.state();
+                    self.send(&Message::State(state));
+                }
+                Timer::Tell => self.tell_again(now),
+                Timer::Beacon => self.beacon(now),
+                Timer::Greet => self.greet_now(now),
+                Timer::Rekey => {
+                    self.rotate = true;
+                    self.plan(now);
+                }
+                Timer::Leave => self.leave(now),
+                Timer::SenderKey => self.send_own_keys(now),
+                Timer::Judge => self.judge(now),
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+}
+
+impl Contributory {
+    fn hear(&mut self, now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
         if self.phase == Phase::Out || matches!(source, Source::Inside { .. }) {
             return Err(Dropped::Stale.into());
         }
@@ -661,46 +733,6 @@ impl Keys for Contributory {
         }
     }
 
-    /// It opens no whole messages.
-    fn has_room(&self, _bytes: usize) -> bool {
-        true
-    }
-
-    fn timeout(&self) -> Option<Monotonic> {
-        self.timers.next()
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        while let Some(timer) = self.timers.take_due(now.monotonic) {
-            match timer {
-                Timer::Join => self.join_again(now),
-                Timer::Propose => self.propose(now),
-                Timer::Resend => self.resend(now),
-                Timer::Fetch => self.fetch_wanted(now),
-                Timer::State => {
-                    let state = self.statements.state();
-                    self.send(&Message::State(state));
-                }
-                Timer::Tell => self.tell_again(now),
-                Timer::Beacon => self.beacon(now),
-                Timer::Greet => self.greet_now(now),
-                Timer::Rekey => {
-                    self.rotate = true;
-                    self.plan(now);
-                }
-                Timer::Leave => self.leave(now),
-                Timer::SenderKey => self.send_own_keys(now),
-                Timer::Judge => self.judge(now),
-            }
-        }
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-}
-
-impl Contributory {
     fn receive(&mut self, now: Now, veiled: &[u8]) -> Result<(), HandleError> {
         let bytes = self.veil.open(veiled).map_err(|why| match why {
             VeilError::Foreign => Dropped::Foreign,

@@ -104,7 +104,7 @@ fn rule_g9_members_take_the_messages_of_the_vectors() {
                 let apart = ["R2", "KC"].contains(&what) || agreed && !["GIVE", "BEACON", "LEAVE"].contains(&what);
                 if !apart && step["from"] != *listener.name {
                     let from = Source::Outside(Address::Node(1));
-                    let result = listener.node.handle(NOW, &from, &datagram[2..]);
+                    let result = listener.node.hear(NOW, &from, &datagram[2..]);
                     assert_eq!(result.err(), None, "{}: {what} of {}", listener.name, step["from"]);
                     taken.push(what);
                 }

@@ -51,7 +51,7 @@ use sealcast_crypto::tdh2::{Ciphertext, Combiner};
 use sealcast_wire::envelope::NOTHING;
 use sealcast_wire::{
     Agreement, CertHash, Change, Culprit, Dropped, Drops, Envelope, Evidence, Fetch, FetchId, Fetched, Guarantee,
-    Incarnation, Lane, Malformed, Member, MemberId, Monotonic, Now, SealedHeader, Slot, Source, Took, View, limits,
+    Incarnation, Malformed, Member, MemberId, Monotonic, Now, SealedHeader, Slot, Took, View, limits,
 };
 
 pub use config::{Config, ConfigError, Standing, pin};
@@ -61,8 +61,8 @@ use self::early::Early;
 use self::sealed::Attachment;
 use crate::plain::Everything;
 use crate::{
-    Command, CommandError, Delivered, Exclusion, HandleError, Keys, Notice, Outcome, Output, Seal, SealError, Sealed,
-    Token,
+    Command, CommandError, Delivered, Exclusion, Fetches, HandleError, Input, Keys, Need, Notice, Output, Properties,
+    Seal, SealError, Sealed,
 };
 
 /// What a delivered publication that does not open waits for.
@@ -340,33 +340,7 @@ impl<G: Group> Threshold<G> {
     }
 }
 
-impl<G: Group> Keys for Threshold<G> {
-    fn has_room(&self, bytes: usize) -> bool {
-        self.collecting.len() < limits::SEALED_WAITING_MAX && self.bytes + bytes <= limits::SEALED_WAITING_BYTES_MAX
-    }
-
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        match lane {
-            Lane::Data => (Guarantee::Ordered, Agreement::Byzantine),
-            Lane::Open | Lane::Control => (Guarantee::BestEffort, Agreement::None),
-        }
-    }
-
-    /// The simple case of [`Threshold::seal_together`]: one topic without a value, one payload. The number of the
-    /// publication is the last eight bytes of the message's id; the first eight are zero.
-    fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
-        let number = u64::try_from(u128::from_be_bytes(message.id)).map_err(|_| SealError::Number)?;
-        let envelope = Envelope {
-            headers: vec![(message.topic.to_owned(), None)],
-            associated: Vec::new(),
-            access: (!message.policy.is_empty()).then(|| message.policy.to_vec()),
-            execute: if message.operation.is_empty() { NOTHING } else { message.operation }.to_vec(),
-            policy: self.standing.policy,
-            epoch: self.standing.epoch,
-        };
-        self.seal_together(number, envelope, &[message.body])
-    }
-
+impl<G: Group> Threshold<G> {
     fn open(&mut self, now: Now, message: Delivered<'_>) {
         let index = message.index;
         if let Some(body) = message.body
@@ -382,15 +356,12 @@ impl<G: Group> Keys for Threshold<G> {
         self.look(now, index);
     }
 
-    /// Of a publication that named old versions: what stands, so that it can be sealed again (E6). Versions never go
-    /// back (E11).
-    fn outcome(&mut self, _now: Now, _token: Token, outcome: Outcome) {
-        if let Outcome::Superseded(stands) = outcome {
-            let standing = self.standing.max(stands.into());
-            if standing != self.standing {
-                self.standing = standing;
-                self.install(Change::Rekeyed);
-            }
+    /// What is in force at the brokers, so that it is sealed for (E6). Versions never go back (E11).
+    fn in_force(&mut self, versions: Standing) {
+        let standing = self.standing.max(versions);
+        if standing != self.standing {
+            self.standing = standing;
+            self.install(Change::Rekeyed);
         }
     }
 
@@ -402,20 +373,53 @@ impl<G: Group> Keys for Threshold<G> {
             self.not_asked(now, index);
         }
     }
+}
 
-    fn handle(&mut self, _now: Now, _source: &Source, _message: &[u8]) -> Result<(), HandleError> {
-        Err(Dropped::Foreign.into())
+impl<G: Group> Keys for Threshold<G> {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.collecting.len() < limits::SEALED_WAITING_MAX && self.bytes + bytes <= limits::SEALED_WAITING_BYTES_MAX
     }
 
-    fn command(&mut self, _now: Now, command: Command) -> Result<(), CommandError> {
-        match command {
-            Command::Leave => {
-                self.outputs.push_back(Output::Excluded { why: Exclusion::Left });
-                Ok(())
-            }
-            Command::Learn(key) => self.config.check_key(&key).map_err(|_| CommandError::Invalid),
-            Command::Rotate | Command::Admit { .. } | Command::Evict { .. } => Err(CommandError::Unsupported),
+    fn properties(&self) -> Properties {
+        Properties {
+            data: Need(Guarantee::Ordered, Agreement::Byzantine),
+            fetches: Fetches { shares: true, directory: false },
+            ..Properties::ANY
         }
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Delivered(message) => self.open(now, message),
+            Input::InForce(versions) => self.in_force(versions.into()),
+            Input::Fetched(id, result) => self.fetched(now, id, result),
+            Input::Command(Command::Leave) => self.outputs.push_back(Output::Excluded { why: Exclusion::Left }),
+            Input::Command(Command::Learn(key)) => {
+                self.config.check_key(&key).map_err(|_| CommandError::Invalid)?;
+            }
+            Input::Command(Command::Rotate | Command::Admit { .. } | Command::Evict { .. }) => {
+                return Err(CommandError::Unsupported.into());
+            }
+            Input::Message { .. } => return Err(Dropped::Foreign.into()),
+            // No message is sent, nobody is known who could be silent, and there is one view.
+            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The simple case of [`Threshold::seal_together`]: one topic without a value, one payload. The number of the
+    /// publication is the last eight bytes of the message's id; the first eight are zero.
+    fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
+        let number = u64::try_from(u128::from_be_bytes(message.id)).map_err(|_| SealError::Number)?;
+        let envelope = Envelope {
+            headers: vec![(message.topic.to_owned(), None)],
+            associated: Vec::new(),
+            access: (!message.policy.is_empty()).then(|| message.policy.to_vec()),
+            execute: if message.operation.is_empty() { NOTHING } else { message.operation }.to_vec(),
+            policy: self.standing.policy,
+            epoch: self.standing.epoch,
+        };
+        self.seal_together(number, envelope, &[message.body])
     }
 
     fn timeout(&self) -> Option<Monotonic> {

@@ -722,7 +722,7 @@ fn rule_e6_a_stale_publication_is_sealed_again_for_what_stands() {
     did(&mut client);
     assert_eq!(client.seal_together(5, envelope(), &[b"m"]).unwrap().epoch, EpochId { counter: 0, hash: 0 });
     let mut stands = |counter, hash| {
-        client.outcome(now(0), Token(1), Outcome::Superseded(EpochId { counter, hash }));
+        client.handle(now(0), Input::InForce(EpochId { counter, hash })).unwrap();
         let mut views = Vec::new();
         while let Some(output) = client.poll() {
             let Output::Epoch { view, protect: None, .. } = output else { panic!("a view") };
@@ -757,8 +757,9 @@ fn rule_e11_only_the_pinned_key_is_taken() {
     );
     assert!(matches!(make(&brokers, &ours[1..], pin(&CLUSTER, &ours[1..])), ConfigError::Key(_)));
     let mut client = world.client();
-    assert_eq!(client.command(now(0), Command::Learn(ours)), Ok(()));
-    assert_eq!(client.command(now(0), Command::Learn(theirs.clone())), Err(CommandError::Invalid));
+    assert_eq!(client.handle(now(0), Input::Command(Command::Learn(ours))), Ok(()));
+    let refused = client.handle(now(0), Input::Command(Command::Learn(theirs.clone())));
+    assert_eq!(refused, Err(CommandError::Invalid.into()));
     assert_eq!(world.config.check_key(&theirs), Err(ConfigError::Pin));
 }
 
@@ -807,7 +808,7 @@ fn the_trait_seals_one_payload_under_the_number_in_its_id() {
     assert_eq!(client.seal(&Seal { topic: "", ..seal }), Err(SealError::Policy));
     assert_eq!(client.seal(&Seal { operation: &[9], ..seal }), Err(SealError::Policy));
     assert_eq!(client.seal(&Seal { policy: &[0; limits::EXPRESSION_BYTES_MAX + 1], ..seal }), Err(SealError::Policy));
-    assert_eq!(client.needs(Lane::Data), (Guarantee::Ordered, Agreement::Byzantine));
+    assert_eq!(client.properties().data, Need(Guarantee::Ordered, Agreement::Byzantine));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_keys::contributory::{Config, Contributory, Counters, Memo};
-use sealcast_keys::{Keys as _, Output};
+use sealcast_keys::{Input, Keys as _, Output};
 use sealcast_wire::{Address, EpochId, Monotonic, Now, Source, Utc};
 
 use crate::Failure;
@@ -155,7 +155,7 @@ impl Lan {
                 let source = Source::Outside(Address::Node(0));
                 // What a member drops, it counts; here only what is sent matters.
                 let now = self.time();
-                let _ = self.members[to].handle(now, &source, &bytes);
+                let _ = self.members[to].handle(now, Input::Message { source: &source, bytes: &bytes });
                 self.drain(to);
             }
             for i in 0..self.members.len() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use sealcast_delivery::memory::{Heard, Ordered, Start, attachment, heard};
-use sealcast_delivery::{Batch, Delivery, Output};
+use sealcast_delivery::{Batch, Delivery, Input, Output};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::OPEN_HEADER_LEN;
 use sealcast_wire::{Address, Monotonic, Now, Source};
@@ -105,7 +105,8 @@ impl Node for Broker {
             return self.answer(node as usize, index, proved);
         }
         if datagram.len() > OPEN_HEADER_LEN {
-            self.order.handle(now, Source::Outside(from), 0, &mut datagram[OPEN_HEADER_LEN..], None);
+            let (source, frame) = (Source::Outside(from), &mut datagram[OPEN_HEADER_LEN..]);
+            self.order.handle(now, Input::Frame { source, flags: 0, frame, protect: None });
             self.drain(now);
         }
     }

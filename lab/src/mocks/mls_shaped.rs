@@ -20,7 +20,10 @@ use sealcast_crypto::hpke::{self, KeyPair, PublicKey};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::plain::Everything;
-use sealcast_keys::{Command, CommandError, Exclusion, HandleError, Keys, Outcome, Output, Token};
+use sealcast_keys::{
+    Command, CommandError, Exclusion, Fetches, HandleError, Input, Keys, Need, Outcome, Output, Properties, Seal,
+    SealError, Sealed, Token,
+};
 use sealcast_sim::Records;
 use sealcast_wire::{
     Agreement, CertHash, Change, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Malformed,
@@ -464,15 +467,8 @@ impl MlsShaped {
     }
 }
 
-impl Keys for MlsShaped {
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        match lane {
-            Lane::Open => (Guarantee::Ordered, Agreement::Forkable),
-            Lane::Control | Lane::Data => (Guarantee::BestEffort, Agreement::None),
-        }
-    }
-
-    fn handle(&mut self, _now: Now, source: &Source, message: &[u8]) -> Result<(), HandleError> {
+impl MlsShaped {
+    fn hear(&mut self, source: &Source, message: &[u8]) -> Result<(), HandleError> {
         if self.out {
             return Err(Dropped::Stale.into());
         }
@@ -498,7 +494,7 @@ impl Keys for MlsShaped {
         Ok(())
     }
 
-    fn outcome(&mut self, _now: Now, token: Token, outcome: Outcome) {
+    fn outcome(&mut self, token: Token, outcome: Outcome) {
         if self.pending.as_ref().is_none_or(|p| p.token != token) {
             return;
         }
@@ -513,7 +509,7 @@ impl Keys for MlsShaped {
         }
     }
 
-    fn fetched(&mut self, _now: Now, id: FetchId, result: Fetched) {
+    fn fetched(&mut self, id: FetchId, result: Fetched) {
         let Some(what) = self.fetching.remove(&id) else { return };
         let Fetched::Bytes(bytes) = result else {
             match what {
@@ -554,11 +550,37 @@ impl Keys for MlsShaped {
         }
     }
 
-    fn suspect(&mut self, _now: Now, slot: Slot) {
+    fn suspect(&mut self, slot: Slot) {
         let cert = self.state.as_ref().and_then(|s| s.roster.get(usize::from(slot.0))).map(|l| l.id.cert);
         if let Some(cert) = cert {
             self.wish(Wish::Remove(cert));
         }
+    }
+}
+
+impl Keys for MlsShaped {
+    fn properties(&self) -> Properties {
+        Properties {
+            open: Need(Guarantee::Ordered, Agreement::Forkable),
+            fetches: Fetches { directory: true, shares: false },
+            ..Properties::ANY
+        }
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Message { source, bytes } => self.hear(source, bytes)?,
+            Input::Command(command) => self.command(now, command)?,
+            Input::Outcome(token, outcome) => self.outcome(token, outcome),
+            Input::Fetched(id, result) => self.fetched(id, result),
+            Input::Suspected(slot) => self.suspect(slot),
+            Input::Delivered(_) | Input::InForce(_) | Input::Flushed(_) => {}
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
+        Err(SealError::PerDatagram)
     }
 
     /// It opens no whole messages.

@@ -23,12 +23,13 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{OriginKey, PublicKey};
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{
-    Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Output, Seal, SealError, Sealed,
+    CommandError, Delivered, FetchId, Fetches, HandleError, Input, Keys, Need, Output, Properties, Seal, SealError,
+    Sealed,
 };
 use sealcast_wire::frame::TAG_LEN;
 use sealcast_wire::{
-    Agreement, CertHash, Change, Dropped, EpochId, Fetch, Guarantee, Incarnation, Lane, Malformed, Member, MemberId,
-    Monotonic, Now, Reader, Slot, Source, View, Writer,
+    Agreement, CertHash, Change, Dropped, EpochId, Fetch, Guarantee, Incarnation, Malformed, Member, MemberId,
+    Monotonic, Now, Reader, Slot, View, Writer,
 };
 
 use super::sharing::{Share, combine, split};
@@ -175,12 +176,56 @@ impl ThresholdShaped {
     }
 }
 
-impl Keys for ThresholdShaped {
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        match lane {
-            Lane::Data => (Guarantee::Ordered, Agreement::Forkable),
-            Lane::Open | Lane::Control => (Guarantee::BestEffort, Agreement::None),
+impl ThresholdShaped {
+    fn open(&mut self, now: Now, message: Delivered<'_>) {
+        let index = message.index;
+        if let Some(body) = message.body {
+            match Header::read(message.header) {
+                Ok(header) => {
+                    let waiting = self.waiting.entry(index).or_default();
+                    waiting.sealed = Some((header, body.to_vec()));
+                    waiting.ask_at = now.monotonic + PATIENCE;
+                }
+                Err(Malformed) => {
+                    self.outputs.push_back(Output::Opened { index, origin: None, bodies: None });
+                    return;
+                }
+            }
         }
+        for (broker, attachment) in message.attachments {
+            // An attachment may come before its message, and long after it was opened.
+            if *broker < BROKERS && self.waiting.len() < WAITING_MAX {
+                let known = self.waiting.contains_key(&index);
+                if self.take(index, *broker, attachment).is_err() && !known {
+                    self.waiting.remove(&index);
+                }
+            }
+        }
+        self.look(index);
+    }
+}
+
+impl Keys for ThresholdShaped {
+    fn properties(&self) -> Properties {
+        Properties {
+            data: Need(Guarantee::Ordered, Agreement::Forkable),
+            fetches: Fetches { shares: true, directory: false },
+            ..Properties::ANY
+        }
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Delivered(message) => self.open(now, message),
+            Input::Fetched(id, _) => {
+                // Proofs come as attachments, one per broker; the answer only says that the asking is over.
+                self.fetches.remove(&id);
+            }
+            Input::Message { .. } => return Err(Dropped::Foreign.into()),
+            Input::Command(_) => return Err(CommandError::Unsupported.into()),
+            Input::Outcome(..) | Input::InForce(_) | Input::Suspected(_) | Input::Flushed(_) => {}
+        }
+        Ok(())
     }
 
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
@@ -220,46 +265,6 @@ impl Keys for ThresholdShaped {
 
     fn has_room(&self, _bytes: usize) -> bool {
         true
-    }
-
-    fn open(&mut self, now: Now, message: Delivered<'_>) {
-        let index = message.index;
-        if let Some(body) = message.body {
-            match Header::read(message.header) {
-                Ok(header) => {
-                    let waiting = self.waiting.entry(index).or_default();
-                    waiting.sealed = Some((header, body.to_vec()));
-                    waiting.ask_at = now.monotonic + PATIENCE;
-                }
-                Err(Malformed) => {
-                    self.outputs.push_back(Output::Opened { index, origin: None, bodies: None });
-                    return;
-                }
-            }
-        }
-        for (broker, attachment) in message.attachments {
-            // An attachment may come before its message, and long after it was opened.
-            if *broker < BROKERS && self.waiting.len() < WAITING_MAX {
-                let known = self.waiting.contains_key(&index);
-                if self.take(index, *broker, attachment).is_err() && !known {
-                    self.waiting.remove(&index);
-                }
-            }
-        }
-        self.look(index);
-    }
-
-    fn fetched(&mut self, _now: Now, id: FetchId, _result: Fetched) {
-        // Proofs come as attachments, one per broker; the answer only says that the asking is over.
-        self.fetches.remove(&id);
-    }
-
-    fn handle(&mut self, _now: Now, _source: &Source, _message: &[u8]) -> Result<(), HandleError> {
-        Err(Dropped::Foreign.into())
-    }
-
-    fn command(&mut self, _now: Now, _command: Command) -> Result<(), CommandError> {
-        Err(CommandError::Unsupported)
     }
 
     fn timeout(&self) -> Option<Monotonic> {

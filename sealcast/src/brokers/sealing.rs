@@ -7,7 +7,7 @@ use sealcast_client::Standing;
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::threshold::{Config, Shortage, Standing as Versions, Threshold, pin};
-use sealcast_keys::{Delivered, Keys, Outcome, Output, SealError, Sealed, Token};
+use sealcast_keys::{Delivered, Input, Keys, Output, SealError, Sealed};
 use sealcast_wire::{Envelope, FetchId, Fetched, Incarnation, Monotonic, Now};
 
 use crate::code::Code;
@@ -62,7 +62,7 @@ impl Sealing {
     /// The versions in force are these now (E6).
     pub(super) fn stands(&mut self, now: Now, standing: &Standing) {
         let versions = Versions { epoch: standing.epoch, policy: standing.policy };
-        each!(self, it => it.outcome(now, Token(0), Outcome::Superseded(versions.into())), else ());
+        self.handle(now, Input::InForce(versions.into()));
     }
 
     /// Whether a publication of so many bytes, its header included, can be opened now.
@@ -71,11 +71,11 @@ impl Sealing {
     }
 
     pub(super) fn open(&mut self, now: Now, message: Delivered<'_>) {
-        each!(self, it => it.open(now, message), else ());
+        self.handle(now, Input::Delivered(message));
     }
 
     pub(super) fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
-        each!(self, it => it.fetched(now, id, result), else ());
+        self.handle(now, Input::Fetched(id, result));
     }
 
     /// The first publication that has waited too long for shares.
@@ -86,6 +86,11 @@ impl Sealing {
     /// What a publication waits for.
     pub(super) fn shortage_of(&self, sn: u64) -> Option<Shortage> {
         each!(self, it => it.shortage_of(sn), else None)
+    }
+
+    /// Nothing is refused: these are no commands and no messages.
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        let _ = each!(self, it => it.handle(now, input), else Ok(()));
     }
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {

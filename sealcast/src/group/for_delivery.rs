@@ -29,8 +29,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 self.take_record(now, Record { index, from, ours, datagram });
             }
-            delivery::Output::Stands(versions) => {
-                self.keys.outcome(now, NOBODYS, keys::Outcome::Superseded(versions));
+            delivery::Output::InForce(versions) => {
+                self.tell_keys(now, keys::Input::InForce(versions));
             }
             delivery::Output::Deliver(delivered) => {
                 if let Err(why) = self.deliver(now, delivered) {
@@ -39,9 +39,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             delivery::Output::Attach { index, attachments } => {
                 let more = keys::Delivered { index, header: &[], body: None, attachments: &attachments };
-                self.keys.open(now, more);
+                self.tell_keys(now, keys::Input::Delivered(more));
             }
-            delivery::Output::Fetched(id, result) => self.keys.fetched(now, id, result),
+            delivery::Output::Fetched(id, result) => self.tell_keys(now, keys::Input::Fetched(id, result)),
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
                 Some(of_keys) => {
                     let outcome = match outcome {
@@ -53,8 +53,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 None => self.tell(now, token, outcome),
             },
-            delivery::Output::Suspect(slot) => self.keys.suspect(now, slot),
-            delivery::Output::Flushed(cut) => self.keys.flushed(now, cut),
+            delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
+            delivery::Output::Flushed(cut) => self.tell_keys(now, keys::Input::Flushed(cut)),
             delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {
                 unreachable!("poll hands these out before it comes here")
             }
@@ -68,7 +68,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             match outcome {
                 delivery::Outcome::Superseded(versions) => {
                     // Sealed for what was replaced meanwhile (E6): again, for what is in force.
-                    self.keys.outcome(now, NOBODYS, keys::Outcome::Superseded(versions));
+                    self.tell_keys(now, keys::Input::InForce(versions));
                     self.send_again(now, ours);
                 }
                 _ => self.ready.push_back(Output::Outcome(ours.first, outcome)),
@@ -109,8 +109,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     fn handle_for_keys(&mut self, now: Now, source: &Source, message: &[u8]) {
-        match self.keys.handle(now, source, message) {
-            Ok(()) => {}
+        self.tell_keys(now, keys::Input::Message { source, bytes: message });
+    }
+
+    /// Hands something to the key scheme, and counts what it drops.
+    pub(super) fn tell_keys(&mut self, now: Now, input: keys::Input<'_>) {
+        match self.keys.handle(now, input) {
+            // Only commands are refused, and whoever gave one is told.
+            Ok(()) | Err(HandleError::Refused(_)) => {}
             Err(HandleError::Dropped(why)) => self.drops.count(why),
             Err(HandleError::Misbehaved(who, how)) => {
                 self.drops.count(Dropped::Auth);
@@ -173,11 +179,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn open_kept(&mut self, now: Now) {
         while let Some(it) = self.opening.next(|bytes| self.keys.has_room(bytes)) {
             let Sealed { index, header, body, attachments, .. } = &it;
-            self.keys.open(now, keys::Delivered { index: *index, header, body: Some(body), attachments });
+            let delivered = keys::Delivered { index: *index, header, body: Some(body), attachments };
+            self.tell_keys(now, keys::Input::Delivered(delivered));
         }
         self.regulate(now);
     }
 }
-
-/// What stands is told to the key scheme as the outcome of a message that nobody sent.
-const NOBODYS: keys::Token = keys::Token(0);

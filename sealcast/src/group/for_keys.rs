@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_delivery::{Delivery, Outcome, Outgoing, Token, What};
+use sealcast_delivery::{Delivery, Input, Outcome, Outgoing, Token, What};
 use sealcast_keys::{self as keys, Keys};
 use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, Transition, View, limits};
 
@@ -23,12 +23,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Send { token, lane, to, expect, bytes, .. } => {
                 self.send_for_keys(now, token, lane, to, expect, &bytes);
             }
-            keys::Output::Fetch { id, what } => {
-                if !self.delivery.fetch(now, id, &what) {
-                    self.keys.fetched(now, id, keys::Fetched::Missing);
-                }
+            keys::Output::Fetch { id, what } => self.delivery.handle(now, Input::Fetch(id, &what)),
+            keys::Output::Offer { what, bytes } => {
+                self.delivery.handle(now, Input::Offer { what: &what, bytes: &bytes });
             }
-            keys::Output::Offer { what, bytes } => self.delivery.offer(now, &what, &bytes),
             keys::Output::Prepare(view) => {
                 let passed = self.passed_until(now);
                 if self.excludes(&view) {
@@ -44,7 +42,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     }
                 }
                 self.evicting |= view.change == Change::Evicted;
-                self.delivery.prepare(now, &view);
+                self.delivery.handle(now, Input::Prepare(&view));
             }
             // An eviction stands, whatever becomes of an attempt: the evicted must not read what is
             // published now, so everything waits for the next epoch.
@@ -75,7 +73,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.exclude(why);
             }
             keys::Output::Opened { index, origin, bodies } => {
-                self.delivery.opened(index);
+                self.delivery.handle(now, Input::Opened(index));
                 for message in self.opening.opened(index, origin, bodies, self.ring.current()) {
                     self.ready.push_back(Output::Deliver(message));
                 }
@@ -119,7 +117,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         expect: Option<Transition>,
         bytes: &[u8],
     ) {
-        let (guarantee, _) = self.keys.needs(lane);
+        let keys::Need(guarantee, _) = self.keys.properties().of(lane);
         let sealed = lane != Lane::Open;
         let epoch = self.ring.current().cloned();
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref()).filter(|_| sealed);
@@ -142,7 +140,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     pub(super) fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::Outcome) {
-        self.keys.outcome(now, token, outcome);
+        self.tell_keys(now, keys::Input::Outcome(token, outcome));
         for waiting in self.after.remove(&token).unwrap_or_default() {
             match (outcome, waiting) {
                 (keys::Outcome::Accepted, output) => self.do_for_keys(now, output),
@@ -171,7 +169,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.evicting = false;
         let overlap = if self.placed.is_some() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
         self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now));
-        self.delivery.install(now, &epoch.view);
+        self.delivery.handle(now, Input::Install(&epoch.view));
         // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
         let skipped = |old: &View| epoch.view.epoch.counter > old.epoch.counter.saturating_add(1);
         let vouches = self.placed.is_none() && (excludes || before.as_deref().is_some_and(skipped));
@@ -205,8 +203,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// The parts of a vouch for what we sealed under an epoch; none for nothing, unless it is to say so.
     fn vouch_for(&mut self, now: Now, epoch: EpochId, protect: &dyn Protect, says_nothing: bool) -> Vec<Vec<u8>> {
-        let remembered = self.delivery.sent(epoch);
-        let packets = remembered.unwrap_or_else(|| lock(&self.gate).recent.packets(now.monotonic, epoch));
+        let packets = match self.remembers {
+            true => self.delivery.sent(epoch),
+            false => lock(&self.gate).recent.packets(now.monotonic, epoch),
+        };
         if packets.is_empty() && !says_nothing { Vec::new() } else { vouch::write(epoch, &packets, protect) }
     }
 

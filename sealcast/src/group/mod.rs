@@ -28,11 +28,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sealcast_delivery::{self as delivery, Batch, Delivery, Outgoing, What};
+use sealcast_delivery::{self as delivery, Batch, Delivery, Input, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_wire::{
-    Address, Agreement, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Slot, Source, To, View,
-    frame, limits,
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Slot, Source, To, View, frame,
+    limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -134,10 +134,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     ///
     /// # Errors
     /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
-    pub fn new(keys: K, mut delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
-        check_pair(|lane| keys.needs(lane), |guarantee| delivery.gives(guarantee))?;
-        let placed = delivery.places().then(Placed::default);
-        let remembers = placed.is_some() || delivery.sent(EpochId::default()).is_some();
+    pub fn new(keys: K, delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
+        check_pair(&keys.properties(), &delivery.properties())?;
+        let placed = delivery.properties().orders_all.then(Placed::default);
+        let remembers = placed.is_some() || delivery.properties().names_packets;
         Ok(Group {
             remembers,
             keys,
@@ -247,12 +247,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// # Errors
     /// Those of the key scheme.
     pub fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
-        self.keys.command(now, command)
+        match self.keys.handle(now, keys::Input::Command(command)) {
+            Err(keys::HandleError::Refused(why)) => Err(why),
+            // Nothing came that could be dropped, and nobody said it.
+            Ok(()) | Err(keys::HandleError::Dropped(_) | keys::HandleError::Misbehaved(..)) => Ok(()),
+        }
     }
 
     /// A member is taken for silent, by a failure detector outside the way.
     pub fn suspect(&mut self, now: Now, slot: sealcast_wire::Slot) {
-        self.keys.suspect(now, slot);
+        self.tell_keys(now, keys::Input::Suspected(slot));
     }
 
     /// Takes in one datagram, and opens it in place; drops are counted by reason.
@@ -266,7 +270,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let plain = self.ring.current().is_some_and(|e| e.protect.is_none());
         match *datagram {
             [b'L', ..] if plain => {
-                self.delivery.handle(now, Source::Outside(from), 0, datagram, None);
+                let source = Source::Outside(from);
+                self.delivery.handle(now, Input::Frame { source, flags: 0, frame: datagram, protect: None });
                 Ok(())
             }
             [frame::MAGIC, frame::KIND_OPEN, ref mut message @ ..] => {
@@ -276,7 +281,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 // An ordered way finds sealed messages inside, at their places.
                 let epoch = self.ring.current().cloned();
                 let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
-                self.delivery.handle(now, Source::Outside(from), 0, message, protect);
+                let source = Source::Outside(from);
+                self.delivery.handle(now, Input::Frame { source, flags: 0, frame: message, protect });
                 Ok(())
             }
             [frame::MAGIC, frame::KIND_SEALED, ..] => {
@@ -307,7 +313,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     opened => opened?,
                 };
                 entry.heard.insert(header.slot, now.monotonic);
-                self.delivery.handle(now, source, flags, plaintext, Some(protect));
+                self.delivery.handle(now, Input::Frame { source, flags, frame: plaintext, protect: Some(protect) });
                 Ok(())
             }
             Way::Wait => self.hold(now, from, header, datagram, false),
@@ -487,11 +493,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.misbehaved.iter()
     }
 
-    /// With which agreement the way below gives a guarantee.
-    pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        self.delivery.gives(guarantee)
-    }
-
     /// The key scheme, to look at.
     pub fn keys(&self) -> &K {
         &self.keys
@@ -508,7 +509,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// # Errors
     /// As [`Group::new`].
     pub fn begin(&mut self, now: Now, keys: K) -> Result<()> {
-        check_pair(|lane| keys.needs(lane), |guarantee| self.delivery.gives(guarantee))?;
+        check_pair(&keys.properties(), &self.delivery.properties())?;
         self.keys = keys;
         self.open_kept(now);
         Ok(())

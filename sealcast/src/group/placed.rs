@@ -12,7 +12,7 @@
 //! once the new epoch is installed, since the excluded can seal them in anybody's name; if nothing comes of the change,
 //! they are as good as before. Whoever says the beginning itself lets it count from its place, too.
 //!
-//! *Too much.* What waits is void for nobody because it is much: the order is made to wait ([`Delivery::hold`]), but for
+//! *Too much.* What waits is void for nobody because it is much: the order is made to wait ([`Input::Pause`]), but for
 //! messages of the key scheme, which end the waiting; a member to whom more comes all the same leaves, and says so.
 //!
 //! *Order of one sender.* A publisher seals for the new epoch when all that it sealed for the old one has its place, and
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_delivery::{Delivery, Outcome, Token};
+use sealcast_delivery::{Delivery, Input, Outcome, Token};
 use sealcast_keys::{Command, Exclusion, Keys};
 use sealcast_wire::{Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
@@ -184,7 +184,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             self.close_gate(&Exclusion::Behind);
             self.give_up();
             self.leaving = Some(Exclusion::Behind);
-            if self.keys.command(now, Command::Leave).is_err() {
+            if self.command(now, Command::Leave).is_err() {
                 self.exclude(Exclusion::Behind);
             }
         }
@@ -225,7 +225,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             None => self.opening.is_behind() || !self.keys.has_room(limits::SEALED_WAITING_BYTES_MAX / 2),
         };
         if std::mem::replace(&mut self.holds, is_behind) != is_behind {
-            self.delivery.hold(now, is_behind);
+            let input = if is_behind { Input::Pause } else { Input::Resume };
+            self.delivery.handle(now, input);
         }
     }
 

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use sealcast_delivery::SendError;
-use sealcast_keys::{HandleError, Outcome, Token};
-use sealcast_wire::{Access, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, limits};
+use sealcast_delivery::{Properties, SendError};
+use sealcast_keys::{HandleError, Token};
+use sealcast_wire::{
+    Access, Agreement, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, limits,
+};
 
 use super::*;
 
@@ -17,35 +19,32 @@ pub(super) type Story = Arc<Mutex<Vec<String>>>;
 pub(super) struct Script {
     story: Story,
     pub(super) outputs: VecDeque<keys::Output>,
-    needs: (Guarantee, Agreement),
+    needs: keys::Need,
     has_room: bool,
 }
 
 impl Keys for Script {
-    fn needs(&self, _: Lane) -> (Guarantee, Agreement) {
-        self.needs
+    fn properties(&self) -> keys::Properties {
+        keys::Properties { control: self.needs, ..keys::Properties::ANY }
     }
-    fn handle(&mut self, _: Now, _: &Source, message: &[u8]) -> std::result::Result<(), HandleError> {
-        told(&self.story, format!("keys hear {message:?}"));
+    fn handle(&mut self, _: Now, input: keys::Input<'_>) -> std::result::Result<(), HandleError> {
+        let it = match input {
+            keys::Input::Message { bytes, .. } => format!("keys hear {bytes:?}"),
+            keys::Input::Command(_) => return Err(CommandError::Unsupported.into()),
+            keys::Input::Outcome(token, outcome) => format!("outcome of {}: {outcome:?}", token.0),
+            keys::Input::Suspected(slot) => format!("suspect {}", slot.0),
+            keys::Input::Delivered(message) => format!("open {}", message.index),
+            keys::Input::Flushed(cut) => format!("flushed {}", cut[0]),
+            keys::Input::InForce(_) | keys::Input::Fetched(..) => return Ok(()),
+        };
+        told(&self.story, it);
         Ok(())
     }
-    fn command(&mut self, _: Now, _: Command) -> std::result::Result<(), CommandError> {
-        Err(CommandError::Unsupported)
-    }
-    fn outcome(&mut self, _: Now, token: Token, outcome: Outcome) {
-        told(&self.story, format!("outcome of {}: {outcome:?}", token.0));
-    }
-    fn suspect(&mut self, _: Now, slot: Slot) {
-        told(&self.story, format!("suspect {}", slot.0));
-    }
-    fn open(&mut self, _: Now, message: keys::Delivered<'_>) {
-        told(&self.story, format!("open {}", message.index));
+    fn seal(&mut self, _: &keys::Seal<'_>) -> std::result::Result<keys::Sealed, keys::SealError> {
+        Err(keys::SealError::PerDatagram)
     }
     fn has_room(&self, _: usize) -> bool {
         self.has_room
-    }
-    fn flushed(&mut self, _: Now, cut: [u8; 32]) {
-        told(&self.story, format!("flushed {}", cut[0]));
     }
     fn timeout(&self) -> Option<Monotonic> {
         None
@@ -65,8 +64,11 @@ pub(super) struct Wire {
 }
 
 impl Delivery for Wire {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        (guarantee != Guarantee::Safe).then_some(Agreement::Forkable)
+    fn properties(&self) -> delivery::Properties {
+        let given = Some(Agreement::Forkable);
+        let orders_all = self.places;
+        let all = delivery::Properties { best_effort: given, fifo: given, ordered: given, ..Properties::BEST_EFFORT };
+        Properties { orders_all, ..all }
     }
     fn send(
         &mut self,
@@ -81,21 +83,40 @@ impl Delivery for Wire {
         self.next += 1;
         Ok(delivery::Token(self.next))
     }
-    fn handle(&mut self, _: Now, source: Source, _: u16, frame: &mut [u8], _: Option<&dyn Protect>) {
-        self.outputs.push_back(delivery::Output::Keys { source, bytes: frame.to_vec() });
+    fn handle(&mut self, _: Now, input: Input<'_>) {
+        match input {
+            Input::Frame { source, frame, .. } => {
+                self.outputs.push_back(delivery::Output::Keys { source, bytes: frame.to_vec() });
+            }
+            Input::Pause => told(&self.story, "hold true".to_owned()),
+            Input::Resume => told(&self.story, "hold false".to_owned()),
+            Input::Prepare(_) => {
+                told(&self.story, "prepare".to_owned());
+                self.outputs.push_back(delivery::Output::Flushed([7; 32]));
+            }
+            Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
+            Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
+            Input::Offer { .. } | Input::Opened(_) => {}
+        }
     }
-    fn places(&self) -> bool {
-        self.places
+    fn open_at(
+        &mut self,
+        _: u64,
+        _: Source,
+        _: u16,
+        _: &mut [u8],
+        _: &dyn Protect,
+    ) -> std::result::Result<delivery::Output, Dropped> {
+        Err(Dropped::Foreign)
     }
-    fn hold(&mut self, _: Now, held: bool) {
-        told(&self.story, format!("hold {held}"));
+    fn next_id(&mut self, _: Now) -> std::result::Result<Option<[u8; 16]>, SendError> {
+        Ok(None)
     }
-    fn prepare(&mut self, _: Now, _: &View) {
-        told(&self.story, "prepare".to_owned());
-        self.outputs.push_back(delivery::Output::Flushed([7; 32]));
+    fn sent(&mut self, _: EpochId) -> Vec<delivery::Packet> {
+        Vec::new()
     }
-    fn install(&mut self, _: Now, view: &View) {
-        told(&self.story, format!("install {}", view.epoch.counter));
+    fn drops(&self) -> Drops {
+        Drops::default()
     }
     fn timeout(&self) -> Option<Monotonic> {
         None
@@ -150,23 +171,19 @@ fn send(token: u64, lane: Lane, after: Option<u64>) -> keys::Output {
     keys::Output::Send { token: Token(token), lane, to: To::Group, expect: None, after: after.map(Token), bytes }
 }
 
-pub(super) fn group(needs: (Guarantee, Agreement), outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
+pub(super) fn group(needs: keys::Need, outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
     group_over(needs, outputs, false)
 }
 
 /// The same over a way that gives every record its place.
-pub(super) fn group_over(
-    needs: (Guarantee, Agreement),
-    outputs: Vec<keys::Output>,
-    places: bool,
-) -> (Group<Script, Wire>, Story) {
+pub(super) fn group_over(needs: keys::Need, outputs: Vec<keys::Output>, places: bool) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
     let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true };
     let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
 
-pub(super) const BEST_EFFORT: (Guarantee, Agreement) = (Guarantee::BestEffort, Agreement::None);
+pub(super) const BEST_EFFORT: keys::Need = keys::Need::NOTHING;
 
 /// Drains the group; what it handed out, in words.
 pub(super) fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
@@ -253,7 +270,7 @@ fn rule_a5_an_eviction_is_never_abandoned() {
 
 #[test]
 fn what_comes_after_a_message_waits_for_its_outcome() {
-    let needs = (Guarantee::Ordered, Agreement::Forkable);
+    let needs = keys::Need(Guarantee::Ordered, Agreement::Forkable);
     let outputs = vec![send(1, Lane::Open, None), send(2, Lane::Open, Some(1)), send(3, Lane::Open, Some(2))];
     let (mut group, story) = group(needs, outputs);
     drain(&mut group);
@@ -272,7 +289,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
     let keys = Script {
         story: Story::default(),
         outputs: VecDeque::new(),
-        needs: (Guarantee::Ordered, Agreement::Byzantine),
+        needs: keys::Need(Guarantee::Ordered, Agreement::Byzantine),
         has_room: true,
     };
     let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places: false };

@@ -10,11 +10,8 @@ use sealcast_crypto::identity::Identity;
 use sealcast_keys::contributory::{Config, Contributory, Status};
 use sealcast_keys::plain::Plain;
 use sealcast_keys::threshold::Threshold;
-use sealcast_keys::{
-    Command, CommandError, Delivered, FetchId, Fetched, HandleError, Keys, Outcome, Output, Seal, SealError, Sealed,
-    Token,
-};
-use sealcast_wire::{Agreement, CertHash, Dropped, Guarantee, Lane, Monotonic, Now, Slot, Source};
+use sealcast_keys::{CommandError, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
+use sealcast_wire::{CertHash, Dropped, Monotonic, Now};
 
 use super::info::both;
 use crate::brokers::threshold;
@@ -27,17 +24,11 @@ use crate::url::{Cipher, Url};
 pub(super) enum Scheme {
     Plain(Plain),
     Contributory(Box<Contributory>),
-    /// The same at the pace of brokers.
-    Paced(Box<Paced>),
     /// Until brokers know us, nothing can be said or heard.
     Waiting(Waiting),
     Ristretto255(Box<Threshold<Ristretto255>>),
     P256(Box<Threshold<P256>>),
 }
-
-/// A contributory machine for which time goes slower: through brokers a message takes some ten times as long as on a LAN,
-/// and each that is said again is ordered and stored again.
-pub(super) struct Paced(Contributory);
 
 /// No keys yet.
 pub(super) struct Waiting;
@@ -72,12 +63,13 @@ impl Scheme {
         let mut config = configured(url, Config::new(group, identity));
         config.floor = clock::FLOOR;
         config.statements = statements;
+        config.pace = PACE;
         config.rekey_after /= PACE;
         if let Some(detect) = url.options.detect {
             config.detect = detect / PACE;
         }
-        let machine = Contributory::restore(config, rng::bytes()?, slower(now), records);
-        Ok(Scheme::Paced(Box::new(Paced(machine))))
+        let machine = Contributory::restore(config, rng::bytes()?, now, records);
+        Ok(Scheme::Contributory(Box::new(machine)))
     }
 
     /// A client of brokers who hold shares of this key.
@@ -98,10 +90,6 @@ impl Scheme {
     pub(super) fn status(&self, now: Now) -> Option<Status> {
         match self {
             Scheme::Contributory(machine) => Some(machine.status(now)),
-            Scheme::Paced(machine) => {
-                let Status { age, rotates_in, .. } = machine.0.status(slower(now));
-                Some(Status { age: age * PACE, rotates_in: rotates_in * PACE, ..machine.0.status(slower(now)) })
-            }
             Scheme::Plain(_) | Scheme::Waiting(_) | Scheme::Ristretto255(_) | Scheme::P256(_) => None,
         }
     }
@@ -110,66 +98,32 @@ impl Scheme {
     pub(super) fn named(&self, cert: &CertHash) -> Option<String> {
         let (name, is_only) = match self {
             Scheme::Contributory(machine) => machine.named(cert)?,
-            Scheme::Paced(machine) => machine.0.named(cert)?,
             Scheme::Plain(_) | Scheme::Waiting(_) | Scheme::Ristretto255(_) | Scheme::P256(_) => return None,
         };
         Some(if is_only { name.to_owned() } else { both(name, cert) })
     }
 }
 
-fn slower(now: Now) -> Now {
-    Now { monotonic: Monotonic(now.monotonic.0 / u64::from(PACE)), ..now }
-}
-
-impl Keys for Paced {
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        self.0.needs(lane)
-    }
-
-    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> std::result::Result<(), HandleError> {
-        self.0.handle(slower(now), source, message)
-    }
-
-    fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
-        self.0.command(slower(now), command)
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        self.0.has_room(bytes)
-    }
-
-    fn suspect(&mut self, now: Now, slot: Slot) {
-        self.0.suspect(slower(now), slot);
-    }
-
-    fn flushed(&mut self, now: Now, cut: [u8; 32]) {
-        self.0.flushed(slower(now), cut);
-    }
-
-    fn timeout(&self) -> Option<Monotonic> {
-        self.0.timeout().map(|at| Monotonic(at.0.saturating_mul(u64::from(PACE))))
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        self.0.handle_timeout(slower(now));
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        self.0.poll()
-    }
-}
-
 impl Keys for Waiting {
-    fn needs(&self, _: Lane) -> (Guarantee, Agreement) {
-        (Guarantee::BestEffort, Agreement::None)
+    fn properties(&self) -> Properties {
+        Properties::ANY
     }
 
-    fn handle(&mut self, _: Now, _: &Source, _: &[u8]) -> std::result::Result<(), HandleError> {
-        Err(Dropped::NoKey.into())
+    fn handle(&mut self, _: Now, input: Input<'_>) -> std::result::Result<(), HandleError> {
+        match input {
+            Input::Message { .. } => Err(Dropped::NoKey.into()),
+            Input::Command(_) => Err(CommandError::NotReady.into()),
+            Input::Delivered(_)
+            | Input::Outcome(..)
+            | Input::InForce(_)
+            | Input::Fetched(..)
+            | Input::Suspected(_)
+            | Input::Flushed(_) => Ok(()),
+        }
     }
 
-    fn command(&mut self, _: Now, _: Command) -> std::result::Result<(), CommandError> {
-        Err(CommandError::NotReady)
+    fn seal(&mut self, _: &Seal<'_>) -> std::result::Result<Sealed, SealError> {
+        Err(SealError::NotReady)
     }
 
     /// What comes before its keys waits for them.
@@ -196,7 +150,6 @@ macro_rules! each {
         match $self {
             Scheme::Plain($machine) => $call,
             Scheme::Contributory($machine) => $call,
-            Scheme::Paced($machine) => $call,
             Scheme::Waiting($machine) => $call,
             Scheme::Ristretto255($machine) => $call,
             Scheme::P256($machine) => $call,
@@ -205,44 +158,20 @@ macro_rules! each {
 }
 
 impl Keys for Scheme {
-    fn needs(&self, lane: Lane) -> (Guarantee, Agreement) {
-        each!(self, machine => machine.needs(lane))
+    fn properties(&self) -> Properties {
+        each!(self, machine => machine.properties())
     }
 
-    fn handle(&mut self, now: Now, source: &Source, message: &[u8]) -> std::result::Result<(), HandleError> {
-        each!(self, machine => machine.handle(now, source, message))
-    }
-
-    fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
-        each!(self, machine => machine.command(now, command))
+    fn handle(&mut self, now: Now, input: Input<'_>) -> std::result::Result<(), HandleError> {
+        each!(self, machine => machine.handle(now, input))
     }
 
     fn seal(&mut self, message: &Seal<'_>) -> std::result::Result<Sealed, SealError> {
         each!(self, machine => machine.seal(message))
     }
 
-    fn open(&mut self, now: Now, message: Delivered<'_>) {
-        each!(self, machine => machine.open(now, message));
-    }
-
     fn has_room(&self, bytes: usize) -> bool {
         each!(self, machine => machine.has_room(bytes))
-    }
-
-    fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
-        each!(self, machine => machine.outcome(now, token, outcome));
-    }
-
-    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
-        each!(self, machine => machine.fetched(now, id, result));
-    }
-
-    fn suspect(&mut self, now: Now, slot: Slot) {
-        each!(self, machine => machine.suspect(now, slot));
-    }
-
-    fn flushed(&mut self, now: Now, cut: [u8; 32]) {
-        each!(self, machine => machine.flushed(now, cut));
     }
 
     fn timeout(&self) -> Option<Monotonic> {

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use sealcast_client as client;
 use sealcast_delivery::memory::{BestEffort, Ordered};
 use sealcast_delivery::multicast::Multicast;
-use sealcast_delivery::{Batch, Delivery, Outgoing, Output, Packet, SendError, Token};
-use sealcast_wire::{
-    Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Guarantee, Monotonic, Now, Protect, Source, View,
-};
+use sealcast_delivery::{Batch, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
+use sealcast_wire::{Dropped, Drops, EpochId, Monotonic, Now, Protect, Source};
 
 /// A way's machine.
 pub(super) enum Way {
@@ -48,8 +46,8 @@ macro_rules! each {
 }
 
 impl Delivery for Way {
-    fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
-        each!(self, way => way.gives(guarantee))
+    fn properties(&self) -> Properties {
+        each!(self, way => way.properties())
     }
 
     fn send(
@@ -61,12 +59,8 @@ impl Delivery for Way {
         each!(self, way => way.send(now, protect, message))
     }
 
-    fn handle(&mut self, now: Now, source: Source, flags: u16, frame: &mut [u8], protect: Option<&dyn Protect>) {
-        each!(self, way => way.handle(now, source, flags, frame, protect));
-    }
-
-    fn places(&self) -> bool {
-        each!(self, way => way.places())
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        each!(self, way => way.handle(now, input));
     }
 
     fn open_at(
@@ -80,32 +74,8 @@ impl Delivery for Way {
         each!(self, way => way.open_at(index, source, flags, frame, protect))
     }
 
-    fn hold(&mut self, now: Now, held: bool) {
-        each!(self, way => way.hold(now, held));
-    }
-
     fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
         each!(self, way => way.next_id(now))
-    }
-
-    fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) -> bool {
-        each!(self, way => way.fetch(now, id, what))
-    }
-
-    fn opened(&mut self, index: u64) {
-        each!(self, way => way.opened(index));
-    }
-
-    fn offer(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
-        each!(self, way => way.offer(now, what, bytes));
-    }
-
-    fn prepare(&mut self, now: Now, next: &View) {
-        each!(self, way => way.prepare(now, next));
-    }
-
-    fn install(&mut self, now: Now, view: &View) {
-        each!(self, way => way.install(now, view));
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -124,7 +94,7 @@ impl Delivery for Way {
         each!(self, way => Delivery::drops(&**way))
     }
 
-    fn sent(&mut self, epoch: EpochId) -> Option<Vec<Packet>> {
+    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
         each!(self, way => way.sent(epoch))
     }
 }

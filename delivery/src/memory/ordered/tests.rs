@@ -77,7 +77,8 @@ impl Wire {
         while let Some((to, mut datagram)) = self.orderer.poll() {
             for client in 0..self.clients.len() {
                 if to.is_none_or(|to| to == Address::Node(1 + client as u32)) && !self.loses() {
-                    self.clients[client].handle(self.now, Source::Outside(ORDERER), 0, &mut datagram[2..], None);
+                    let (source, frame) = (Source::Outside(ORDERER), &mut datagram[2..]);
+                    self.clients[client].handle(self.now, Input::Frame { source, flags: 0, frame, protect: None });
                 }
             }
         }
@@ -162,13 +163,13 @@ fn unsealed_messages_are_taken_by_a_plain_way_only_and_two_of_one_text_stay_two(
 fn what_one_offers_another_fetches() {
     let mut wire = Wire { lose_each: 3, ..Wire::new(2, Start::Head) };
     let what = Fetch::KeyPackage(CertHash([7; 32]));
-    assert!(wire.clients[1].fetch(wire.now, FetchId(5), &what));
+    wire.clients[1].handle(wire.now, Input::Fetch(FetchId(5), &what));
     wire.run(60);
     assert!(wire.seen[1].is_empty(), "nobody has it yet");
-    wire.clients[0].offer(wire.now, &what, b"package");
+    wire.clients[0].handle(wire.now, Input::Offer { what: &what, bytes: b"package" });
     wire.run(2_000);
     assert_eq!(wire.seen[1], [format!("{:?} {:?}", FetchId(5), Fetched::Bytes(b"package".to_vec()))]);
-    assert!(wire.clients[1].fetch(wire.now, FetchId(6), &Fetch::Blob([1; 32])));
+    wire.clients[1].handle(wire.now, Input::Fetch(FetchId(6), &Fetch::Blob([1; 32])));
     wire.run(5_000);
     assert_eq!(wire.seen[1][1], format!("{:?} Missing", FetchId(6)));
 }
@@ -178,7 +179,8 @@ fn only_the_orderer_orders() {
     let mut client = Ordered::new(ORDERER, Start::Beginning);
     let now = Now { monotonic: Monotonic(0), utc: None };
     let mut entry = Frame::Entry { index: 0, id: [0; 16], cargo: b"x" }.bytes();
-    client.handle(now, Source::Outside(Address::Node(9)), 0, &mut entry, None);
+    let source = Source::Outside(Address::Node(9));
+    client.handle(now, Input::Frame { source, flags: 0, frame: &mut entry, protect: None });
     let mut batch = Batch::default();
     assert!(client.poll(&mut batch).is_none());
     assert_eq!(client.best_effort.drops.of(Dropped::Auth), 1);

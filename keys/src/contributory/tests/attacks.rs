@@ -550,7 +550,7 @@ fn a_revocation_list_too_long_for_a_message_brings_nobody_down() {
     let state = Message::State(State { crl: 0, policy: 0, evictions: vec![] });
     let veiled = identity.veil(GROUP).seal([1; 12], &state.encode());
     for _ in 0..20 {
-        _ = keys.handle(net.clock(), &Source::Outside(Address::Node(0)), &veiled);
+        _ = keys.hear(net.clock(), &Source::Outside(Address::Node(0)), &veiled);
         while keys.poll().is_some() {}
     }
 }

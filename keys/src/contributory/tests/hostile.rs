@@ -327,7 +327,7 @@ fn rule_a3_nobody_can_leave_for_somebody_else() {
     let veil = robot(0).veil(GROUP);
     let bytes = veil.seal([1; 12], &Message::Leave(forged).encode());
     let now = other.clock();
-    let heard = other.nodes[0].keys.handle(now, &Source::Outside(Address::Node(9)), &bytes);
+    let heard = other.nodes[0].keys.hear(now, &Source::Outside(Address::Node(9)), &bytes);
     assert_eq!(heard, Err(Dropped::Auth.into()));
     other.run(1_000);
     assert_eq!(other.epoch_of(0), epoch);
@@ -346,7 +346,7 @@ fn rule_g1_a_flood_of_strangers_is_checked_so_many_times_a_second() {
         let mut card = join.card.clone();
         card.incarnation.0[..4].copy_from_slice(&i.to_be_bytes());
         let bytes = veil.seal([2; 12], &Message::Join(Join { card, ..join.clone() }).encode());
-        let heard = net.nodes[0].keys.handle(now, &Source::Outside(Address::Node(9)), &bytes);
+        let heard = net.nodes[0].keys.hear(now, &Source::Outside(Address::Node(9)), &bytes);
         rate += usize::from(heard == Err(Dropped::Rate.into()));
     }
     assert!(rate >= 4_800, "{rate}");
@@ -381,7 +381,7 @@ fn rule_g3_a_message_of_one_group_or_attempt_is_nothing_in_another() {
         let Message::R1(m) = unveil(bytes) else { continue };
         let bytes = veil.seal([3; 12], &Message::R1(R1 { instance: id, ..m }).encode());
         let now = net.clock();
-        let heard = net.nodes[0].keys.handle(now, &Source::Outside(Address::Node(9)), &bytes);
+        let heard = net.nodes[0].keys.hear(now, &Source::Outside(Address::Node(9)), &bytes);
         assert!(heard.is_err() || net.nodes[0].keys.attempt.as_ref().is_some_and(|a| a.held(0).count_ones() <= 1));
     }
     assert!(net.run_until(2_000, |net| net.is_one() && net.epoch_of(0).unwrap().counter == 3), "{}", net.describe());

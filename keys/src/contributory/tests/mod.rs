@@ -267,7 +267,7 @@ impl Net {
     pub(super) fn deliver(&mut self, to: usize, bytes: &[u8]) {
         if self.nodes[to].alive {
             let now = self.clock_of(to);
-            _ = self.nodes[to].keys.handle(now, &Source::Outside(Address::Node(0)), bytes);
+            _ = self.nodes[to].keys.hear(now, &Source::Outside(Address::Node(0)), bytes);
             self.drain(to);
         }
     }
