@@ -333,7 +333,7 @@ fn the_join_grows_no_more() {
             "lines that name a scheme or a transport",
             232,
             &["wire/src", "delivery/src", "sealcast/src"],
-            &["delivery/src/multicast", "delivery/src/memory", "sealcast/src/url.rs"],
+            &["delivery/src/multicast", "delivery/src/memory", "sealcast/src/url.rs", "sealcast/src/code.rs"],
             &named,
         ),
         Most::lines("callers of sealcast::brokers", 26, &["cli/src", "lab/src"], &[], &["sealcast::brokers"]),

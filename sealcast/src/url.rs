@@ -322,7 +322,8 @@ pub fn check_pair(keys: &keys::Properties, delivery: &delivery::Properties) -> R
         }
     }
     if !delivery.fetches.covers(keys.fetches) {
-        let what = if keys.fetches.directory { "a directory" } else { "brokers with shares" };
+        let lacks_directory = keys.fetches.directory && !delivery.fetches.directory;
+        let what = if lacks_directory { "a directory" } else { "brokers with shares" };
         return Err(refused(format!("these keys ask {what}, which this way does not have")));
     }
     Ok(())

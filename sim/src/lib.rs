@@ -164,9 +164,26 @@ enum Input<C> {
 }
 
 enum Due {
-    Arrive { to: usize, from: Address, datagram: Arc<[u8]> },
-    Timer { node: usize, generation: u64 },
-    Synced { node: usize, generation: u64 },
+    /// It is at its receiver's link.
+    Arrive {
+        to: usize,
+        from: Address,
+        datagram: Arc<[u8]>,
+    },
+    /// It is through.
+    Take {
+        to: usize,
+        from: Address,
+        datagram: Arc<[u8]>,
+    },
+    Timer {
+        node: usize,
+        generation: u64,
+    },
+    Synced {
+        node: usize,
+        generation: u64,
+    },
 }
 
 impl<N: Node> Sim<N> {
@@ -325,10 +342,12 @@ impl<N: Node> Sim<N> {
         };
         self.now = at;
         match due {
-            Due::Arrive { to, from, datagram } => {
-                self.trace.note(self.now, to, Kind::Arrive, datagram.len());
-                self.input(to, Input::Datagram(from, datagram), observer);
-            }
+            Due::Arrive { to, from, datagram } => match self.network.arrive(self.now, to, datagram.len()) {
+                Some(at) if at > self.now => self.due.push(at, Due::Take { to, from, datagram }),
+                Some(_) => self.take(to, from, datagram, observer),
+                None => self.trace.note(self.now, to, Kind::Lose, datagram.len()),
+            },
+            Due::Take { to, from, datagram } => self.take(to, from, datagram, observer),
             Due::Timer { node, generation } => self.timer(node, generation, observer),
             Due::Synced { node, generation } => {
                 let seat = &mut self.seats[node];
@@ -346,6 +365,11 @@ impl<N: Node> Sim<N> {
     /// Runs until a moment on the simulator's clock.
     pub fn run_until(&mut self, until: Monotonic, observer: &mut impl Observer<N>) {
         while self.step(until, observer) {}
+    }
+
+    fn take(&mut self, to: usize, from: Address, datagram: Arc<[u8]>, observer: &mut impl Observer<N>) {
+        self.trace.note(self.now, to, Kind::Arrive, datagram.len());
+        self.input(to, Input::Datagram(from, datagram), observer);
     }
 
     fn timer(&mut self, node: usize, generation: u64, observer: &mut impl Observer<N>) {
@@ -456,7 +480,7 @@ impl<N: Node> Sim<N> {
         if !self.runs(to) {
             return;
         }
-        let copies = self.network.carry(&mut self.dice, left, from, to, datagram.len());
+        let copies = self.network.carry(&mut self.dice, from, to, datagram.len());
         if copies.0.is_none() {
             self.trace.note(self.now, to, Kind::Lose, datagram.len());
         }

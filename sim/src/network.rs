@@ -1,6 +1,7 @@
 //! The simulated network: what becomes of a datagram between one node and another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use sealcast_wire::Monotonic;
@@ -34,7 +35,7 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
     /// Bytes per second.
-    pub bytes_per_second: u64,
+    pub bytes_per_second: NonZeroU64,
     /// Longest wait before a link; what would wait longer is dropped.
     pub queue: Duration,
 }
@@ -133,16 +134,19 @@ impl Network {
         self.pass(End::Out, from, now, length)
     }
 
-    /// What becomes of one datagram on its way to one receiver: after which delays copies of it arrive; none if it is lost.
-    /// Its node it left at `left`.
-    pub fn carry(&mut self, dice: &mut Dice, left: Monotonic, from: usize, to: usize, length: usize) -> Copies {
+    /// What becomes of one datagram on its way to one receiver's link: after which delays copies of it are there; none if it
+    /// is lost.
+    pub fn carry(&self, dice: &mut Dice, from: usize, to: usize, length: usize) -> Copies {
         if length > self.datagram_bytes_max || !self.connected(from, to) || dice.happens(self.loss) {
             return Copies(None, None);
         }
         let again = dice.happens(self.duplication).then(|| self.way(dice));
-        let first = self.way(dice);
-        let mut come = |delay: Duration| Some(self.pass(End::In, to, left + delay, length)?.since(left));
-        Copies(come(first), again.and_then(&mut come))
+        Copies(Some(self.way(dice)), again)
+    }
+
+    /// When a datagram that comes to its receiver's link now has arrived; `None` if there is no room before the link.
+    pub fn arrive(&mut self, now: Monotonic, to: usize, length: usize) -> Option<Monotonic> {
+        self.pass(End::In, to, now, length)
     }
 
     /// When a datagram that comes to a link at this moment is through.
@@ -153,7 +157,7 @@ impl Network {
         if begins.since(at) > queue {
             return None;
         }
-        let micros = (length as u64).saturating_mul(1_000_000).div_ceil(bytes_per_second.max(1));
+        let micros = (length as u64).saturating_mul(1_000_000).div_ceil(bytes_per_second.get());
         *busy = begins + Duration::from_micros(micros);
         Some(*busy)
     }
@@ -202,11 +206,11 @@ mod tests {
 
     #[test]
     fn loss_and_duplication_come_as_often_as_asked() {
-        let mut network = Network { loss: Chance::of(0.1), duplication: Chance::of(0.3), ..Network::quiet() };
+        let network = Network { loss: Chance::of(0.1), duplication: Chance::of(0.3), ..Network::quiet() };
         let mut dice = Dice::new(3, 0);
         let (mut lost, mut twice) = (0, 0);
         for _ in 0..10_000 {
-            match network.carry(&mut dice, Monotonic(0), 0, 1, 100) {
+            match network.carry(&mut dice, 0, 1, 100) {
                 Copies(None, _) => lost += 1,
                 Copies(Some(_), Some(_)) => twice += 1,
                 Copies(Some(_), None) => {}
@@ -231,13 +235,10 @@ mod tests {
 
     #[test]
     fn reordering_lets_later_datagrams_overtake() {
-        let mut network = Network { reordering: Chance::of(0.5), ..Network::quiet() };
+        let network = Network { reordering: Chance::of(0.5), ..Network::quiet() };
         let mut dice = Dice::new(4, 0);
         let arrivals: Vec<Duration> = (0..100u64)
-            .map(|i| {
-                Duration::from_micros(100 * i)
-                    + network.carry(&mut dice, Monotonic(0), 0, 1, 9).0.expect("nothing is lost")
-            })
+            .map(|i| Duration::from_micros(100 * i) + network.carry(&mut dice, 0, 1, 9).0.expect("nothing is lost"))
             .collect();
         assert!(arrivals.windows(2).any(|w| w[1] < w[0]));
     }
@@ -254,21 +255,20 @@ mod tests {
 
     #[test]
     fn a_link_carries_so_much_and_drops_what_would_wait_too_long() {
-        let bandwidth = Some(Bandwidth { bytes_per_second: 1_000_000, queue: Duration::from_millis(5) });
-        let delay = Delay::Constant(Duration::from_millis(1));
-        let mut network = Network { bandwidth, delay, ..Network::quiet() };
-        // 1,000 bytes take 1 ms: of ten at once the sixth begins after 5 ms.
+        let bytes_per_second = NonZeroU64::new(1_000_000).expect("it is not 0");
+        let bandwidth = Some(Bandwidth { bytes_per_second, queue: Duration::from_millis(5) });
+        let mut network = Network { bandwidth, ..Network::quiet() };
+        // 1,000 bytes take 1 ms: of ten at once the seventh would wait for 6 ms.
         let left: Vec<_> = (0..10).filter_map(|_| network.leave(Monotonic(0), 0, 1_000)).map(|at| at.0).collect();
         assert_eq!(left, [1_000, 2_000, 3_000, 4_000, 5_000, 6_000]);
-        // Two senders share the receiver's link.
-        let mut come = |from| network.carry(&mut Dice::new(1, 0), Monotonic(0), from, 2, 1_000).0;
-        let millis = |delay: Option<Duration>| delay.map(|it| it.as_millis());
-        assert_eq!([come(0), come(1), come(0)].map(millis), [Some(2), Some(3), Some(4)]);
+        // What comes from anywhere shares the receiver's link, which is idle in between.
+        let came = [0, 100, 5_000].map(|at| network.arrive(Monotonic(at), 2, 1_000).map(|at| at.0));
+        assert_eq!(came, [Some(1_000), Some(2_000), Some(6_000)]);
     }
 
     #[test]
     fn what_is_too_long_is_not_carried() {
-        let copies = Network::quiet().carry(&mut Dice::new(6, 0), Monotonic(0), 0, 1, 70_000);
+        let copies = Network::quiet().carry(&mut Dice::new(6, 0), 0, 1, 70_000);
         assert_eq!(copies, Copies(None, None));
     }
 }

@@ -48,6 +48,8 @@ impl Seeds {
             self.seeds.start = self.seeds.start.max(note.read().min(self.seeds.end));
         }
         let Seeds { seeds, note, .. } = &self;
+        // Noted at once: the note of an earlier run would have the next one pass over what fails first now.
+        note.iter().for_each(|note| note.write(seeds.start));
         let held = note.as_ref().map(|note| Mutex::new(Held::from(note, seeds.start)));
         let bar = self.progress(seeds.end.saturating_sub(seeds.start));
         let (next, over, reports) = (AtomicU64::new(seeds.start), AtomicBool::new(false), Mutex::new(Vec::new()));
@@ -172,7 +174,7 @@ mod tests {
             (5..40).map(|s| (s, 2 * s)).collect::<Vec<_>>()
         );
         assert_eq!(note().read(), 17);
-        let played = seeds(5..40, true).play(|seed| Ok::<_, ()>(seed), failed(99)).unwrap();
+        let played = seeds(5..40, true).play(Ok::<_, ()>, failed(99)).unwrap();
         assert_eq!((played.len(), played[0].seed, note().read()), (23, 17, 40));
         let failed = seeds(0..9, false).play(|seed| if seed == 3 { Err("socket") } else { Ok(seed) }, failed(99));
         assert!(failed.is_err_and(|why| why == "socket"));

@@ -93,7 +93,7 @@ impl Ordered {
     }
 
     /// A client that sends everything through the order, key schemes' messages too, and leaves opening to the receiver
-    /// ([`Delivery::places`]), as clients of brokers do. `first` is drawn at random.
+    /// ([`Properties::orders_all`]), as clients of brokers do. `first` is drawn at random.
     pub fn placing(orderer: Address, start: Start, first: u64) -> Ordered {
         Ordered { placing: Some(first), ..Ordered::over(BestEffort::new(), orderer, start) }
     }

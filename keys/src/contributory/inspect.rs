@@ -173,7 +173,7 @@ impl Counters {
 
 pub(super) fn status(of: &Contributory, now: Now) -> Status {
     let installed = of.installed.as_ref();
-    let (now, pace) = (of.config.slower(now), of.config.pace);
+    let (now, pace) = (of.config.slower(now), of.config.pace.get());
     let age = installed.map_or(Duration::ZERO, |i| now.monotonic.since(i.at));
     let members = installed.map_or(Vec::new(), |i| {
         let since = i.since.iter();

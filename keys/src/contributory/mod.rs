@@ -59,6 +59,7 @@ mod twins;
 mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ pub struct Config {
     pub statements: Vec<Vec<u8>>,
     /// How many times as long a message takes as on a LAN: all waits are so much longer. Through brokers it is some ten
     /// times, and each message that is said again is ordered and stored again.
-    pub pace: u32,
+    pub pace: NonZeroU32,
     /// Remembers verifications; for simulations only.
     pub memo: Option<Arc<Memo>>,
     /// Rules that a planted fault leaves out.
@@ -129,7 +130,7 @@ impl Config {
             detect: limits::DETECT,
             floor: Utc(i64::MIN),
             statements: Vec::new(),
-            pace: 1,
+            pace: NonZeroU32::MIN,
             memo: None,
             #[cfg(any(test, feature = "misbehaving"))]
             without: &[],
@@ -138,7 +139,7 @@ impl Config {
 
     /// The time by which this member counts: it goes slower where messages do.
     fn slower(&self, now: Now) -> Now {
-        Now { monotonic: Monotonic(now.monotonic.0 / u64::from(self.pace)), ..now }
+        Now { monotonic: Monotonic(now.monotonic.0 / u64::from(self.pace.get())), ..now }
     }
 }
 
@@ -653,7 +654,7 @@ impl Keys for Contributory {
     }
 
     fn timeout(&self) -> Option<Monotonic> {
-        self.timers.next().map(|at| Monotonic(at.0.saturating_mul(u64::from(self.config.pace))))
+        self.timers.next().map(|at| Monotonic(at.0.saturating_mul(u64::from(self.config.pace.get()))))
     }
 
     fn handle_timeout(&mut self, now: Now) {

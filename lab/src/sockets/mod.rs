@@ -132,7 +132,7 @@ impl Sockets {
         // As in a session that takes nothing of what it publishes: its own datagrams stop at the socket.
         let Some(sender) = Bridge::member_of(from.ip()).filter(|sender| *sender != node) else { return };
         let now = self.now();
-        let Copies(one, two) = self.network.carry(&mut self.dice, now, sender, node, datagram.len());
+        let Copies(one, two) = self.network.carry(&mut self.dice, sender, node, datagram.len());
         if one.is_none() {
             self.trace.note(self.now(), node, Kind::Lose, datagram.len());
         }

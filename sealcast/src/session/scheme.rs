@@ -1,5 +1,6 @@
 //! The key schemes that a session can run, as one type: the table of schemes, in code.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
@@ -64,9 +65,9 @@ impl Scheme {
         config.floor = clock::FLOOR;
         config.statements = statements;
         config.pace = PACE;
-        config.rekey_after /= PACE;
+        config.rekey_after /= PACE.get();
         if let Some(detect) = url.options.detect {
-            config.detect = detect / PACE;
+            config.detect = detect / PACE.get();
         }
         let machine = Contributory::restore(config, rng::bytes()?, now, records);
         Ok(Scheme::Contributory(Box::new(machine)))
@@ -143,7 +144,7 @@ impl Keys for Waiting {
 }
 
 /// How much slower time goes for a group that meets at brokers.
-const PACE: u32 = 4;
+const PACE: NonZeroU32 = NonZeroU32::new(4).expect("it is not 0");
 
 macro_rules! each {
     ($self:ident, $machine:ident => $call:expr) => {
