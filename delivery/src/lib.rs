@@ -348,6 +348,8 @@ pub enum Outcome {
     Placed(u64),
     /// Another message won the epoch that it expected.
     Superseded(sealcast_wire::EpochId),
+    /// It may have been delivered or not: others may hold it.
+    InDoubt,
     /// It will not be delivered, and nobody has seen it.
     Failed,
     /// Those who carry it made nothing of it, for this reason.

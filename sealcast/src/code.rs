@@ -153,6 +153,9 @@ codes! {
         "Of 3f+1 brokers 2f+1 must run, and f+1 must say the same. «sealcast brokers status» shows which ones do.";
     RolledBack = 803, Quorum, "the brokers have lost what they said before",
         "They are behind what this client has seen: restored from an old copy, or another cluster under the same keys.";
+    InDoubt = 804, Quorum, "it is not known whether the group has the message",
+        "This member was away, and the others went on without it: some may have got the message. Ask them, or publish it again \
+         once \"sealcast group show\" lists them.";
 }
 
 impl Code {

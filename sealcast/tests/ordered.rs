@@ -66,7 +66,7 @@ fn rule_b4_all_members_get_the_same_messages_in_one_order_across_changes_of_key(
             let who = (world.rng.next_u64() % world.nodes.len() as u64) as usize;
             let number = said.get(&who).copied().unwrap_or(0);
             match world.publish(who, "pulse", &[&[who as u8][..], &number.to_be_bytes()].concat()) {
-                Ok(()) => {
+                Ok(_) => {
                     said.insert(who, number + 1);
                 }
                 Err(PublishError::NotReady | PublishError::Excluded(_)) => {}
@@ -102,4 +102,56 @@ fn rule_b4_all_members_get_the_same_messages_in_one_order_across_changes_of_key(
             assert!(!world.nodes[who].outcomes.contains(&Outcome::Failed), "seed {seed}");
         }
     }
+}
+
+/// A member is stopped for 20 s, as by SIGSTOP, and goes on in a group of its own until it has met the others again: what it
+/// is told to have a place, they get; of the rest it is told that it cannot know.
+#[test]
+fn rule_b2_nobody_is_told_that_the_group_has_what_it_never_gets() {
+    let mut ca = Ca::simulated();
+    let members: Vec<_> = ["alice", "bob", "carol"].map(|name| ca.member(name, &["both:#"])).into();
+    let mut doubts = 0;
+    for seed in seeds() {
+        for others in [1, 2] {
+            let mut world = Net::ordered(seed);
+            members[..=others].iter().for_each(|it| {
+                world.start(it);
+            });
+            let all: Vec<usize> = (0..=others).collect();
+            world.together(&all);
+            world.stop(others);
+            for n in 0..100_u64 {
+                world.run(Duration::from_millis(200));
+                if n == 20 {
+                    // It does not answer, and is left out.
+                    world.command(0, Command::Rotate);
+                }
+                let _ = world.publish(0, "pulse", &n.to_be_bytes());
+            }
+            world.resume(others);
+            let mut said = BTreeMap::new();
+            for n in 0..100_u64 {
+                let body = [&b"from the stopped"[..], &n.to_be_bytes()].concat();
+                if let Ok(token) = world.publish(others, "pulse", &body) {
+                    said.insert(token, body);
+                }
+                world.run(Duration::from_millis(50));
+            }
+            world.together(&all);
+            world.run(Duration::from_secs(3));
+            let node = &world.nodes[others];
+            for (token, body) in &said {
+                let got = world.nodes[0].delivered.iter().any(|m| m.payload() == body);
+                let outcome = node.outcome_of.get(token);
+                let acknowledged = matches!(outcome, Some(Outcome::Placed(_) | Outcome::Accepted));
+                assert!(outcome.is_some(), "seed {seed}: of {token:?} nothing is ever known");
+                assert!(
+                    got || !acknowledged,
+                    "seed {seed}, {others} others: {token:?} is {outcome:?}, and nobody got it"
+                );
+                doubts += u64::from(outcome == Some(&Outcome::InDoubt));
+            }
+        }
+    }
+    assert!(doubts > 0, "it never came to a group of its own");
 }

@@ -47,7 +47,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     let outcome = match outcome {
                         delivery::Outcome::Accepted | delivery::Outcome::Placed(_) => keys::Outcome::Accepted,
                         delivery::Outcome::Superseded(epoch) => keys::Outcome::Superseded(epoch),
-                        delivery::Outcome::Failed | delivery::Outcome::Denied(_) => keys::Outcome::Failed,
+                        // Whoever is in doubt says it again: a copy of what was taken is the same.
+                        delivery::Outcome::InDoubt | delivery::Outcome::Failed | delivery::Outcome::Denied(_) => {
+                            keys::Outcome::Failed
+                        }
                     };
                     self.settle(now, of_keys, outcome);
                 }

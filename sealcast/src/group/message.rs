@@ -1,5 +1,6 @@
 //! What an application gets: messages with their origin, and memberships as they change.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_keys::Exclusion;
@@ -129,8 +130,10 @@ impl ViewEvent {
     pub(super) fn between(old: Option<&View>, view: Arc<View>) -> ViewEvent {
         let none = Vec::new();
         let before = old.map_or(&none, |v| &v.members);
-        let joined = view.members.iter().filter(|m| !before.contains(m)).cloned().collect();
-        let left = before.iter().filter(|m| !view.members.contains(m)).cloned().collect();
+        let ids = |members: &[Member]| members.iter().map(|m| m.id).collect::<BTreeSet<_>>();
+        let (were, are) = (ids(before), ids(&view.members));
+        let joined = view.members.iter().filter(|m| !were.contains(&m.id)).cloned().collect();
+        let left = before.iter().filter(|m| !are.contains(&m.id)).cloned().collect();
         ViewEvent::Changed { view, joined, left }
     }
 }

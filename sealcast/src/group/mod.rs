@@ -249,8 +249,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
         match self.keys.handle(now, keys::Input::Command(command)) {
             Err(keys::HandleError::Refused(why)) => Err(why),
-            // Nothing came that could be dropped, and nobody said it.
-            Ok(()) | Err(keys::HandleError::Dropped(_) | keys::HandleError::Misbehaved(..)) => Ok(()),
+            Ok(()) => Ok(()),
+            // No message came that could be dropped; whatever it was, it is not done.
+            Err(keys::HandleError::Dropped(_) | keys::HandleError::Misbehaved(..)) => Err(CommandError::Invalid),
         }
     }
 

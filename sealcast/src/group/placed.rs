@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Token};
 use sealcast_keys::{Command, Exclusion, Keys};
-use sealcast_wire::{Dropped, EpochId, Header, Monotonic, Now, Source, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
 use super::gate::{Epoch, Pass, Publication, Queued};
 use super::{Group, Output, lock};
@@ -45,6 +45,11 @@ pub(super) struct Placed {
     over: VecDeque<EpochId>,
     /// Clients whose records were opened since somebody was excluded last.
     insiders: BTreeSet<[u8; 32]>,
+    /// Those before them, who were left out for nothing but their silence, if they were.
+    former: BTreeSet<[u8; 32]>,
+    /// Those of either who spoke in an epoch of which we have no key, before anything of ours ended the old one: they go on
+    /// without us, until something of theirs opens here.
+    apart: BTreeSet<Option<[u8; 32]>>,
     /// Messages of ours that have not come back, to be sealed again if they are void.
     pub(super) ours: BTreeMap<Token, Ours>,
     /// Void ones that are to be sealed again.
@@ -147,10 +152,32 @@ impl Placed {
     }
 
     /// An epoch is installed: who was excluded by it is no insider any more, and everybody may be early once more.
-    fn installed(&mut self, excludes: bool) {
+    fn installed(&mut self, change: Change, excludes: bool) {
         self.patience.clear();
         if excludes {
-            self.insiders.clear();
+            let insiders = std::mem::take(&mut self.insiders);
+            // Whoever was left out for silence may say the same of us.
+            if change == Change::Suspected {
+                let room = limits::KNOWN_PEOPLE_MAX.saturating_sub(self.former.len());
+                self.former.extend(insiders.into_iter().take(room));
+            }
+        }
+    }
+
+    /// A record is void since we have no key of its epoch.
+    fn unknown(&mut self, from: Source, epoch: EpochId) {
+        let known = |key: [u8; 32]| self.insiders.contains(&key) || self.former.contains(&key);
+        let is_first = self.newest.is_none_or(|newest| epoch.counter > newest.counter);
+        if is_first && client(from).is_none_or(known) {
+            self.apart.insert(client(from));
+        }
+    }
+
+    /// A record of somebody else opens: we are together.
+    fn met(&mut self, from: Source) {
+        self.apart.remove(&client(from));
+        if let Some(key) = client(from) {
+            self.former.remove(&key);
         }
     }
 }
@@ -210,7 +237,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                         break;
                     }
                 }
-                Verdict::Void(why) => self.voided(now, record, why),
+                Verdict::Void(why) => {
+                    if let (Dropped::NoKey, Ok(header)) = (why, Header::parse(&record.datagram)) {
+                        placed.unknown(from, header.epoch);
+                    }
+                    self.voided(now, record, why);
+                }
                 Verdict::Wait { .. } => {}
             }
         }
@@ -265,6 +297,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if let Source::Inside { slot, .. } = source {
                     entry.heard.insert(slot, now.monotonic);
                 }
+                if let Some(placed) = self.placed.as_mut().filter(|_| ours.is_none()) {
+                    placed.met(from);
+                }
                 if let Some(old) = self.placed.as_mut().and_then(|placed| placed.pass(epoch, from)) {
                     self.ring.shorten(old, now.monotonic + limits::EPOCH_OVERLAP);
                 }
@@ -274,8 +309,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         };
         if let Some(ours) = ours.and_then(|token| self.placed.as_mut()?.ours.remove(&token)) {
             // A copy of ours that came first says the same.
-            let stands = matches!(output, Ok(_) | Err(Dropped::Replay));
-            let outcome = if stands { Outcome::Placed(index) } else { Outcome::Failed };
+            let outcome = match output {
+                Ok(_) | Err(Dropped::Replay) if self.placed.as_ref().is_some_and(|it| !it.apart.is_empty()) => {
+                    Outcome::InDoubt
+                }
+                Ok(_) | Err(Dropped::Replay) => Outcome::Placed(index),
+                Err(_) => Outcome::Failed,
+            };
             self.ready.push_back(Output::Outcome(ours.first, outcome));
         }
         match output {
@@ -331,7 +371,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// An epoch is installed: its publishers may seal, at once or when all is back that they sealed before.
     pub(super) fn open_for(&mut self, now: Now, epoch: Arc<Epoch>, excludes: bool) {
         let Some(placed) = &mut self.placed else { return };
-        placed.installed(excludes);
+        placed.installed(epoch.view.change, excludes);
         placed.barrier = None;
         placed.begins = false;
         placed.opening = Some(epoch);
@@ -351,7 +391,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// We are out.
     pub(super) fn give_up(&mut self) {
         let Some(placed) = self.placed.as_mut().map(std::mem::take) else { return };
-        for ours in placed.ours.into_values().chain(placed.void) {
+        for ours in placed.ours.into_values() {
+            self.ready.push_back(Output::Outcome(ours.first, Outcome::InDoubt));
+        }
+        for ours in placed.void {
             self.ready.push_back(Output::Outcome(ours.first, Outcome::Failed));
         }
     }

@@ -25,7 +25,8 @@ pub(super) struct Script {
 
 impl Keys for Script {
     fn properties(&self) -> keys::Properties {
-        keys::Properties { control: self.needs, ..keys::Properties::ANY }
+        let needs = self.needs;
+        keys::Properties { open: needs, control: needs, data: needs, ..keys::Properties::ANY }
     }
     fn handle(&mut self, _: Now, input: keys::Input<'_>) -> std::result::Result<(), HandleError> {
         let it = match input {

@@ -326,6 +326,8 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
         Outcome::Placed(number) => Ok(Some(number)),
         Outcome::Accepted => Ok(None),
         Outcome::Denied(reason) => Err(crate::brokers::refused(reason)),
+        Outcome::InDoubt => Err(Error::new(Code::InDoubt, "the group went on without this member while it published")
+            .with_hint("sealcast group show; when the others are there again, ask them or publish it again")),
         Outcome::Failed | Outcome::Superseded(_) => {
             Err(Error::new(Code::NotReady, "the message got no place in the order")
                 .with_hint("sealcast brokers status shows brokers; then publish it again"))

@@ -13,7 +13,7 @@ use sealcast::url::OriginMode;
 use sealcast_crypto::identity::Identity;
 use sealcast_delivery::memory::{Ordered, Orderer, Start};
 use sealcast_delivery::multicast::{Config, Multicast};
-use sealcast_delivery::{Batch, Delivery, Outcome};
+use sealcast_delivery::{Batch, Delivery, Outcome, Token};
 use sealcast_keys::Command;
 use sealcast_keys::contributory::{self, Contributory};
 use sealcast_wire::{Address, Guarantee, Monotonic, Now, Utc, View};
@@ -24,6 +24,8 @@ pub(crate) struct Node<D> {
     pub(crate) delivered: Vec<Message>,
     pub(crate) views: Vec<ViewEvent>,
     pub(crate) outcomes: Vec<Outcome>,
+    /// The same, by message.
+    pub(crate) outcome_of: BTreeMap<Token, Outcome>,
 }
 
 /// The members, and the datagrams on their way: (when, number) → (from, to, bytes). Member i is at `Node(i + 1)`.
@@ -40,6 +42,8 @@ pub(crate) struct Net<D> {
     /// Who orders, and when what is under way between two arrives: it does not overtake.
     orderer: Option<Orderer>,
     last: BTreeMap<(Address, Address), Monotonic>,
+    /// Members whose programs are stopped, and what waits at their sockets.
+    stopped: BTreeMap<usize, Vec<(Address, Vec<u8>)>>,
 }
 
 impl Net<Multicast> {
@@ -78,6 +82,23 @@ impl<D: Delivery> Net<D> {
             tapped: None,
             orderer,
             last: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+        }
+    }
+
+    /// A member's program is stopped.
+    pub(crate) fn stop(&mut self, node: usize) {
+        self.stopped.entry(node).or_default();
+    }
+
+    /// It goes on: its timers are due, and it takes what waits.
+    pub(crate) fn resume(&mut self, node: usize) {
+        let waiting = self.stopped.remove(&node).unwrap_or_default();
+        let now = self.now();
+        self.nodes[node].group.handle_timeout(now);
+        self.pump(node);
+        for (from, bytes) in waiting {
+            self.arrive(from, Address::Node(node as u32 + 1), bytes);
         }
     }
 
@@ -87,7 +108,13 @@ impl<D: Delivery> Net<D> {
         let config = contributory::Config { floor: Utc(0), ..contributory::Config::new("ward3", identity.clone()) };
         let keys = Contributory::new(config, seed, self.now());
         let group = Group::new(keys, way(&mut self.rng), OriginMode::Auto).expect("a pair that fits");
-        self.nodes.push(Node { group, delivered: Vec::new(), views: Vec::new(), outcomes: Vec::new() });
+        self.nodes.push(Node {
+            group,
+            delivered: Vec::new(),
+            views: Vec::new(),
+            outcomes: Vec::new(),
+            outcome_of: BTreeMap::new(),
+        });
         self.pump(self.nodes.len() - 1);
         self.nodes.len() - 1
     }
@@ -96,13 +123,13 @@ impl<D: Delivery> Net<D> {
         Now { monotonic: self.now, utc: Some(super::SIMULATED) }
     }
 
-    pub(crate) fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<(), PublishError> {
+    pub(crate) fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<Token, PublishError> {
         let guarantee = if self.orderer.is_some() { Guarantee::Ordered } else { Guarantee::BestEffort };
         let message = Publication { topic, body, guarantee, sent_micros: None };
         let now = self.now();
-        self.nodes[node].group.publish(now, message)?;
+        let token = self.nodes[node].group.publish(now, message)?;
         self.pump(node);
-        Ok(())
+        Ok(token)
     }
 
     pub(crate) fn command(&mut self, node: usize, command: Command) {
@@ -121,7 +148,8 @@ impl<D: Delivery> Net<D> {
         let end = self.now + time;
         loop {
             let arrival = self.flying.keys().next().map(|(at, _)| *at);
-            let timer = self.nodes.iter().filter_map(|n| n.group.timeout()).min();
+            let runs = |(i, _): &(usize, &Node<D>)| !self.stopped.contains_key(i);
+            let timer = self.nodes.iter().enumerate().filter(runs).filter_map(|(_, n)| n.group.timeout()).min();
             let Some(next) = [arrival, timer].into_iter().flatten().min().filter(|t| *t <= end) else { break };
             self.now = self.now.max(next);
             while let Some(entry) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
@@ -129,7 +157,8 @@ impl<D: Delivery> Net<D> {
                 self.arrive(from, to, bytes);
             }
             for i in 0..self.nodes.len() {
-                if self.nodes[i].group.timeout().is_some_and(|at| at <= self.now) {
+                let runs = !self.stopped.contains_key(&i);
+                if runs && self.nodes[i].group.timeout().is_some_and(|at| at <= self.now) {
                     let now = self.now();
                     self.nodes[i].group.handle_timeout(now);
                     self.pump(i);
@@ -166,6 +195,10 @@ impl<D: Delivery> Net<D> {
             }
             (Address::Node(n @ 1..), _) => {
                 let (i, now) = (n as usize - 1, self.now());
+                if let Some(waiting) = self.stopped.get_mut(&i) {
+                    waiting.push((from, bytes));
+                    return;
+                }
                 self.nodes[i].group.handle_datagram(now, from, &mut bytes);
                 self.pump(i);
             }
@@ -203,7 +236,10 @@ impl<D: Delivery> Net<D> {
                 }
                 Some(Output::Deliver(message)) => self.nodes[i].delivered.push(message),
                 Some(Output::View(event)) => self.nodes[i].views.push(event),
-                Some(Output::Outcome(_, outcome)) => self.nodes[i].outcomes.push(outcome),
+                Some(Output::Outcome(token, outcome)) => {
+                    self.nodes[i].outcomes.push(outcome);
+                    self.nodes[i].outcome_of.insert(token, outcome);
+                }
                 Some(Output::Store { .. }) => self.nodes[i].group.stored(),
                 Some(Output::Notice(_)) => {}
             }
