@@ -331,7 +331,7 @@ fn the_join_grows_no_more() {
         ),
         Most::lines(
             "lines that name a scheme or a transport",
-            232,
+            224,
             &["wire/src", "delivery/src", "sealcast/src"],
             &["delivery/src/multicast", "delivery/src/memory", "sealcast/src/url.rs", "sealcast/src/code.rs"],
             &named,
