@@ -332,6 +332,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     Err(Dropped::NoKey)
                 }
             }
+            Way::Erased => Err(Dropped::NoKey),
             Way::Old => Err(Dropped::OldKey),
         }
     }

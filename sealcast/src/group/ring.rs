@@ -9,11 +9,11 @@
 //! Others may have installed an epoch that we passed over: what they sealed under it is opened like that of an epoch
 //! before. Until our next one it is opened only if vouched for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_wire::{EpochId, Header, Member, MemberId, Monotonic, Slot, View, limits};
+use sealcast_wire::{EpochId, Header, MemberId, Monotonic, Slot, View, limits};
 
 use super::gate::Epoch;
 use super::policy::Policy;
@@ -23,6 +23,8 @@ use super::vouch::{Part, Word};
 #[derive(Default)]
 pub(super) struct Ring {
     entries: Vec<Entry>,
+    /// Epochs whose keys were erased last: nothing opens them any more, however near they are.
+    erased: VecDeque<EpochId>,
 }
 
 /// One epoch that we hold the key of.
@@ -60,6 +62,8 @@ pub(super) enum Way {
     Open(usize),
     /// Its epoch is not known (yet).
     Unknown,
+    /// Its key was erased.
+    Erased,
     /// Its key is superseded and its sender has not vouched yet.
     Wait,
     /// Its key is superseded, and its sender's vouch does not name it.
@@ -170,7 +174,9 @@ impl Ring {
 
     /// What to do with a sealed datagram.
     pub(super) fn way(&self, header: &Header, datagram: &[u8]) -> Way {
-        let Some(at) = self.position(header.epoch) else { return Way::Unknown };
+        let Some(at) = self.position(header.epoch) else {
+            return if self.erased.contains(&header.epoch) { Way::Erased } else { Way::Unknown };
+        };
         let entry = &self.entries[at];
         match entry.phase {
             Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Way::Open(at),
@@ -226,8 +232,11 @@ impl Ring {
             Phase::Passed { until } | Phase::Overlap { until } | Phase::Closing { until } => until <= now,
             Phase::Keyed | Phase::Current | Phase::Suspended => false,
         };
-        let gone = self.entries.iter().filter(|e| over(e.phase)).map(|e| e.epoch.view.epoch).collect();
+        let gone: Vec<EpochId> = self.entries.iter().filter(|e| over(e.phase)).map(|e| e.epoch.view.epoch).collect();
         self.entries.retain(|e| !over(e.phase));
+        self.erased.extend(&gone);
+        let more = self.erased.len().saturating_sub(limits::EPOCHS_HELD);
+        self.erased.drain(..more);
         gone
     }
 
@@ -286,15 +295,19 @@ impl Ring {
 
 /// What becomes of an epoch that we passed over, when another one is installed: that of any other before it.
 fn after_passing(passed: &View, current: &View, until: Monotonic) -> Phase {
-    let stays = |m: &Member| current.members.iter().any(|other| other.id == m.id);
-    if passed.members.iter().all(stays) { Phase::Overlap { until } } else { Phase::Closing { until } }
+    let stay: BTreeSet<&MemberId> = current.members.iter().map(|m| &m.id).collect();
+    if passed.members.iter().all(|m| stay.contains(&m.id)) {
+        Phase::Overlap { until }
+    } else {
+        Phase::Closing { until }
+    }
 }
 
 const _: () = assert!(limits::EPOCHS_HELD > 1);
 
 #[cfg(test)]
 mod tests {
-    use sealcast_wire::{Access, CertHash, Change, Domain, Dropped, Exhausted, Incarnation, Protect, Source};
+    use sealcast_wire::{Access, CertHash, Change, Domain, Dropped, Exhausted, Incarnation, Member, Protect, Source};
 
     use super::super::vouch;
     use super::*;
@@ -374,7 +387,7 @@ mod tests {
             assert_eq!(vouch(&mut ring, 2), None, "it is not in the epoch in which it would vouch");
             assert!(matches!(ring.way(&of(2), &[]), Way::Wait));
             assert_eq!(ring.expire(until), [first.view.epoch, second.view.epoch]);
-            assert!(matches!(ring.way(&of(1), &[]), Way::Unknown));
+            assert!(matches!(ring.way(&of(1), &[]), Way::Erased));
         }
     }
 
