@@ -30,7 +30,7 @@ use crate::scenarios::company::Player;
 use crate::scenarios::contributory::robot;
 
 /// Reads lines on stdin until they end: `aside NODE ADDRESS`, from where what is sent reaches that node alone, and one of
-/// `captor CLAIM`, `captor CLAIM NODE` and `splitter LIE NODE MEMBERS`. Says `keyed N` for each key that it shares with
+/// `churner`, `captor CLAIM`, `captor CLAIM NODE` and `splitter LIE NODE MEMBERS`. Says `keyed N` for each key that it shares with
 /// others.
 ///
 /// # Errors
@@ -120,6 +120,7 @@ fn kind(words: &[&str]) -> Result<Misbehaviour, Failure> {
         number => number.parse().map(Claim::After),
     };
     Ok(match *words {
+        ["churner"] => Misbehaviour::Churner { ahead: None },
         ["captor", of] => Misbehaviour::Captor { target: None, claim: claim(of)? },
         ["captor", of, node] => Misbehaviour::Captor { target: Some(node.parse()?), claim: claim(of)? },
         ["splitter", lie, node, members] => {

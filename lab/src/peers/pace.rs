@@ -18,7 +18,15 @@ impl Cpu {
     /// # Errors
     /// If `/proc` cannot be read.
     pub fn now() -> io::Result<Cpu> {
-        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        Cpu::of("self")
+    }
+
+    /// The same of a process that runs.
+    ///
+    /// # Errors
+    /// If it does not run, or `/proc` cannot be read.
+    pub fn of(process: impl std::fmt::Display) -> io::Result<Cpu> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
         Ok(Cpu { user: Duration::from_millis(ticks(11) * 10), system: Duration::from_millis(ticks(12) * 10) })

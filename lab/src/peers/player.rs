@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use crate::peers::Cpu;
 use crate::peers::identities::Identities;
 
 /// One process of a measurement. Dropped, the process is ended.
@@ -40,6 +41,14 @@ impl Player {
     pub fn with(mut self, identities: Option<Arc<Identities>>) -> Player {
         self.identities = identities;
         self
+    }
+
+    /// The processor time that it has used.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn cpu(&self) -> io::Result<Cpu> {
+        Cpu::of(self.child.id())
     }
 
     /// The process's next line.
