@@ -12,8 +12,9 @@ use sealcast_crypto::signature::OriginKey;
 
 use crate::ceremony::EPOCH;
 use crate::config::{CLUSTER, Config};
+use crate::failure::{Failure, storage};
 use crate::release;
-use crate::serve::{Failure, rng, storage};
+use crate::serve::rng;
 use crate::shares::file::Folder;
 use crate::shares::{self, Suite};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::serve::Failure;
+use crate::failure::Failure;
 
 /// Becomes true at SIGINT or SIGTERM, and, if wanted, when standard input closes: with whoever started the process,
 /// however that one ended. A second signal ends the process at once.

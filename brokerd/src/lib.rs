@@ -21,6 +21,7 @@ pub mod drops;
 pub mod ending;
 pub mod evidence;
 pub mod executor;
+pub mod failure;
 #[cfg(test)]
 mod fixture;
 pub mod gateway;

@@ -10,7 +10,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use crate::serve::Failure;
+use crate::failure::Failure;
 
 static JSON: AtomicBool = AtomicBool::new(false);
 static QUIET: AtomicBool = AtomicBool::new(false);

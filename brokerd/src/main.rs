@@ -14,7 +14,8 @@ use sealcast_broker::protocol::Report;
 use sealcast_brokerd::config::{BATCH_SIZE, BLOCK_SIZE, Config, Given, ShareOn, THREADS};
 use sealcast_brokerd::control::Control;
 use sealcast_brokerd::deal::deal;
-use sealcast_brokerd::serve::{Broker, Failure};
+use sealcast_brokerd::failure::Failure;
+use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::sync::Keep;
 use sealcast_brokerd::{descriptors, ending, evidence, log};
 

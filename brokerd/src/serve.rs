@@ -1,10 +1,8 @@
 //! One broker, running: puts order, admission, executor and gateway together, and takes them apart in order.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,19 +21,19 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Fault, Floor, Order};
+use sealcast_order::{Block, Floor, Order};
 use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
 use crate::cache::Cache;
 use crate::ceremony::{EPOCH, Making, Note};
-use crate::code::Code;
-use crate::config::{CLUSTER, Config, ConfigError, Settings, ShareOn, read_cluster};
+use crate::config::{CLUSTER, Config, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
 use crate::descriptors::{self, Budget, Meter};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
+use crate::failure::{Failure, address, full, order_failure, rows_failure, storage, thread_failed};
 use crate::gateway::{Gateway, Service, Standing};
 use crate::log;
 use crate::metrics::{Page, Server};
@@ -44,7 +42,6 @@ use crate::outlet::{Blocks, Outlet};
 use crate::release::Holding;
 use crate::shares::file::{FileError, Folder};
 use crate::shares::{self, Suite};
-use crate::store;
 use crate::sync::{self, Others as _, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
@@ -57,73 +54,6 @@ pub struct Broker {
     ceremony: Option<JoinHandle<()>>,
     metrics: Option<Server>,
     config: Config,
-}
-
-/// Why a broker does not start, or ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// A file of its folder.
-    File(ConfigError),
-    /// Something else in its folder or settings.
-    Config(String),
-    /// An address is in use, or not this machine's.
-    Address(String),
-    /// Its disk.
-    Storage(String),
-    /// The operating system allows its process too few open files.
-    Descriptors {
-        /// How many it needs for what, and how many are allowed.
-        what: String,
-        /// What to type.
-        hint: String,
-    },
-    /// A file of its folder does not hold what was written to it.
-    Damaged {
-        /// The file, or the folder if it is not known which of its files.
-        file: PathBuf,
-        /// What is wrong with it.
-        what: String,
-        /// Whether there are other brokers, from which this one can rebuild what it lost.
-        has_others: bool,
-    },
-    /// The order ended.
-    Order(String),
-    /// The others have pruned blocks that it lacks: started again, it begins with a snapshot of theirs.
-    Behind(String),
-}
-
-impl Failure {
-    /// What kind of trouble it is; the process's exit code is that of its kind.
-    pub fn code(&self) -> Code {
-        match self {
-            Failure::File(error) => error.code,
-            Failure::Config(_) => Code::Content,
-            Failure::Address(_) => Code::Address,
-            Failure::Storage(_) | Failure::Descriptors { .. } => Code::System,
-            Failure::Damaged { .. } => Code::Damaged,
-            Failure::Order(_) | Failure::Behind(_) => Code::Ended,
-        }
-    }
-
-    /// What to do.
-    pub fn hint(&self) -> &str {
-        match self {
-            Failure::File(error) => &error.hint,
-            Failure::Config(_) => "sealcast explain E0305",
-            Failure::Address(_) => "«ss -ltnp» shows who listens there; broker.toml and --metrics name other addresses",
-            Failure::Storage(_) => "once the disk does its work, start the broker again: it goes on where it was",
-            Failure::Descriptors { hint, .. } => hint,
-            Failure::Damaged { has_others: true, .. } => {
-                "move the folders order, state and snapshots away, keep broker.key, cluster.toml and keys, and start the \
-                 broker again: it rebuilds from the others"
-            }
-            Failure::Damaged { has_others: false, .. } => {
-                "there are no other brokers to rebuild from: bring back the folder from a copy"
-            }
-            Failure::Order(_) => "start the broker again: it goes on where it was",
-            Failure::Behind(_) => "start the broker again: it begins with a snapshot of the others",
-        }
-    }
 }
 
 impl Broker {
@@ -558,27 +488,6 @@ impl Watched {
     }
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::File(error)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::File(error) => write!(f, "{}: {}", error.path.display(), error.what),
-            Failure::Damaged { file, what, .. } => write!(f, "{} is damaged: {what}", file.display()),
-            Failure::Config(what)
-            | Failure::Address(what)
-            | Failure::Storage(what)
-            | Failure::Descriptors { what, .. }
-            | Failure::Order(what)
-            | Failure::Behind(what) => f.write_str(what),
-        }
-    }
-}
-
 /// Where all parts meet.
 struct Hall {
     gateway: Gateway,
@@ -909,34 +818,9 @@ pub(crate) fn rng() -> Result<ChaCha20Rng, Failure> {
     Ok(ChaCha20Rng::from_seed(*seed))
 }
 
-pub(crate) fn storage(path: &Path, error: &io::Error) -> Failure {
-    Failure::Storage(format!("{}: {error}", path.display()))
-}
-
-fn address(who: &str, at: SocketAddr, error: &io::Error) -> Failure {
-    let what = match error.kind() {
-        io::ErrorKind::AddrInUse => "the port is in use".to_string(),
-        io::ErrorKind::AddrNotAvailable => "it is not an address of this machine".to_string(),
-        _ => error.to_string(),
-    };
-    Failure::Address(format!("cannot listen for {who} at {at}: {what}"))
-}
-
-fn thread_failed(error: io::Error) -> Failure {
-    Failure::Storage(format!("cannot start a thread: {error}"))
-}
-
 /// By how much the time of day went back between two looks at it and at the clock that never does.
 fn set_back(before: (SystemTime, Instant), now: (SystemTime, Instant)) -> Option<Duration> {
     (before.0 + now.1.duration_since(before.1)).duration_since(now.0).ok()
-}
-
-/// Says so if the disk of a folder has no room left, however what failed there words it.
-fn full(folder: &Path) -> Option<Failure> {
-    let disk = rustix::fs::statvfs(folder).ok()?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let what = || format!("{}: the disk is full ({free} bytes are free)", folder.display());
-    (free < FULL_BYTES).then(|| Failure::Storage(what()))
 }
 
 /// Whether the rows have lost blocks that were durable: the order has an acknowledgement for each block up to its height.
@@ -949,45 +833,12 @@ fn rows_lost(config: &Config, order: &dyn Order, executor: &Executor) -> Option<
     (acknowledged > executed).then(|| Failure::Damaged { file: config.at("state"), what: what(), has_others })
 }
 
-/// What an error of the rows in a folder comes from: a full disk, a damaged file, or the system.
-fn rows_failure(folder: &Path, why: &str, has_others: bool) -> Failure {
-    let (file, what) = (folder.to_path_buf(), why.to_owned());
-    full(folder).unwrap_or_else(|| match store::is_damage(why) {
-        true => Failure::Damaged { file, what, has_others },
-        false => Failure::Storage(format!("{}: {why}", folder.display())),
-    })
-}
-
-/// Why the engine ended, by its folder, its fault if it knows one, and what its last thread said.
-fn order_failure(folder: &Path, fault: Option<Fault>, said: Option<String>, has_others: bool) -> Failure {
-    let file = || folder.to_path_buf();
-    if let Some(full) = full(folder) {
-        return full;
-    }
-    match fault {
-        Some(Fault::Damaged { file, what }) => return Failure::Damaged { file: folder.join(file), what, has_others },
-        Some(Fault::Storage(what)) => return Failure::Storage(format!("{}: {what}", folder.display())),
-        None => {}
-    }
-    match said {
-        Some(what) if DAMAGE.iter().any(|word| what.contains(word)) => {
-            Failure::Damaged { file: file(), what, has_others }
-        }
-        Some(what) => Failure::Order(format!("the order ended: {what}; its files are in {}", folder.display())),
-        None => Failure::Order(format!("the order ended; its files are in {}", folder.display())),
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Blocks delivered and not yet durable: execution falls behind by no more.
 const UNACKNOWLEDGED: usize = 32;
-/// What a panic of the engine says where a file does not hold what was written to it, in upstream's words.
-const DAMAGE: [&str; 5] = ["orrupt", "hecksum", "BlobInsufficientLength", "InvalidBlobSize", "UnexpectedEnd"];
-/// A disk with less free is full.
-const FULL_BYTES: u64 = 4 << 20;
 /// How long a broker may execute nothing before it asks how far back the others go.
 const STALLED: Duration = Duration::from_secs(15);
 /// A clock that is set back by less delays a broker by no more; the engine keeps deadlines by the time of day.

@@ -22,8 +22,9 @@ use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Update, Welcom
 use sealcast_broker::receipt::Testimony;
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::config::Config;
+use sealcast_brokerd::failure::Failure;
 use sealcast_brokerd::gateway::{Service, Standing};
-use sealcast_brokerd::serve::{Broker, Failure};
+use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::{ending, log};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
