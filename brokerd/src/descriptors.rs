@@ -120,8 +120,7 @@ impl Budget {
 impl TooFew {
     /// What to type.
     pub fn hint(&self) -> String {
-        let all = own(self.brokers) + Connections::ALL.clients();
-        format!("ulimit -n {all}; in a systemd service: LimitNOFILE={all}")
+        to_type(all(self.brokers))
     }
 }
 
@@ -141,6 +140,16 @@ impl fmt::Display for TooFew {
             limits::GATEWAY_CONNECTIONS_MIN,
         )
     }
+}
+
+/// How a process is allowed to open so many files.
+pub fn to_type(files: usize) -> String {
+    format!("ulimit -n {files}; in a systemd service: LimitNOFILE={files}")
+}
+
+/// What one of so many brokers needs with as many clients as it serves.
+pub fn all(brokers: usize) -> usize {
+    own(brokers) + Connections::ALL.clients()
 }
 
 /// What one of so many brokers needs, clients aside.

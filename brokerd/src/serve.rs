@@ -21,7 +21,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Floor, Order};
+use sealcast_order::{Block, Fault, Floor, Order};
 use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
@@ -33,7 +33,7 @@ use crate::descriptors::{self, Budget, Meter};
 use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
-use crate::failure::{Failure, address, full, order_failure, rows_failure, storage, thread_failed};
+use crate::failure::{Failure, address, order_failure, rows_failure, storage, thread_failed};
 use crate::gateway::{Gateway, Service, Standing};
 use crate::log;
 use crate::metrics::{Page, Server};
@@ -132,7 +132,7 @@ impl Broker {
         let admission = Arc::new(admission.map_err(thread_failed)?);
         *lock(&hall.admission) = Some(admission.clone());
 
-        let keys = Folder::open(&config.at("keys")).map_err(|e| Failure::Config(e.to_string()))?;
+        let keys = Folder::open(&config.at("keys"))?;
         let making = Making {
             cluster,
             brokers: u16::try_from(n).expect("brokers have a limit"),
@@ -207,12 +207,11 @@ impl Broker {
             return Some(lost.unwrap_or_else(|| rows_failure(&self.config.at("state"), why, has_others)));
         }
         if self.admission.failed() {
-            return Some(Failure::Order("a final block holds a false frame: more than f brokers lie".into()));
+            return Some(Failure::FalseBlock);
         }
         if !self.order.status().running {
-            let folder = self.config.at("order");
-            let has_others = self.config.cluster.brokers() > 1;
-            return Some(order_failure(&folder, self.order.fault(), log::engine_panic(), has_others));
+            let (folder, brokers) = (self.config.at("order"), self.config.cluster.brokers());
+            return Some(order_failure(&folder, self.order.fault(), log::engine_panic(), brokers));
         }
         None
     }
@@ -274,8 +273,7 @@ impl Broker {
             }
             let now = (SystemTime::now(), Instant::now());
             if let Some(back) = set_back(clocks, now).filter(|back| *back > CLOCK_BACK) {
-                let what = format!("the clock was set back by {} s, and deadlines with it", back.as_secs());
-                return Some(Failure::Order(what));
+                return Some(Failure::SetBack(back.as_secs()));
             }
             clocks = now;
             watched.look(self);
@@ -719,8 +717,9 @@ fn when(share_on: ShareOn) -> executor::ShareOn {
 
 /// The engine, or its place taken by one broker alone.
 fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>) -> Result<Arc<dyn Order>, Failure> {
-    let folder = config.at("order");
-    if config.cluster.brokers() == 1 {
+    let (folder, n) = (config.at("order"), config.cluster.brokers());
+    let fault = |fault: Fault| order_failure(&folder, Some(fault), None, n);
+    if n == 1 {
         let settings = solo::Settings {
             namespace: config.cluster.cluster().0.to_vec(),
             folder: folder.clone(),
@@ -737,12 +736,10 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
         {
             Err(address("brokers", config.listen_order, &e))
         }
-        Err(engine::StartError::Io(e)) => Err(storage(&folder, &e)),
-        Err(engine::StartError::Damaged { file, what }) => {
-            // Where upstream panicked, its message says more.
-            let what = log::engine_panic().unwrap_or(what);
-            Err(full(&folder).unwrap_or(Failure::Damaged { file, what, has_others: true }))
-        }
+        Err(engine::StartError::Io(e)) => Err(fault(Fault::Storage(e.to_string()))),
+        Err(engine::StartError::Damaged { file, what }) => Err(fault(Fault::Damaged { file, what })),
+        Err(engine::StartError::Files { needed }) => Err(fault(Fault::Files { needed })),
+        Err(engine::StartError::Ended) => Err(order_failure(&folder, None, log::engine_panic(), n)),
         Err(e) => Err(Failure::Config(e.to_string())),
     }
 }
@@ -761,9 +758,9 @@ where
             log::warn(&gone.to_string());
             None
         }
-        kept => kept.map_err(|e| Failure::Config(e.to_string()))?,
+        kept => kept?,
     };
-    let made = |making: &Making| making.made_at().map_err(|e| Failure::Config(e.to_string()));
+    let made = |making: &Making| making.made_at().map_err(Failure::from);
     if let Some((key, share)) = kept {
         making.executor.set_key_made((key, Some(share)), made(&making)?);
         return Ok(None);
@@ -774,8 +771,7 @@ where
         let (key, mut shares) = dealt.map_err(|e| Failure::Config(e.to_string()))?;
         let share = shares.swap_remove(usize::from(making.index));
         let at = made(&making)?;
-        let kept = making.keys.keep(&key, &share, &mut making.rng);
-        kept.map_err(|e| Failure::Config(e.to_string()))?;
+        making.keys.keep(&key, &share, &mut making.rng)?;
         making.executor.set_key_made((key, Some(share)), at);
         return Ok(None);
     }

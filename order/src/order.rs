@@ -112,6 +112,12 @@ pub enum Fault {
     /// The disk does not do its work.
     #[error("{0}")]
     Storage(String),
+    /// The process may open too few files to move the blocks of an older version to the log.
+    #[error("to move the blocks of an older version to the log, {needed} files must be open once")]
+    Files {
+        /// How many it must be allowed.
+        needed: usize,
+    },
 }
 
 /// What a broker did that no honest broker does.

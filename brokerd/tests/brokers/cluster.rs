@@ -25,6 +25,8 @@ pub(crate) struct Home {
     root: PathBuf,
     host: IpAddr,
     issuer: SigningKey,
+    /// The brokers' secret seeds, by number.
+    pub(crate) seeds: Vec<u8>,
     pub(crate) cluster: Cluster,
     pub(crate) file: ClusterFile,
 }
@@ -56,8 +58,8 @@ impl Home {
         let threshold = if n == 1 { 1 } else { 2 * (u16::from(n) - 1) / 3 + 1 };
         let cluster = genesis.cluster();
         let file = ClusterFile { genesis, addresses, threshold, suite, key: None, endorsement: None };
-        let home = Home { root, host, issuer, cluster, file };
-        for (broker, seed) in seeds.into_iter().enumerate() {
+        let home = Home { root, host, issuer, seeds, cluster, file };
+        for (broker, seed) in home.seeds.iter().copied().enumerate() {
             let folder = home.folder(broker);
             fs::create_dir_all(&folder).expect("a folder");
             fs::write(folder.join(config::CLUSTER), home.file.to_text()).expect("it is written");

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealcast_brokerd::serve::Broker;
+use sealcast_order::engine::{Aged, SigningSeed};
 
 use crate::client::Reader;
 use crate::cluster::{Home, publish, until};
@@ -133,6 +134,66 @@ fn rule_e12_damaged_rows_are_named_and_the_hint_helps() {
 #[test]
 fn rule_e16_a_broker_whose_journal_of_votes_is_damaged_does_not_vote_before_the_others_have_gone_on() {
     let (home, brokers, mut publisher) = three_and_a_folder("unvoted");
+/// A history of two files of the log, of which the closed one was changed in a block that a broker without rows executes.
+#[test]
+fn rule_e12_damage_in_a_closed_file_of_the_log_is_named_and_the_hint_is_true() {
+    let home = Home::new("closed", 4);
+    let folder = home.folder(0);
+    let aged = Aged {
+        folder: folder.join("order"),
+        namespace: home.file.cluster().0.to_vec(),
+        keys: home.seeds.iter().map(|seed| SigningSeed::new(&[*seed; 32])).collect(),
+        blocks: 33_000,
+        until: 1_700_000_000_000_000,
+    };
+    aged.write(|_| ()).expect("it is written");
+    let closed = folder.join("order/log/0000000000000000");
+    assert!(closed.with_file_name("0000000000000001").exists(), "one is closed");
+    let mut bytes = fs::read(&closed).expect("read");
+    bytes[20_000] ^= 1;
+    fs::write(&closed, bytes).expect("written");
+    let (exit, log) = Program::start(&folder).end();
+    let errors: Vec<&String> = log.iter().filter(|line| line.contains("error[")).collect();
+    assert_eq!((exit, errors.len()), (Some(1), 1), "{log:#?}");
+    assert!(errors[0].contains(&format!("error[E0110]: {} is damaged: ", closed.display())), "{log:#?}");
+    assert!(errors[0].contains("move the folders order, state and snapshots away"), "{log:#?}");
+}
+
+#[test]
+fn rule_e7_a_damaged_key_file_is_named_and_without_it_the_broker_orders() {
+    let (home, brokers, mut publisher) = three_and_a_folder("keys");
+    let (folder, keys) = (home.folder(3), home.folder(3).join("keys"));
+    let (share, file_key) = (keys.join("share.0"), keys.join("file-keys/0"));
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let cases: [(&Path, Change<'_>, &str); 4] = [
+        (&share, &|bytes| bytes[60] ^= 1, "sealed under another file key than this folder's, or damaged"),
+        (&share, &|bytes| bytes.truncate(40), "the file is cut short"),
+        (&share, &|bytes| bytes[0] ^= 1, "not what should be there"),
+        (&file_key, &|bytes| bytes.truncate(31), "the file is cut short"),
+    ];
+    for (file, change, what) in cases {
+        let good = fs::read(file).expect("it is kept");
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        fs::write(file, bytes).expect("written");
+        let (exit, log) = Program::start(&folder).end();
+        let errors: Vec<&String> = log.iter().filter(|line| line.contains("error[")).collect();
+        assert_eq!((exit, errors.len()), (Some(3), 1), "{what}: {log:#?}");
+        let named = format!("error[E0305]: {}: {what}", file.display());
+        let hint = "; hint: bring the folder keys back from a copy; keep order and state";
+        assert!(errors[0].contains(&named) && errors[0].contains(hint), "{what}: {log:#?}");
+        fs::write(file, good).expect("written");
+    }
+    // What the document says: without the folder it orders, and has no share.
+    fs::rename(&keys, folder.join("away-keys")).expect("moved");
+    let program = Program::start(&folder);
+    publisher.order(0, vec![publish("a", b"meanwhile")]);
+    let height = brokers[0].status().height;
+    until("it has caught up", || stands(&home, 3).is_some_and(|it| it.height >= height && !it.has_share));
+    assert_eq!(program.stop().0, Some(0));
+    brokers.into_iter().for_each(Broker::stop);
+}
+
     let folder = home.folder(3);
     let file = last(&folder.join("order/simplex"), None);
     let mut bytes = fs::read(&file).expect("read");

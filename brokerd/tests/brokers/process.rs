@@ -122,6 +122,21 @@ fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
     command.arg("run").arg(home.folder(0)).args(["--metrics", &port.to_string()]);
     let child = command.spawn().expect("it starts");
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+#[test]
+fn with_too_few_open_files_for_an_older_versions_blocks_the_program_says_what_to_type() {
+    let home = Home::new("older-files", 4);
+    let order = home.folder(0).join("order");
+    fs::create_dir_all(&order).expect("a folder");
+    // Two files for each block, and all of them are opened.
+    engine::write_older(&order, 150);
+    let child = limited("ulimit -n 300").arg("run").arg(home.folder(0)).spawn().expect("it starts");
+    let (code, last) = end(child);
+    assert_eq!(code, Some(1), "{last}");
+    let said = last.contains("error[E0101]: to move the blocks of an older version to the log, ")
+        && last.contains(" files must be open once; hint: ulimit -n 4");
+    assert!(said && !last.contains("away"), "{last}");
+}
+
     let (at, broker) = (home.gateway_address(0), home.file.broker_keys()[0]);
     until("it listens", || TcpStream::connect(port).is_ok() && TcpStream::connect(at).is_ok());
     let opened = Channel::open(at, broker, key(1), home.cluster, Duration::from_secs(30)).expect("it is welcome");

@@ -82,6 +82,21 @@ impl Aged {
     }
 }
 
+/// Writes what versions up to 0.1 kept of so many blocks, of which each lies in files of its own.
+///
+/// # Panics
+/// If the disk does not do its work.
+#[cfg(any(test, feature = "simulation"))]
+pub fn write_older(folder: &std::path::Path, blocks: u64) {
+    let at = |height| Block { parent: [0; 32], height, time: height, frames: Vec::new() };
+    let all: Vec<Block> = (0..blocks).map(|i| at(1 + i * super::stack::ITEMS_PER_SECTION.get())).collect();
+    let config = tokio::Config::new().with_storage_directory(folder).with_worker_threads(1);
+    tokio::Runner::new(config).start(|context| async move {
+        let pages = super::stack::pages();
+        super::log::migrate::testing::write_old(&context, "", &pages, &all, &[]).await;
+    });
+}
+
 /// Between two blocks of an idle cluster.
 const BLOCK_MICROS: u64 = 150_000;
 /// Newest blocks whose certificates are signed.

@@ -53,6 +53,8 @@ mod watch;
 pub use aged::Aged;
 pub use proof::judge;
 #[cfg(any(test, feature = "simulation"))]
+#[cfg(any(test, feature = "simulation"))]
+pub use aged::write_older;
 pub use proof::two_votes;
 pub use settings::{Broker, Settings, SigningSeed, Start, StartError, VIEWS_REMEMBERED};
 
@@ -83,16 +85,13 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("order".to_string())
             .spawn(move || run(settings, cluster, application, ready, ended))?;
-        // The thread ends without a word where upstream panics over a file: it has read nothing else yet.
-        let gone = |_| StartError::Damaged {
-            file: folder.clone(),
-            what: "the engine's journal of votes cannot be read".to_owned(),
-        };
-        let handle = is_ready.recv().map_err(gone)?.map_err(|fault| match fault {
+        // The thread ends without a word where upstream panics.
+        let handle = is_ready.recv().map_err(|_| StartError::Ended)?.map_err(|fault| match fault {
             Fault::Damaged { file, what } => StartError::Damaged { file: folder.join(file), what },
             Fault::Storage(what) => std::io::Error::other(what).into(),
         })?;
         Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
+            Fault::Files { needed } => StartError::Files { needed },
     }
 
     /// Whether an engine could start so: a certificate to start from is one of this cluster, for a block of that height.

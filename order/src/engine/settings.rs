@@ -145,6 +145,15 @@ pub enum StartError {
         /// What is wrong with it.
         what: String,
     },
+    /// The process may open too few files to move the blocks of an older version to the log.
+    #[error("to move the blocks of an older version to the log, {needed} files must be open once")]
+    Files {
+        /// How many it must be allowed.
+        needed: usize,
+    },
+    /// The engine's thread ended before it had read its files, without a word: upstream panicked.
+    #[error("the engine ended while it read its files")]
+    Ended,
     /// The folder cannot be used, or the thread not be started.
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),

@@ -240,7 +240,7 @@ where
     let brokers = Arc::new(cluster.keys.clone());
     let blocker = CutOff { shared: shared.clone(), brokers: brokers.clone(), blocker };
     let links = links.heard(&Counts { shared: shared.clone(), brokers });
-    let pages = CacheRef::new(PAGE_BYTES, PAGES);
+    let pages = pages();
     let genesis = Block::genesis(&settings.namespace);
     let genesis_hash = Digest(genesis.hash());
     let epochs = FixedEpocher::new(ONE_EPOCH);
@@ -389,6 +389,11 @@ where
         ended.ended();
     });
     Ok((Handle::new(shared, mailbox, submit), task))
+}
+
+/// The cache for keys and votes.
+pub(super) fn pages() -> CacheRef {
+    CacheRef::new(PAGE_BYTES, PAGES)
 }
 
 /// The certificate that proves a block final, in upstream's encoding.

@@ -2,6 +2,8 @@
 //!
 //! The records move in order of height. What is durable in the log is pruned from the archives, so that a crash in between
 //! loses nothing and the disk never holds the history twice. A marker says that only removing is left.
+//!
+//! The archives keep all their files open, so that the first start needs as many descriptors as there are files.
 
 use commonware_consensus::simplex::scheme::ed25519::Scheme;
 use commonware_consensus::simplex::types::Finalization;
@@ -22,7 +24,7 @@ type Archive<E, V> = prunable::Archive<EightCap, E, Digest, V>;
 /// Moves what older versions left under `disk` into the log. Does nothing if they left nothing.
 ///
 /// # Errors
-/// If the archives are damaged, or need more open files than are allowed.
+/// [`LogError::Damaged`], or [`LogError::Files`] if the archives need more open files than are allowed.
 pub(in crate::engine) async fn take_over<E: Runtime>(
     context: &E,
     disk: &str,
@@ -39,25 +41,38 @@ pub(in crate::engine) async fn take_over<E: Runtime>(
     if files == 0 {
         return Ok(());
     }
-    let failed = |name: &str, error: archive::Error| failed(name, &error, files);
+    let moved = move_all(context, &old, pages, opened, progress).await;
+    moved.map_err(|error| error.or_files(files + OTHER_FILES))?;
+    drop(context.open(&marker, MARKER).await?);
+    remove(context, &old, &marker).await
+}
+
+/// Moves the records of both archives, and prunes what is durable in the log.
+async fn move_all<E: Runtime>(
+    context: &E,
+    old: &[String; 2],
+    pages: &CacheRef,
+    opened: &mut Opened<E>,
+    progress: fn(u64, u64),
+) -> Result<(), LogError> {
     let blocks = Archive::<E, Block>::init(context.child("blocks"), config(&old[0], BlockSize::MAX, pages)).await;
-    let mut blocks = blocks.map_err(|e| failed(&old[0], e))?;
+    let mut blocks = blocks.map_err(|e| failed(&old[0], &e))?;
     let any = Scheme::certificate_codec_config_unbounded();
     let certificates =
         Archive::<E, Finalization<Scheme, Digest>>::init(context.child("certificates"), config(&old[1], any, pages));
-    let mut certificates = certificates.await.map_err(|e| failed(&old[1], e))?;
+    let mut certificates = certificates.await.map_err(|e| failed(&old[1], &e))?;
 
     let first = [blocks.first_index(), certificates.first_index()].into_iter().flatten().min();
     let last = [blocks.last_index(), certificates.last_index()].into_iter().flatten().max();
     if let (Some(first), Some(last)) = (first, last) {
         let end = last + 1;
         for height in first..end {
-            let block = blocks.get(Identifier::Index(height)).await.map_err(|e| failed(&old[0], e))?;
+            let block = blocks.get(Identifier::Index(height)).await.map_err(|e| failed(&old[0], &e))?;
             if let Some(block) = block.filter(|_| opened.lacks(Kind::Block, height)) {
                 opened.log.append(Kind::Block, height, &block.hash(), &block).await?;
                 opened.heights[0].insert((height, height));
             }
-            let certificate = certificates.get(Identifier::Index(height)).await.map_err(|e| failed(&old[1], e))?;
+            let certificate = certificates.get(Identifier::Index(height)).await.map_err(|e| failed(&old[1], &e))?;
             if let Some(certificate) = certificate.filter(|_| opened.lacks(Kind::Certificate, height)) {
                 let digest = certificate.proposal.payload.0;
                 opened.log.append(Kind::Certificate, height, &digest, &certificate).await?;
@@ -66,15 +81,13 @@ pub(in crate::engine) async fn take_over<E: Runtime>(
             let done = height + 1;
             if done.is_multiple_of(BLOCKS_AT_ONCE) || done == end {
                 opened.log.sync().await?;
-                blocks = blocks.prune(done).await.map_err(|e| failed(&old[0], e))?;
-                certificates = certificates.prune(done).await.map_err(|e| failed(&old[1], e))?;
+                blocks = blocks.prune(done).await.map_err(|e| failed(&old[0], &e))?;
+                certificates = certificates.prune(done).await.map_err(|e| failed(&old[1], &e))?;
                 progress(done - first, end - first);
             }
         }
     }
-    drop((blocks, certificates));
-    drop(context.open(&marker, MARKER).await?);
-    remove(context, &old, &marker).await
+    Ok(())
 }
 
 impl<E: Runtime> Opened<E> {
@@ -120,15 +133,22 @@ async fn remove<E: Runtime>(context: &E, archives: &[String], marker: &str) -> R
     Ok(())
 }
 
-fn failed(archive: &str, error: &archive::Error, files: usize) -> LogError {
-    let what = format!("{error:?}");
-    let what = if what.contains("Too many open files") {
-        let limit = files + OTHER_FILES;
-        format!("to move the blocks to the log, {limit} files must be open once; type: ulimit -n {limit}")
-    } else {
-        format!("the archive of the version before cannot be read: {error}")
-    };
+fn failed(archive: &str, error: &archive::Error) -> LogError {
+    // The system's reason lies some levels down in upstream's.
+    let what = format!("the archive of the version before cannot be read: {error} ({error:?})");
     Damage { file: archive.to_string(), what }.into()
+}
+
+impl LogError {
+    /// The number of files needed, if it came up because no more could be opened.
+    fn or_files(self, needed: usize) -> LogError {
+        let used_up = match &self {
+            LogError::Damaged(damage) => damage.what.contains(USED_UP),
+            LogError::Storage(error) => format!("{error:?}").contains(USED_UP),
+            LogError::Files { .. } => false,
+        };
+        if used_up { LogError::Files { needed } } else { self }
+    }
 }
 
 /// An archive as those versions configured it.
@@ -153,11 +173,13 @@ fn config<C: Clone>(name: &str, codec_config: C, pages: &CacheRef) -> prunable::
 const BLOCKS_AT_ONCE: u64 = 4096;
 /// What the marker's partition holds.
 const MARKER: &[u8] = b"blocks";
+/// What the operating system says where a process may open no more files, as upstream repeats it.
+const USED_UP: &str = "Too many open files";
 /// Files that are open beside the archives'.
 const OTHER_FILES: usize = 128;
 
-#[cfg(test)]
-pub(super) mod testing {
+#[cfg(any(test, feature = "simulation"))]
+pub(in crate::engine) mod testing {
     use super::*;
 
     /// Archives as the versions before made them.

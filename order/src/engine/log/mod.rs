@@ -70,6 +70,9 @@ pub(super) enum LogError {
     Damaged(#[from] Damage),
     #[error(transparent)]
     Storage(#[from] commonware_runtime::Error),
+    /// Taking over the archives of an older version needs more open files than are allowed.
+    #[error("{needed} files must be open once to take over the archives")]
+    Files { needed: usize },
 }
 
 impl LogError {
@@ -99,6 +102,7 @@ impl From<LogError> for Fault {
         match error {
             LogError::Damaged(Damage { file, what }) => Fault::Damaged { file: file.into(), what },
             LogError::Storage(error) => Fault::Storage(error.to_string()),
+            LogError::Files { needed } => Fault::Files { needed },
         }
     }
 }
