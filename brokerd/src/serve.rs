@@ -726,7 +726,11 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
             block: config.settings.block,
             unacknowledged: UNACKNOWLEDGED,
         };
-        return Ok(Arc::new(Solo::start(settings, admission).map_err(|e| storage(&folder, &e))?));
+        let solo = Solo::start(settings, admission).map_err(|e| match e {
+            solo::StartError::Damaged { file, what } => Fault::Damaged { file, what },
+            solo::StartError::Io(e) => Fault::Storage(e.to_string()),
+        });
+        return Ok(Arc::new(solo.map_err(fault)?));
     }
     let settings = engine_settings(config, begin);
     match Engine::start(settings, admission) {

@@ -6,7 +6,11 @@
 //! acknowledged = height (8) ‖ height (8)
 //! ```
 //!
-//! A block is written and synced before it is delivered. A record cut short by a crash was never delivered, and goes.
+//! A block is written and synced before it is delivered and before the next one is written. So a crash tears the last
+//! record of the last file at most; that one was never delivered, and goes. Anything else that does not check is damage, and
+//! the log does not open: there are no other brokers to get the blocks from.
+//!
+//! The index of all blocks held lies in memory, some 50 bytes for each; a broker alone makes a block only when frames wait.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -21,9 +25,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use commonware_codec::{Decode as _, Encode as _};
 use commonware_cryptography::{Hasher as _, Sha256};
 use commonware_utils::channel::oneshot;
+use sealcast_wire::limits;
 
 use crate::application::{Ack, Application, Delivered, Origin};
-use crate::block::{Block, BlockSize, Frame, Parent};
+use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, Parent};
 use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
 
 /// The settings of a broker alone.
@@ -37,6 +42,22 @@ pub struct Settings {
     pub block: BlockSize,
     /// Blocks delivered and not yet acknowledged, at most.
     pub unacknowledged: usize,
+}
+
+/// Why a broker alone does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A file of the log does not hold what was written to it.
+    #[error("{}: {what}", file.display())]
+    Damaged {
+        /// Which file.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The folder cannot be used, or holds the log of another cluster.
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
 }
 
 /// One broker alone.
@@ -57,6 +78,8 @@ struct Shared {
 struct State {
     tip: u64,
     running: bool,
+    /// Why it ended, if its files are the reason.
+    fault: Option<Fault>,
     /// A frame or an acknowledgement came in since the writer last looked.
     news: bool,
     end: bool,
@@ -68,10 +91,10 @@ impl Solo {
     /// Opens the log in `settings.folder`, or begins one.
     ///
     /// # Errors
-    /// If the folder cannot be read or written, or holds the log of another cluster.
-    pub fn start(settings: Settings, application: Arc<dyn Application>) -> io::Result<Solo> {
+    /// [`StartError`].
+    pub fn start(settings: Settings, application: Arc<dyn Application>) -> Result<Solo, StartError> {
         let (log, tip) = Log::open(&settings.folder, Block::genesis(&settings.namespace))?;
-        let acknowledged = log.acknowledged()?.min(tip.height);
+        let acknowledged = log.acknowledged()?;
         let shared = Arc::new(Shared {
             application,
             acknowledged: AtomicU64::new(acknowledged),
@@ -106,7 +129,7 @@ impl Order for Solo {
     }
 
     fn fault(&self) -> Option<Fault> {
-        None
+        lock(&self.shared.state).fault.clone()
     }
 
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
@@ -174,9 +197,11 @@ struct Writer {
 impl Writer {
     fn run(mut self) {
         // A log that cannot be written ends the order, and the status says so.
-        let _ = self.order();
+        let ended = self.order();
         let _ = lock(&self.shared.log).acknowledge(self.shared.acknowledged.load(Ordering::Acquire));
         let mut state = lock(&self.shared.state);
+        let of_disk = ended.err().filter(|error| error.kind() != io::ErrorKind::Other);
+        state.fault = of_disk.map(|error| Fault::Storage(error.to_string()));
         state.running = false;
         for done in state.ended.drain(..) {
             let _ = done.send(());
@@ -282,7 +307,7 @@ struct Log {
 
 impl Log {
     /// Opens the log and finds its last block, which is `genesis` if there is none.
-    fn open(folder: &Path, genesis: Block) -> io::Result<(Log, Block)> {
+    fn open(folder: &Path, genesis: Block) -> Result<(Log, Block), StartError> {
         fs::create_dir_all(folder)?;
         let mark = open_file(&folder.join("acknowledged"))?;
         let mut log = Log { folder: folder.to_path_buf(), index: BTreeMap::new(), last: None, mark };
@@ -293,23 +318,49 @@ impl Log {
         }
         segments.sort_unstable();
         let mut tip = genesis;
+        let newest = segments.last().copied();
         for segment in segments {
-            let file = open_file(&log.path(segment))?;
-            let bytes = fs::read(log.path(segment))?;
+            let path = log.path(segment);
+            let (file, bytes) = (open_file(&path)?, fs::read(&path)?);
             let mut at = 0;
             while let Some((block, length)) = record(&bytes[at..]) {
                 // The first block held may stand on pruned ones.
                 let first = log.index.is_empty() && block.height > 1;
                 if !first && (block.parent != tip.hash() || block.height != tip.height + 1) {
-                    let what = "the log has a gap or is of another cluster";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                    if log.index.is_empty() {
+                        let what = format!("{}: the log is of another cluster", path.display());
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+                    }
+                    let what = format!("block {} in it does not follow on block {}", block.height, tip.height);
+                    return Err(StartError::Damaged { file: path, what });
                 }
                 log.index.insert(block.height, (segment, at as u64, length));
                 at += length;
                 tip = block;
             }
-            file.set_len(at as u64)?;
+            if at < bytes.len() {
+                let what = match Some(segment) == newest {
+                    false => Some(format!("the record at byte {at} was changed or cut short")),
+                    true if is_record_behind(&bytes[at..], segment.max(tip.height + 1)) => {
+                        Some(format!("the record at byte {at} was changed, and records behind it were not"))
+                    }
+                    true => None,
+                };
+                if let Some(what) = what {
+                    return Err(StartError::Damaged { file: path, what });
+                }
+            }
             log.last = Some((segment, file, at as u64));
+        }
+        let executed = log.acknowledged()?;
+        if executed > tip.height {
+            let what = format!("block {executed} was executed here, and the newest block in it is {}", tip.height);
+            let file = newest.map_or(folder.to_path_buf(), |segment| log.path(segment));
+            return Err(StartError::Damaged { file, what });
+        }
+        // What a crash tore goes, now that nothing else is wrong.
+        if let Some((_, file, end)) = &log.last {
+            file.set_len(*end)?;
         }
         Ok((log, tip))
     }
@@ -397,11 +448,28 @@ fn record(bytes: &[u8]) -> Option<(Block, usize)> {
     Some((block, RECORD_HEADER_BYTES + length))
 }
 
+/// Whether a record lies behind the bad one of block `height` at the front of `bytes`: then that one was whole once.
+///
+/// The bad record may hold whatever a client published, also what looks like a record. So the search begins behind it, unless
+/// its length cannot be true.
+fn is_record_behind(bytes: &[u8], height: u64) -> bool {
+    let length = |at: usize| bytes.get(at..)?.first_chunk().map(|it| u32::from_be_bytes(*it) as usize);
+    let claimed = length(0).filter(|it| (HEADER_BYTES..=limits::LOG_BODY_BYTES_MAX).contains(it));
+    let heights = height + 1..height + SEGMENT_BLOCKS;
+    (claimed.map_or(1, |it| RECORD_HEADER_BYTES + it)..bytes.len()).any(|at| {
+        // Most offsets cost a look at two numbers.
+        let named = bytes.get(at + RECORD_HEADER_BYTES + HEIGHT_AT..).and_then(|rest| rest.first_chunk());
+        named.is_some_and(|it| heights.contains(&u64::from_be_bytes(*it))) && record(&bytes[at..]).is_some()
+    })
+}
+
 fn checksum(body: &[u8]) -> [u8; 4] {
     Sha256::hash(&[body]).0[..4].try_into().expect("4 of 32 bytes")
 }
 
 /// Length and checksum.
 const RECORD_HEADER_BYTES: usize = 8;
+/// Where a block's height lies in it, behind its version and its parent.
+const HEIGHT_AT: usize = 1 + 32;
 /// Blocks per file: what pruning removes at once.
 const SEGMENT_BLOCKS: u64 = 256;

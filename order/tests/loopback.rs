@@ -380,6 +380,61 @@ fn rule_g6_a_block_not_acknowledged_comes_again_and_a_torn_record_never_comes() 
     assert_eq!(after.blocks().first_key_value(), ledger.blocks().first_key_value());
 }
 
+/// Nobody else has the blocks of a broker alone: what does not check is cut off only where a crash can have left it.
+#[test]
+fn rule_e12_a_broker_alone_names_damage_and_loses_nothing_in_silence() {
+    let folder = Folder::new("solo-damaged");
+    let ledger = Ledger::new();
+    let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
+    // More than one file: 256 blocks each.
+    for n in 0..300 {
+        solo.submit(frame(n)).expect("it is taken");
+        until("one more block", || ledger.ordered() == n + 1 && solo.status().lag() == 0);
+    }
+    block_on(solo.stop());
+    drop(solo);
+    let file = |first: u64| folder.0.join(format!("{first:020}.log"));
+    let (old, last) = (file(1), file(257));
+    let sound = [&old, &last].map(|it| std::fs::read(it).unwrap());
+    let restore = || {
+        std::fs::write(&old, &sound[0]).unwrap();
+        std::fs::write(&last, &sound[1]).unwrap();
+    };
+    let start = || Solo::start(alone(&folder.0), Ledger::new()).map(|solo| solo.status().tip);
+    let flip = |path: &Path, at: usize| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    let cut = |path: &Path, by: u64| {
+        let open = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        open.set_len(open.metadata().unwrap().len() - by).unwrap();
+    };
+    type Damage<'a> = (&'a str, &'a dyn Fn(), &'a Path, &'a str);
+    let cases: [Damage<'_>; 6] = [
+        ("a flip in an old file", &|| flip(&old, 5000), &old, "was changed or cut short"),
+        ("an old file cut", &|| cut(&old, 1), &old, "was changed or cut short"),
+        ("a flip in the middle of the last file", &|| flip(&last, 700), &last, "records behind it were not"),
+        ("a length that cannot be", &|| flip(&last, 0), &last, "records behind it were not"),
+        ("the last file cut", &|| cut(&last, 100), &last, "block 300 was executed here"),
+        ("the last record flipped", &|| flip(&last, sound[1].len() - 1), &last, "block 300 was executed here"),
+    ];
+    for (story, damage, file, what) in cases {
+        damage();
+        let before = [&old, &last].map(|it| std::fs::read(it).unwrap());
+        match start() {
+            Err(solo::StartError::Damaged { file: named, what: said }) => {
+                assert!(named == *file && said.contains(what), "{story}: {} {said}", named.display());
+            }
+            other => panic!("{story}: {other:?}"),
+        }
+        let after = [&old, &last].map(|it| std::fs::read(it).unwrap());
+        assert!(before == after, "{story}: what can be repaired by hand was cut off");
+        restore();
+    }
+    assert_eq!(start().expect("it starts"), 300);
+}
+
 #[test]
 fn another_clusters_log_is_refused() {
     let folder = Folder::new("solo-other");
