@@ -69,6 +69,8 @@ impl fmt::Display for Condition {
 pub(super) struct Conditions {
     /// Of each broker, as they were asked.
     pub(super) each: Vec<Condition>,
+    /// Who has cut off whom: a broker that hears another no more, for an hour.
+    cut_off: BTreeSet<(u16, u16)>,
     /// Brokers whose shares readers can have.
     shares: usize,
     has_key: bool,
@@ -101,7 +103,13 @@ impl Conditions {
             condition.orders() && condition.is_honest() && status.is_ok_and(|status| status.has_share)
         };
         let shares = stands.iter().zip(&each).filter(gives).count();
-        Conditions { each, shares, has_key, faulty, threshold: usize::from(threshold) }
+        let pairs = |it: &Stand| {
+            let whom = it.said.iter().flat_map(|status| status.cut_off.clone());
+            let (by, known) = (it.broker, |whom: &u16| usize::from(*whom) < stands.len());
+            whom.filter(known).map(|whom| (by, whom)).collect::<Vec<_>>()
+        };
+        let cut_off = stands.iter().flat_map(pairs).collect();
+        Conditions { each, cut_off, shares, has_key, faulty, threshold: usize::from(threshold) }
     }
 
     /// Whether enough brokers order.
@@ -111,7 +119,7 @@ impl Conditions {
 
     /// Whether all is well.
     pub(super) fn is_well(&self) -> bool {
-        self.each.iter().all(|it| *it == Condition::Ok)
+        self.cut_off.is_empty() && self.each.iter().all(|it| *it == Condition::Ok)
     }
 
     /// How many take part in the order, of how many that must.
@@ -140,6 +148,10 @@ impl Conditions {
                 "broker {i} does not run, or it has lost its votes and waits until it may vote: its log says which"
             ));
         }
+        let cut_off = self.cut_off.iter();
+        warnings.extend(
+            cut_off.map(|(by, whom)| format!("broker {by} has cut off broker {whom} for an hour: see its log")),
+        );
         warnings
     }
 
@@ -225,6 +237,15 @@ mod tests {
             stands[3] = stand(3, change);
             assert_eq!(conditions(&stands, &[]).each[3].to_string(), words);
         }
+    }
+
+    #[test]
+    fn who_has_cut_off_whom_is_said_and_not_well() {
+        let mut stands = well();
+        stands[0] = stand(0, |it| it.cut_off = vec![3]);
+        let all = conditions(&stands, &[]);
+        assert!(all.each.iter().all(|it| *it == Condition::Ok) && all.has_quorum() && !all.is_well());
+        assert_eq!(all.warnings(), ["broker 0 has cut off broker 3 for an hour: see its log"]);
     }
 
     #[test]
