@@ -501,6 +501,9 @@ pub const QUESTION_STRIKE_PAUSE: Duration = Duration::from_millis(10);
 /// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
 /// much they ask, it costs an eighth of a core.
 pub const QUESTIONS_STRANGERS_REST: u32 = 7;
+/// Time for which a broker does not hear an unregistered client whose question found `QUESTIONS_STRANGERS_MAX` open. The
+/// others took them, so that it is no strike; all 1,024 connections together still get few such answers a second.
+pub const QUESTION_BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// Frames whose signatures are checked in one batch; larger batches gain little.
 pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.

@@ -167,6 +167,14 @@ struct Listener {
     strikes: u32,
 }
 
+/// Why a question is not answered now.
+enum Busy {
+    /// The client has as many open as it may.
+    Own,
+    /// All clients of its kind have together.
+    All,
+}
+
 impl Listener {
     async fn listen(&mut self, mut input: Input) -> Result<(), Reason> {
         let open = Arc::new(());
@@ -191,8 +199,10 @@ impl Listener {
             match Request::from_bytes(&message) {
                 Ok(Request::Ask { id, question }) => {
                     self.guest.look_again(&shared, &self.service).await;
-                    if !self.ask(&open, id, question) && self.guest.is_stranger() {
-                        self.strike().await?;
+                    match self.ask(&open, id, question) {
+                        Err(Busy::Own) if self.guest.is_stranger() => self.strike().await?,
+                        Err(Busy::All) if self.guest.is_stranger() => sleep(limits::QUESTION_BUSY_PAUSE).await,
+                        Ok(()) | Err(Busy::Own | Busy::All) => {}
                     }
                 }
                 _ => return Err(Reason::Malformed),
@@ -218,16 +228,20 @@ impl Listener {
         Ok(())
     }
 
-    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`. Says whether
-    /// the client may ask that.
-    fn ask(&self, open: &Arc<()>, id: u64, question: Question) -> bool {
+    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`.
+    ///
+    /// # Errors
+    /// [`Busy`], which the client is told.
+    fn ask(&self, open: &Arc<()>, id: u64, question: Question) -> Result<(), Busy> {
         let means = self.guest.means(&self.shared);
-        let is_one_of_few = Arc::strong_count(open) <= means.questions_each;
-        let (true, Ok(of_all)) = (is_one_of_few, means.questions.clone().try_acquire_owned()) else {
+        let of_all = match means.questions.clone().try_acquire_owned() {
+            _ if Arc::strong_count(open) > means.questions_each => Err(Busy::Own),
+            of_all => of_all.map_err(|_| Busy::All),
+        };
+        let of_all = of_all.inspect_err(|_| {
             self.shared.drops.count(Reason::Questions);
             self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
-            return false;
-        };
+        })?;
         let rest = means.rest;
         let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
         let (service, lane, mine) = (self.service.clone(), means.lane.clone(), open.clone());
@@ -248,7 +262,7 @@ impl Listener {
                 drop(lane);
             });
         });
-        true
+        Ok(())
     }
 
     fn reply(&self, it: &Reply) {

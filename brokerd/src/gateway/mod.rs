@@ -117,12 +117,16 @@ struct Shared {
 struct Sizes {
     connections: Connections,
     strangers_reading_bytes: usize,
+    strangers_questions: usize,
 }
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        let strangers_reading_bytes = limits::GATEWAY_READING_STRANGERS_BYTES_MAX;
-        Sizes { connections: Connections::ALL, strangers_reading_bytes }
+        Sizes {
+            connections: Connections::ALL,
+            strangers_reading_bytes: limits::GATEWAY_READING_STRANGERS_BYTES_MAX,
+            strangers_questions: limits::QUESTIONS_STRANGERS_MAX,
+        }
     }
 }
 
@@ -135,7 +139,7 @@ impl Gateway {
     fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
         let strangers = Means {
             reading: Semaphore::new(sizes.strangers_reading_bytes),
-            questions: Arc::new(Semaphore::new(limits::QUESTIONS_STRANGERS_MAX)),
+            questions: Arc::new(Semaphore::new(sizes.strangers_questions)),
             lane: Arc::new(Semaphore::new(1)),
             request_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
             questions_each: limits::QUESTIONS_STRANGER_MAX,

@@ -7,6 +7,7 @@ fn small() -> World {
     World::sized(&Sizes {
         connections: Connections { registered: 2, unregistered: 4, brokers: 1 },
         strangers_reading_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
+        ..Sizes::default()
     })
 }
 
@@ -141,6 +142,28 @@ fn rule_g8_an_unregistered_client_that_asks_too_much_again_and_again_loses_its_c
         assert_eq!(registered.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
     }
     assert_eq!(world.drops.of(Reason::Strikes), 1);
+}
+
+#[test]
+fn rule_g8_an_unregistered_client_gets_no_strikes_for_what_others_ask() {
+    let world = World::sized(&Sizes { strangers_questions: 2, ..Sizes::default() });
+    world.counter.thinks.store(true, Ordering::Release);
+    let ask = |channel: &mut Channel, id| {
+        channel.say(&Request::Ask { id, question: Question::Status }).expect("it is sent");
+    };
+    // Somebody takes all questions that strangers may have open, and no more than it may itself.
+    let mut greedy = world.open(20);
+    (0..2).for_each(|id| ask(&mut greedy, id));
+    let mut innocent = world.open(21);
+    for id in 0..=u64::from(limits::QUESTION_STRIKES_MAX) {
+        ask(&mut innocent, id);
+        assert_eq!(innocent.hear().expect("an answer"), Reply::Answer { id, answer: Answer::No(Why::Busy) });
+    }
+    world.counter.thinks.store(false, Ordering::Release);
+    let innocent = std::cell::RefCell::new(innocent);
+    let answer = || innocent.borrow_mut().ask(Question::Status).expect("an answer");
+    until("there is room for its questions", || answer() == Answer::No(Why::Nothing));
+    assert_eq!(world.drops.of(Reason::Strikes), 0);
 }
 
 #[test]
