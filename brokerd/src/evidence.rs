@@ -74,9 +74,11 @@ impl Shelf {
         Ok(Some(path))
     }
 
-    /// What is known of whom.
+    /// What is known of whom; nothing any more of what somebody moved away.
     pub fn reports(&self) -> Vec<protocol::Report> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|report| self.path(report).try_exists().unwrap_or(true));
+        known.iter().copied().collect()
     }
 
     /// The same with the proofs, those left out whose files are damaged or gone.
@@ -211,6 +213,9 @@ mod tests {
             shelf.keep(&evidence(7)).expect("known").is_none() && shelf.keep(&evidence(8)).expect("written").is_some()
         );
         assert_eq!(shelf.reports().iter().map(|r| (r.broker, r.at)).collect::<Vec<_>>(), [(1, 7), (1, 8)]);
+        // Whoever has dealt with it moves the file away, while the broker runs.
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(shelf.reports().iter().map(|r| (r.broker, r.at)).collect::<Vec<_>>(), [(1, 8)]);
         let _ = fs::remove_dir_all(&folder);
     }
 }

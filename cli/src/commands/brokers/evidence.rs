@@ -48,14 +48,24 @@ pub(super) fn evidence(
     let faulty = brokers.cluster().faulty();
     brokers.close();
     let reports = status::against(&stands);
-    for report in &reports {
-        let misdeed = status::misdeed(report.misdeed);
-        env.output
-            .object(&json!({ "broker": report.broker, "misdeed": misdeed, "at": report.at, "kept_by": "brokers" }))?;
-        env.output.line(format!(
-            "broker {}  {misdeed} at {}  (the brokers keep the proof: -o FOLDER)",
-            report.broker, report.at
-        ))?;
+    let judged = judged(env, &cluster, &stands);
+    let verified = judged.proved.iter().map(|it| (it, true)).chain(judged.unproved.iter().map(|it| (it, false)));
+    for (it, verified) in verified {
+        let misdeed = status::misdeed(it.misdeed);
+        env.output.object(&json!({
+            "broker": it.broker, "misdeed": misdeed, "at": it.at, "kept_by": "brokers", "verified": verified,
+        }))?;
+    }
+    for it in &judged.proved {
+        let misdeed = status::misdeed(it.misdeed);
+        let what = format!("broker {}  {misdeed} at {}  (the brokers keep the proof: -o FOLDER)", it.broker, it.at);
+        env.output.line(what)?;
+    }
+    for by in &judged.baseless {
+        env.output.object(&json!({ "baseless": by }))?;
+    }
+    for doubt in status::doubts(&judged) {
+        env.output.line(doubt)?;
     }
     let suspended = status::suspended(&stands, faulty);
     status::show_suspended(env, &suspended)?;

@@ -44,7 +44,7 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
 }
 
 /// What is reported of brokers, and convicts nobody.
-fn doubts(judged: &Judged) -> Vec<String> {
+pub(super) fn doubts(judged: &Judged) -> Vec<String> {
     let baseless = judged.baseless.iter().map(|by| format!("broker {by} keeps a file that proves nothing"));
     let unproved = judged.unproved.iter().map(|it| {
         let claim = format!("broker {} {} at {}", it.broker, misdeed(it.misdeed), it.at);
