@@ -76,6 +76,21 @@ impl Cluster {
         self.processes.iter().flatten().map(Child::id)
     }
 
+    /// Bytes of memory that the broker has which has the most.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(crate) fn memory(&self) -> Result<u64, Failure> {
+        let mut most = 0;
+        for pid in self.pids() {
+            let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            most = most.max(kilobytes.ok_or("the kernel does not say how much memory a broker has")? * 1024);
+        }
+        Ok(most)
+    }
+
     /// Its file.
     pub(crate) fn file(&self) -> &Arc<ClusterFile> {
         &self.file

@@ -1,5 +1,5 @@
 //! `sealcast lab soak brokers`: what age costs. `--blocks` starts a broker with a history made for it; `--for` runs four of
-//! them for a while, each with few open files, and watches that nothing grows.
+//! them for a while, each with few open files. Both fail if something grew beyond its bound.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -85,8 +85,10 @@ impl Soak {
     fn watch(&self, time: Duration) -> Result<ExitCode, Failure> {
         let end = interrupted()?;
         let within = self.within.clone().unwrap_or_else(std::env::temp_dir);
+        let starting = Instant::now();
         let mut cluster = Cluster::start_with(4, &within, Some(self.files))?;
         cluster.caught_up(PATIENCE)?;
+        let start = starting.elapsed();
         let load = Load::start(&cluster, Rate { per_second: 20.0, bytes: 256, frame: 1 })?;
         let bar = progress(time.as_secs(), self.no_progress || self.json);
         let (begun, mut looks) = (Instant::now(), Vec::new());
@@ -100,11 +102,9 @@ impl Soak {
         bar.finish_and_clear();
         let outcomes = load.end()?;
         cluster.agree(PATIENCE)?;
-        // What is allocated once is there after a quarter of the time.
-        let first = looks.get(looks.len() / 4).copied().unwrap_or_default();
-        let last = looks.last().copied().unwrap_or_default();
-        let files = looks.iter().map(|look| look.files).max().unwrap_or_default();
-        let grown = last.memory as f64 / 1e6 - first.memory as f64 / 1e6;
+        let age = Age { looks, start, acknowledged: outcomes.acknowledged, delivered: outcomes.delivered };
+        let (first, last) = (age.at_a_quarter(), age.at_the_end());
+        let (files, grown) = (age.files(), age.memory_grown());
         let seconds = begun.elapsed().as_secs_f64();
         if self.json {
             let object = json!({
@@ -121,8 +121,71 @@ impl Soak {
                 last.memory as f64 / 1e6
             );
             println!("{} publications acknowledged, {} delivered", outcomes.acknowledged, outcomes.delivered);
+            println!("all four answer and agree {:.1} s after the first was made", age.start.as_secs_f64());
         }
-        Ok(ExitCode::SUCCESS)
+        match age.faults(self.files) {
+            faults if faults.is_empty() => Ok(ExitCode::SUCCESS),
+            faults => Err(faults.join("; ").into()),
+        }
+    }
+}
+
+/// What a while of running showed.
+struct Age {
+    looks: Vec<Look>,
+    /// From the first folder until all brokers had caught up.
+    start: Duration,
+    acknowledged: u64,
+    delivered: u64,
+}
+
+impl Age {
+    /// What is allocated once is there after a quarter of the time.
+    fn at_a_quarter(&self) -> Look {
+        self.looks.get(self.looks.len() / 4).copied().unwrap_or_default()
+    }
+
+    fn at_the_end(&self) -> Look {
+        self.looks.last().copied().unwrap_or_default()
+    }
+
+    fn files(&self) -> usize {
+        self.looks.iter().map(|look| look.files).max().unwrap_or_default()
+    }
+
+    /// Megabytes.
+    fn memory_grown(&self) -> f64 {
+        self.at_the_end().memory as f64 / 1e6 - self.at_a_quarter().memory as f64 / 1e6
+    }
+
+    /// Whether files went up from quarter to quarter: single looks go up and down with connections that come and go.
+    fn files_rise(&self) -> Option<(usize, usize)> {
+        let most = |looks: &[Look]| looks.iter().map(|look| look.files).max().unwrap_or_default();
+        let (early, late) = self.looks.split_at(self.looks.len() / 4);
+        let late = late.split_at(late.len() * 2 / 3).1;
+        let (early, late) = (most(early), most(late));
+        (early > 0 && late > early + FILES_OF_NOTE).then_some((early, late))
+    }
+
+    /// What grew, or went wrong.
+    fn faults(&self, files_allowed: u64) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.files() as u64 > files_allowed {
+            faults.push(format!("{} open files, {files_allowed} are allowed", self.files()));
+        }
+        if let Some((early, late)) = self.files_rise() {
+            faults.push(format!("open files rose from {early} in the first quarter to {late} in the last"));
+        }
+        if self.memory_grown() > MEMORY_GROWN_MB {
+            faults.push(format!("memory grew by {:.0} MB, {MEMORY_GROWN_MB:.0} MB may", self.memory_grown()));
+        }
+        if self.acknowledged != self.delivered {
+            faults.push(format!("{} acknowledged, {} delivered", self.acknowledged, self.delivered));
+        }
+        if self.start > START_MAX {
+            faults.push(format!("the start took {:.1} s", self.start.as_secs_f64()));
+        }
+        faults
     }
 }
 
@@ -130,11 +193,8 @@ fn look(cluster: &Cluster) -> Result<Look, Failure> {
     let mut look = Look::default();
     for pid in cluster.pids() {
         look.files = look.files.max(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count());
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        look.memory = look.memory.max(kilobytes.ok_or("the kernel does not say how much memory a broker has")? * 1024);
     }
+    look.memory = cluster.memory()?;
     look.height = cluster.stands().into_iter().flatten().map(|it| it.height).max().unwrap_or_default();
     Ok(look)
 }
@@ -154,7 +214,43 @@ fn time(text: &str) -> Result<Duration, String> {
     seconds.filter(|it| *it > 0).map(Duration::from_secs).ok_or_else(|| "a time, as 90s, 20m or 2h".into())
 }
 
+/// By how many open files the most of two quarters may differ: clients and other brokers connect again.
+const FILES_OF_NOTE: usize = 16;
+/// By how much memory may grow after the first quarter, MB.
+const MEMORY_GROWN_MB: f64 = 50.0;
+/// How long the start of all brokers may take.
+const START_MAX: Duration = Duration::from_secs(10);
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(5);
 /// Beyond this something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn age(change: impl Fn(usize, &mut Look)) -> Age {
+        let look = |i: usize| {
+            let mut look = Look { height: 7 * i as u64, files: 150 + i % 5, memory: 200_000_000 + i as u64 % 3 };
+            change(i, &mut look);
+            look
+        };
+        Age { looks: (0..240).map(look).collect(), start: Duration::from_secs(3), acknowledged: 9, delivered: 9 }
+    }
+
+    #[test]
+    fn a_soak_fails_if_something_grew_and_says_what() {
+        assert_eq!(age(|_, _| ()).faults(256), [""; 0]);
+        assert_eq!(age(|i, it| it.files += i % 7 * 2).faults(256), [""; 0], "up and down");
+        let rises = "open files rose from 165 in the first quarter to 213 in the last";
+        assert_eq!(age(|i, it| it.files = 150 + i / 4 + i % 5).faults(256), [rises]);
+        let many = age(|i, it| it.files += usize::from(i == 100) * 120);
+        assert_eq!(many.faults(256), ["270 open files, 256 are allowed"]);
+        let memory = age(|i, it| it.memory += i as u64 * 400_000);
+        assert_eq!(memory.faults(256), ["memory grew by 72 MB, 50 MB may"]);
+        let early = age(|i, it| it.memory += i.min(50) as u64 * 2_000_000);
+        assert_eq!(early.faults(256), [""; 0], "what is allocated once is there after a quarter of the time");
+        let lost = Age { delivered: 8, start: Duration::from_secs(11), ..age(|_, _| ()) };
+        assert_eq!(lost.faults(256), ["9 acknowledged, 8 delivered", "the start took 11.0 s"]);
+    }
+}

@@ -77,7 +77,29 @@ pub(crate) fn run(home: &Home, blocks: u64, json: bool, progress: &Progress) -> 
         println!("memory     {:.0} MB, {more:+.0} MB to one without history", megabytes(&aged));
         println!("open files {}, {} without history", aged.files, empty.files);
     }
-    Ok(())
+    let faults = aged.faults(&empty);
+    if faults.is_empty() { Ok(()) } else { Err(io::Error::other(faults.join("; "))) }
+}
+
+impl Cost {
+    /// What is beyond its bound, beside a broker without history.
+    fn faults(&self, empty: &Cost) -> Vec<String> {
+        let more = self.memory as f64 / 1e6 - empty.memory as f64 / 1e6;
+        let mut faults = Vec::new();
+        if self.files > FILES_MAX {
+            faults.push(format!("{} open files, {FILES_MAX} are allowed", self.files));
+        }
+        if self.files > empty.files + FILES_MORE {
+            faults.push(format!("{} open files, {} without history", self.files, empty.files));
+        }
+        if more > MEMORY_MORE_MB {
+            faults.push(format!("{more:.0} MB more memory than without history, {MEMORY_MORE_MB:.0} MB are allowed"));
+        }
+        if self.start > START_MAX {
+            faults.push(format!("the start took {:.1} s", self.start.as_secs_f64()));
+        }
+        faults
+    }
 }
 
 fn cost(home: &Home, broker: usize) -> io::Result<Cost> {
@@ -96,5 +118,37 @@ const AGED: usize = 0;
 const EMPTY: usize = 1;
 /// After so long it has allocated what it needs.
 const SETTLED: Duration = Duration::from_secs(5);
+/// Files that a broker may have open, whatever its age.
+const FILES_MAX: usize = 256;
+/// So many more than without history: the log's `LOG_FILES_OPEN` and `LOG_RUNS_MAX`, and sorted tables of rows.
+const FILES_MORE: usize = 64;
+/// Memory that a history may cost, MB.
+const MEMORY_MORE_MB: f64 = 50.0;
+/// How long a start may take, whatever the history.
+const START_MAX: Duration = Duration::from_secs(10);
 /// How long the history may take.
 const EXECUTION_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_history_costs_too_much_is_a_failure() {
+        let cost = |seconds, megabytes: u64, files| Cost {
+            start: Duration::from_secs(seconds),
+            memory: megabytes * 1_000_000,
+            files,
+        };
+        let empty = cost(1, 100, 90);
+        assert_eq!(cost(10, 150, 150).faults(&empty), [""; 0]);
+        let said = cost(11, 152, 257).faults(&empty);
+        let words = [
+            "257 open files, 256 are allowed",
+            "257 open files, 90 without history",
+            "52 MB more memory than without history, 50 MB are allowed",
+            "the start took 11.0 s",
+        ];
+        assert_eq!(said, words);
+    }
+}

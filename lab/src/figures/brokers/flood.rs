@@ -1,4 +1,5 @@
-//! An honest client beside flooding certificates: its wait must not depend on what others have waiting.
+//! An honest client beside flooding certificates: its wait must not depend on what others have waiting, and what a flood
+//! took of the brokers' memory goes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,11 +29,16 @@ pub(in crate::figures) fn floods(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let unloaded = Waits::measure(&honest, publications)?;
     let mut rows = Vec::new();
     let kinds = [(FLOODS[0], 1, "one flooding certificate", 10.0), (FLOODS[1], 8, "eight flooding certificates", 20.0)];
+    let megabytes = |cluster: &Cluster| cluster.memory().map(|bytes| bytes as f64 / 1e6);
     for (id, flooders, what, goal) in kinds.into_iter().filter(|(id, ..)| bench.wants(id)) {
+        let before = megabytes(&cluster)?;
         let flood = Flood::start(&cluster, flooders)?;
         let flooded = Waits::measure(&honest, publications);
+        let under = megabytes(&cluster)?;
         let (flooded, ordered) = (flooded?, flood.end()?);
         cluster.check()?;
+        std::thread::sleep(AFTERWARDS);
+        let after = megabytes(&cluster)?;
         let how = format!(
             "{publications} publications of 1 KB, one at a time, in {}; each flooder has up to {FLOODED} publications of \
              1 KB in frames of {FRAME} under way all the time",
@@ -51,6 +57,9 @@ pub(in crate::figures) fn floods(bench: &Bench) -> Result<Vec<Row>, Failure> {
                 .part("flooded p50 ms", flooded.quantile(0.5))
                 .part("flooded p99 ms", flooded.quantile(0.99))
                 .part("flood's publications ordered per s", ordered)
+                .part("memory before, MB", before)
+                .part("memory under, MB", under)
+                .part("memory a minute after, MB", after)
                 .measured(flooded.quantile(0.99) / unloaded.quantile(0.99), how),
         );
     }
@@ -163,6 +172,8 @@ const FRAME: usize = 32;
 const FLOODED: usize = 16_384;
 /// Publications before those that are measured.
 const WARM_UP: usize = 20;
+/// When memory is looked at again.
+const AFTERWARDS: Duration = Duration::from_secs(60);
 /// Between two publications of the honest client.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Beyond this something is wrong.
