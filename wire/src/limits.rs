@@ -464,6 +464,9 @@ pub const BROKER_DESCRIPTORS: usize = 4;
 /// File descriptors for all else that a broker opens: standard streams, listeners, its threads' wake-ups, the store's
 /// journals and compactions, key files, snapshots, figures, handshakes at the order's port.
 pub const RESERVED_DESCRIPTORS: usize = 48;
+/// Connections at the order's port that have not shown yet that they are a broker's; with more of them new ones are closed at
+/// once. Each of them holds a descriptor for up to 5 s, and whoever opens them is nobody whom the broker knows.
+pub const ORDER_HANDSHAKES_MAX: u32 = 16;
 /// Time from a client's connecting to its hello.
 pub const GATEWAY_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time that a message of a client may take from its first byte to its last: the longest at 140 KB/s.
@@ -498,12 +501,12 @@ pub const QUESTIONS_STRANGERS_MAX: usize = 1024;
 pub const QUESTION_STRIKES_MAX: u32 = 128;
 /// Time for which a broker does not hear a client after each of them.
 pub const QUESTION_STRIKE_PAUSE: Duration = Duration::from_millis(10);
-/// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
-/// much they ask, it costs an eighth of a core.
-pub const QUESTIONS_STRANGERS_REST: u32 = 7;
 /// Time for which a broker does not hear an unregistered client whose question found `QUESTIONS_STRANGERS_MAX` open. The
 /// others took them, so that it is no strike; all 1,024 connections together still get few such answers a second.
 pub const QUESTION_BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
+/// much they ask, it costs an eighth of a core.
+pub const QUESTIONS_STRANGERS_REST: u32 = 7;
 /// Frames whose signatures are checked in one batch; larger batches gain little.
 pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
@@ -553,5 +556,6 @@ const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_B
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
 const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
 const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
+const _: () = assert!(ORDER_HANDSHAKES_MAX as usize * 2 < RESERVED_DESCRIPTORS);
 const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);

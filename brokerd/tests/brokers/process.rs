@@ -18,6 +18,7 @@ use sealcast_order::engine::{self, SigningSeed};
 
 use crate::client::Reader;
 use crate::cluster::{Home, key, until};
+use crate::outside::stands;
 
 fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sealcast-broker"));
@@ -184,6 +185,74 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
         let child = program().arg("run").arg(home.folder(0)).args(arguments).spawn();
         end(child.expect("it starts"))
     };
+/// A broker that may have 256 files open, among three others in this process.
+struct Limited {
+    child: Child,
+    others: Vec<Broker>,
+}
+
+impl Limited {
+    fn start(home: &Home) -> Limited {
+        let others = (1..4).map(|broker| home.start(broker)).collect();
+        let child = limited("ulimit -n 256").arg("run").arg(home.folder(0)).spawn().expect("it starts");
+        until("it orders with the others", || stands(home, 0).is_some_and(|it| it.height > 20));
+        Limited { child, others }
+    }
+
+    fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
+    }
+
+    /// It goes on with what the others order from now on.
+    fn goes_on(mut self, home: &Home) {
+        assert!(self.child.try_wait().expect("it is ours").is_none(), "it has ended");
+        let height = self.others[0].status().height + 50;
+        until("it goes on", || stands(home, 0).is_some_and(|it| it.running && it.height > height));
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, Signal::TERM).expect("it runs");
+        let (code, last) = end(self.child);
+        assert_eq!(code, Some(0), "{last}");
+        self.others.into_iter().for_each(Broker::stop);
+    }
+}
+
+/// The sockets come faster than the port's limit of 64 a second and 5 s for a handshake let them go again.
+#[test]
+fn rule_g7_whoever_only_connects_to_the_orders_port_takes_few_descriptors_and_the_order_goes_on() {
+    let home = Home::new("idle-order", 4);
+    let broker = Limited::start(&home);
+    let (before, mut most) = (broker.open_files(), 0);
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.extend((0..8).filter_map(|_| TcpStream::connect(home.order_address(0)).ok()));
+        most = broker.open_files().max(most);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(idle.len() > 200 && most < before + 48, "{before} files before, {most} beside {} sockets", idle.len());
+    broker.goes_on(&home);
+}
+
+#[test]
+fn rule_g7_whoever_connects_to_the_gateway_until_it_refuses_does_not_end_the_order() {
+    let home = Home::new("idle-gateway", 4);
+    let broker = Limited::start(&home);
+    let at = home.gateway_address(0);
+    let (mut idle, mut most) = (Vec::new(), 0);
+    for _ in 0..10 {
+        idle.extend((0..64).filter_map(|_| TcpStream::connect(at).ok()));
+        most = broker.open_files().max(most);
+    }
+    // The oldest of those that do not say who they are give way, and those that come too fast are not let in.
+    let is_over = |mut socket: &TcpStream| {
+        socket
+            .set_read_timeout(Some(Duration::from_millis(1)))
+            .is_ok_and(|()| matches!(socket.read(&mut [0; 1]), Ok(0)))
+    };
+    until("most of them are turned away", || idle.iter().filter(|socket| is_over(socket)).count() > 500);
+    assert!(most < 256, "{most} files were open");
+    broker.goes_on(&home);
+}
+
     let (code, last) = run(&["--solo"]);
     assert_eq!(
         (code, last.contains("error[E0305]: --solo: the cluster file names 4 brokers")),

@@ -10,6 +10,7 @@
 //! beside the runtime's, so that callers need no runtime at all.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use commonware_stream::sake::{self, Sake};
 use commonware_utils::TryCollect as _;
 use commonware_utils::channel::oneshot;
 use commonware_utils::ordered::Map;
+use sealcast_wire::limits;
 
 use crate::application::Application;
 use crate::block::{Block, Frame};
@@ -51,10 +53,10 @@ pub mod votes;
 mod watch;
 
 pub use aged::Aged;
-pub use proof::judge;
-#[cfg(any(test, feature = "simulation"))]
 #[cfg(any(test, feature = "simulation"))]
 pub use aged::write_older;
+pub use proof::judge;
+#[cfg(any(test, feature = "simulation"))]
 pub use proof::two_votes;
 pub use settings::{Broker, Settings, SigningSeed, Start, StartError, VIEWS_REMEMBERED};
 
@@ -89,9 +91,9 @@ impl Engine {
         let handle = is_ready.recv().map_err(|_| StartError::Ended)?.map_err(|fault| match fault {
             Fault::Damaged { file, what } => StartError::Damaged { file: folder.join(file), what },
             Fault::Storage(what) => std::io::Error::other(what).into(),
+            Fault::Files { needed } => StartError::Files { needed },
         })?;
         Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
-            Fault::Files { needed } => StartError::Files { needed },
     }
 
     /// Whether an engine could start so: a certificate to start from is one of this cluster, for a block of that height.
@@ -256,6 +258,8 @@ fn links(settings: &Settings, message_bytes_max: u32) -> lookup::Config<Handshak
     // A restarted broker is to be back within seconds, not after upstream's minute.
     config.peer_connection_cooldown = Duration::from_millis(250);
     config.dial_frequency = Duration::from_millis(100);
+    // Without descriptors the log cannot open its files, and upstream's listener turns in circles.
+    config.max_concurrent_handshakes = HANDSHAKES;
     config.allowed_handshake_rate_per_ip = Quota::per_second(64.try_into().expect("it is not zero"));
     config.allowed_handshake_rate_per_subnet = Quota::per_second(256.try_into().expect("it is not zero"));
     config.tracked_peer_sets = 1.try_into().expect("it is not zero");
@@ -266,6 +270,8 @@ fn addresses(keys: &[PublicKey], addresses: impl Iterator<Item = SocketAddr>) ->
     keys.iter().cloned().zip(addresses.map(Address::from)).try_collect().expect("the keys were checked to differ")
 }
 
+/// Handshakes at a time.
+const HANDSHAKES: NonZeroU32 = NonZeroU32::new(limits::ORDER_HANDSHAKES_MAX).expect("it is not zero");
 /// How far two brokers' clocks may differ for a handshake.
 const CLOCKS_APART: Duration = Duration::from_secs(10);
 /// How long a graceful end may take.
