@@ -29,7 +29,8 @@ use crate::block::{Block, BlockSize, Frame};
 use crate::order::{Evidence, Fault, Floor, Later, Order, Peer, Refused, Status};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
-type Forwarder = fn(SplitOrigin, &Recipients<PublicKey>, &IoBuf) -> Option<Recipients<PublicKey>>;
+type Forwarder =
+    &'static (dyn Fn(SplitOrigin, &Recipients<PublicKey>, &IoBuf) -> Option<Recipients<PublicKey>> + Send + Sync);
 type Channels = Links<SplitSender<PublicKey, Context, Forwarder>, Receiver<PublicKey>>;
 
 /// What the brokers' disks hold when a story has ended.
@@ -117,7 +118,7 @@ impl Brokers {
 
     /// Starts a broker on its own disk.
     pub async fn start(&mut self, i: usize, application: Arc<dyn Application>) {
-        let (links, _) = self.channels(i).await;
+        let (links, _) = self.channels(i, &everybody).await;
         let running = self.run(i, &self.disk(i), links, application).await;
         self.running[i] = Some(running);
     }
@@ -130,7 +131,40 @@ impl Brokers {
         first: Arc<dyn Application>,
         second: Arc<dyn Application>,
     ) -> Arc<dyn Order> {
-        let (one, two) = self.channels(i).await;
+        self.start_halves(i, first, second, &everybody).await
+    }
+
+    /// The same; the first half speaks to broker `only` alone, and the second one to all others.
+    pub async fn start_twins_apart(
+        &mut self,
+        i: usize,
+        first: Arc<dyn Application>,
+        second: Arc<dyn Application>,
+        only: usize,
+    ) -> Arc<dyn Order> {
+        let (one, others) = (self.keys[only].clone(), self.keys.clone());
+        let apart = move |half: SplitOrigin, to: &Recipients<PublicKey>, _: &IoBuf| {
+            let to = match to {
+                Recipients::All => others.clone(),
+                Recipients::Some(some) => some.clone(),
+                Recipients::One(one) => vec![one.clone()],
+            };
+            let is_first = matches!(half, SplitOrigin::Primary);
+            let to: Vec<PublicKey> = to.into_iter().filter(|key| (*key == one) == is_first).collect();
+            (!to.is_empty()).then_some(Recipients::Some(to))
+        };
+        // A few bytes for each story: upstream wants a forwarder that can be copied.
+        self.start_halves(i, first, second, Box::leak(Box::new(apart))).await
+    }
+
+    async fn start_halves(
+        &mut self,
+        i: usize,
+        first: Arc<dyn Application>,
+        second: Arc<dyn Application>,
+        speaks: Forwarder,
+    ) -> Arc<dyn Order> {
+        let (one, two) = self.channels(i, speaks).await;
         let first = self.run(i, &self.disk(i), one, first).await;
         self.running[i] = Some(first);
         Arc::new(Running(self.run(i, &format!("twin{i}-"), two, second).await.0))
@@ -158,13 +192,13 @@ impl Brokers {
         (is_started.await.expect("it starts"), task)
     }
 
-    async fn channels(&mut self, i: usize) -> (Channels, Channels) {
+    async fn channels(&mut self, i: usize, speaks: Forwarder) -> (Channels, Channels) {
         let control = self.oracle.control(self.keys[i].clone());
         let mut first = Vec::new();
         let mut second = Vec::new();
         for channel in 0..stack::CHANNELS {
             let (sender, receiver) = control.register(channel, stack::quota()).await.expect("the network runs");
-            let (s1, s2) = sender.split_with(everybody as Forwarder);
+            let (s1, s2) = sender.split_with(speaks);
             let (r1, r2) = receiver.split_with(self.context.child("split"), |_| SplitTarget::Both);
             first.push((s1, r1));
             second.push((s2, r2));

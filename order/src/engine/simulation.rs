@@ -58,6 +58,10 @@ impl World {
         self.brokers.start_twins(i, self.ledgers[i].clone(), second).await
     }
 
+    pub(super) async fn start_twins_apart(&mut self, i: usize, second: Arc<Ledger>, only: usize) -> Arc<dyn Order> {
+        self.brokers.start_twins_apart(i, self.ledgers[i].clone(), second, only).await
+    }
+
     /// Kills a broker: its tasks end where they stand, what it had not synced is gone.
     pub(super) async fn crash(&mut self, i: usize) {
         self.brokers.crash(i).await;

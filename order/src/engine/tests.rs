@@ -132,6 +132,35 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
     }
 }
 
+/// One half speaks to broker 0, the other one to 1 and 2: these certify a block that broker 0 was not proposed. That shows
+/// it a leader that equivocated, without two votes of it on one link.
+#[test]
+fn rule_e4_a_leader_that_equivocates_apart_is_cut_off_and_there_is_evidence() {
+    for seed in seeds(8) {
+        let story = story("twins apart", seed);
+        play(seed, false, |root| async move {
+            let mut world = World::new(root, ledgers(), None).await;
+            let honest = [0, 1, 2];
+            for i in honest {
+                world.start(i).await;
+            }
+            let twin = world.start_twins_apart(3, Arc::new(Ledger::new()), 0).await;
+            twin.submit(Frame::new(&b"twin"[..])).expect("the twin takes it");
+            let frames = world.submit_many(&honest, "frame", 20).await;
+            let cut_off = || world.broker(0).peers()[3].cut_off > 0;
+            world.until(cut_off, &format!("{story}: broker 0 has cut off broker 3")).await;
+            world.until_ordered(&honest, &frames, &story).await;
+            let evidence = world.broker(0).evidence();
+            assert!(evidence.iter().any(|it| it.broker == 3), "{story}: {evidence:?}");
+            for (i, peers) in honest.map(|i| (i, world.broker(i).peers())) {
+                let innocent = honest.iter().all(|other| peers[*other].cut_off == 0);
+                assert!(innocent, "{story}: broker {i} has cut off an honest one: {peers:?}");
+            }
+            assert_agree(&world.ledgers[..3], &story);
+        });
+    }
+}
+
 #[test]
 fn an_invalid_block_is_never_final() {
     for seed in seeds(16) {

@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use commonware_codec::Encode as _;
+use commonware_consensus::simplex::types::{Finalize, Proposal};
+use commonware_consensus::types::{Epoch, Round, View};
+use commonware_parallel::Sequential;
 use commonware_runtime::deterministic::Context;
 use commonware_runtime::{Blob as _, Clock as _, ReadOptions, Storage as _, Supervisor as _};
+use commonware_utils::iter::NonEmpty;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
 use super::segment::TRAILER_BYTES;
 use super::*;
 use crate::block::{Block, Frame};
+use crate::engine::settings::SigningSeed;
 use crate::engine::simulated::{Disks, Root, play, play_on};
+use crate::engine::stack::Members;
 
 const DISK: &str = "broker0-";
 /// A file holds few records here.
@@ -259,6 +265,24 @@ fn a_published_record_cannot_pass_for_one_of_the_log() {
     });
 }
 
+/// A quorum's certificate for each of these blocks.
+fn certificates(blocks: &[Block]) -> Vec<(u64, Finalization<Scheme, Digest>)> {
+    let seeds: Vec<SigningSeed> = (1..=4).map(|i| SigningSeed::new(&[i; 32])).collect();
+    let keys: Vec<[u8; 32]> = seeds.iter().map(SigningSeed::public).collect();
+    let sorted = Members::of(keys.iter()).expect("they are keys").sorted;
+    let signer = |seed: &SigningSeed| Scheme::signer(b"test", sorted.clone(), seed.0.clone()).expect("it is a member");
+    let signers: Vec<Scheme> = seeds[..3].iter().map(signer).collect();
+    let certify = |block: &Block| {
+        let round = Round::new(Epoch::zero(), View::new(block.height + 1));
+        let proposal = Proposal::new(round, View::new(block.height), Digest(block.hash()));
+        let votes: Vec<_> = signers.iter().filter_map(|it| Finalize::sign(it, proposal.clone())).collect();
+        let votes = NonEmpty::try_new(votes.into_iter()).expect("a quorum has members");
+        let all = Finalization::from_owned_finalizes(&signers[0], votes, &Sequential);
+        (block.height, all.expect("a quorum has signed"))
+    };
+    blocks.iter().map(certify).collect()
+}
+
 /// A folder of the version before, taken over; killed at each step of it.
 #[test]
 fn old_archives_become_the_log_whenever_it_is_interrupted() {
@@ -267,10 +291,13 @@ fn old_archives_become_the_log_whenever_it_is_interrupted() {
     const BLOCKS: u64 = 600;
     let pages = || CacheRef::new(NZU16!(1024), NZUsize!(64));
     let old: Vec<Block> = (0..BLOCKS).map(|height| block(height, 5)).collect();
+    // Not each block has one: a certificate makes those before its block final, too.
+    let certified: Vec<Block> = old.iter().filter(|block| block.height % 7 == 3).cloned().collect();
+    let certificates = certificates(&certified);
     for kill_after in [0, 1, 3, 10, 50, 200, 1000] {
         let story = format!("killed after {kill_after} ms");
         let ((), mut disks) = play(1, false, |root| async {
-            migrate::testing::write_old(&root.context(), DISK, &pages(), &old, &[]).await;
+            migrate::testing::write_old(&root.context(), DISK, &pages(), &old, &certificates).await;
         });
         for life in 0..2 {
             let ((), after) = play_on(disks, |root| async {
@@ -286,6 +313,12 @@ fn old_archives_become_the_log_whenever_it_is_interrupted() {
                 take_over.await.expect("it is taken over");
                 for block in &old {
                     assert_held(&mut opened.log, block, &story).await;
+                    let height = block.height;
+                    let found = opened.log.get(Kind::Certificate, height).await.expect("the log is sound");
+                    let expected = certificates.iter().find(|(of, _)| *of == height).map(|(_, it)| it);
+                    assert_eq!(found.as_ref().map(|it| it.digest), expected.map(|it| it.proposal.payload.0), "{story}");
+                    assert_eq!(found.map(|it| it.body), expected.map(|it| it.encode()), "{story}: block {height}");
+                    assert_eq!(opened.heights[1].contains(height), expected.is_some(), "{story}: block {height}");
                 }
                 for partition in ["blocks-key", "blocks-value", "certificates-key", "taken-over"] {
                     assert!(context.scan(&format!("{DISK}{partition}")).await.is_err(), "{story}: {partition} is left");
