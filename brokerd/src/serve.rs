@@ -21,7 +21,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Fault, Floor, Order};
+use sealcast_order::{Block, Fault, Floor, Order, Peer};
 use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
@@ -359,6 +359,7 @@ impl Broker {
 
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
         let (hall, executor, admission) = (self.hall.clone(), self.executor.clone(), self.admission.clone());
+        let brokers = u16::try_from(self.config.cluster.brokers()).expect("brokers have a limit");
         move || {
             let mut page = Page::default();
             let status = lock(&hall.order).as_ref().map(|order| order.status()).unwrap_or_default();
@@ -397,9 +398,10 @@ impl Broker {
             for (reason, count) in hall.drops.all() {
                 page.line("drops", &format!("{{reason=\"{reason}\"}}"), count);
             }
-            let mut misdeeds: BTreeMap<u16, u64> = BTreeMap::new();
+            let mut misdeeds: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
             hall.shelf.reports().iter().for_each(|report| *misdeeds.entry(report.broker).or_default() += 1);
-            let peers = lock(&hall.order).as_ref().map(|order| order.peers()).unwrap_or_default();
+            let mut peers = lock(&hall.order).as_ref().map(|order| order.peers()).unwrap_or_default();
+            peers.resize(usize::from(brokers), Peer::default());
             page.head("counter", "peer_messages", "Messages of the other brokers, by broker.");
             for (broker, peer) in peers.iter().enumerate() {
                 page.line("peer_messages", &format!("{{broker=\"{broker}\"}}"), peer.heard);

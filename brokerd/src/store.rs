@@ -12,7 +12,9 @@ mod memory;
 
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable as _, Snapshot};
+use fjall::{
+    AbstractTree as _, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable as _, Snapshot,
+};
 use sealcast_broker::state::{self, Changes, Row, Store, StoreError};
 use sealcast_wire::limits;
 
@@ -41,6 +43,7 @@ impl Lsm {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(UNSORTED_BYTES);
             let rows = database.keyspace("rows", options)?;
             database.persist(PersistMode::SyncAll)?;
+            sort_when_many(&rows)?;
             Ok(Lsm(Where::Disk { database, rows }))
         };
         open().map_err(named)
@@ -140,8 +143,17 @@ impl Store for Lsm {
                 None => batch.remove(rows, key),
             }
         }
-        batch.commit().map_err(failed)
+        batch.commit().and_then(|()| sort_when_many(rows)).map_err(failed)
     }
+}
+
+/// Has the rows that are not sorted yet sorted into a file, beside what goes on, if they are many. A folder keeps the bound
+/// that it was made with, and older ones were made with 64 MB.
+fn sort_when_many(rows: &Keyspace) -> Result<(), fjall::Error> {
+    if rows.tree.active_memtable().size() > UNSORTED_BYTES {
+        rows.rotate_memtable()?;
+    }
+    Ok(())
 }
 
 fn row(guard: fjall::Guard) -> Result<Row, fjall::Error> {
@@ -176,8 +188,7 @@ const DAMAGED: &str = "the rows cannot be read";
 
 /// Blocks of rows that are kept in memory.
 const CACHE_BYTES: u64 = 64 << 20;
-/// Bytes of new rows in memory before they are sorted into a file: a start reads as many from the journal. A folder keeps
-/// what it was made with: older ones have 64 MB.
+/// Bytes of new rows in memory before they are sorted into a file: a start reads as many from the journal.
 const UNSORTED_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]
@@ -249,6 +260,90 @@ mod tests {
         }
         assert_eq!(heights[0], 7, "a killed process loses nothing");
         assert!(heights.is_sorted_by(|a, b| a >= b) && heights[4] < 7, "{heights:?}");
+    }
+
+    /// The files of sorted rows below a folder.
+    fn tables(folder: &Folder) -> Vec<PathBuf> {
+        let (mut found, mut folders) = (Vec::new(), vec![folder.0.clone()]);
+        while let Some(at) = folders.pop() {
+            for entry in std::fs::read_dir(at).unwrap().map(|it| it.unwrap().path()) {
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else if entry.parent().is_some_and(|it| it.ends_with("tables")) {
+                    found.push(entry);
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    fn until_sorted(folder: &Folder) {
+        let begun = std::time::Instant::now();
+        while tables(folder).is_empty() {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no rows were sorted");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// Some 20 MB that cannot be compressed away.
+    fn fill(store: &mut Lsm) {
+        for batch in 0..50 {
+            store.apply((batch * 100..(batch + 1) * 100).map(|n| (key(n), Some(value(n)))).collect()).unwrap();
+        }
+        store.sync().unwrap();
+    }
+
+    fn key(n: u32) -> Vec<u8> {
+        n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec()
+    }
+
+    fn value(n: u32) -> Vec<u8> {
+        (0..4096).map(|i| key(n * 4096 + i)[0]).collect()
+    }
+
+    #[test]
+    fn rule_e15_a_folder_of_an_older_version_sorts_as_early_as_a_new_one() {
+        let folder = Folder::new();
+        let database = Database::builder(&folder.0).open().unwrap();
+        let rows = database.keyspace("rows", || KeyspaceCreateOptions::default().max_memtable_size(64 << 20)).unwrap();
+        drop((rows, database));
+        let mut store = Lsm::open(&folder.0).unwrap();
+        fill(&mut store);
+        until_sorted(&folder);
+        assert_eq!(store.get(&key(7)).unwrap(), Some(value(7)));
+    }
+
+    /// More rows than stay unsorted, so that some lie in sorted tables.
+    #[test]
+    fn rule_e12_a_damaged_sorted_table_is_named_as_damage_and_never_read() {
+        let folder = Folder::new();
+        let mut store = Lsm::open(&folder.0).unwrap();
+        fill(&mut store);
+        until_sorted(&folder);
+        drop(store);
+        let path = tables(&folder).remove(0);
+        let sound = std::fs::read(&path).unwrap();
+        for at in [sound.len() / 3, sound.len() / 2, sound.len() - 40] {
+            let mut changed = sound.clone();
+            changed[at] ^= 0x10;
+            std::fs::write(&path, &changed).unwrap();
+            let all = || -> Result<(), StoreError> {
+                let store = Lsm::open(&folder.0)?;
+                for n in 0..5000 {
+                    // Whatever is answered is what was written.
+                    assert_eq!(store.get(&key(n))?, Some(value(n)), "byte {at}");
+                }
+                Ok(())
+            };
+            match all() {
+                Ok(()) => {}
+                Err(error) => assert!(is_damage(&error.0), "byte {at}: {error}"),
+            }
+        }
+        std::fs::write(&path, &sound[..sound.len() / 2]).unwrap();
+        let opened = Lsm::open(&folder.0).and_then(|store| store.get(&key(1)));
+        assert!(opened.as_ref().is_err_and(|error| is_damage(&error.0)), "cut: {opened:?}");
     }
 
     #[test]

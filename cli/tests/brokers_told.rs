@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::{Home, Running, brokers_programs};
+use sealcast::brokers::{ClientKey, Purpose, load};
+use sealcast::config::KeptIdentity;
 use serde_json::Value;
 
 /// The brokers of a folder, each a process of its own.
@@ -245,6 +247,29 @@ fn readers_and_publishers_are_told_which_brokers_have_no_share_and_a_revoked_rea
     brokers.home.good(&["--id", "ann", "brokers", "revoke", "--serial", serial]);
     let refused = reader.line_within("error[E0701]", PATIENCE).expect("it is told");
     assert!(refused.contains("nobody vouches for us at the brokers any more"), "{refused}");
+    assert_eq!(reader.end().0, 7);
+}
+
+/// The key of the client that `sealcast sub` of bob is to the brokers.
+fn client_of_bob(brokers: &Brokers) -> String {
+    let home = sealcast::config::Home::at(&brokers.home.path().join("home"));
+    let cluster = load(&brokers.home.path().join("market/cluster.toml")).expect("init wrote it").cluster();
+    let identity = KeptIdentity::load(&home, "bob").and_then(|kept| kept.identity()).expect("it is kept");
+    let certificate = identity.expect("bob has a certificate").certificate().hash;
+    let (keys, _) = ClientKey::kept(&home, &cluster, &certificate, Purpose::Subscribe).expect("they are readable");
+    keys[0].client().0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_running_reader_whose_client_is_revoked_by_its_key_ends_and_says_so() {
+    let brokers = Brokers::of("told-revoked", 1, &[]);
+    sub(&brokers.home, &["market/#", "-W", "1s"]).end();
+    let client = client_of_bob(&brokers);
+    let mut reader = sub(&brokers.home, &["market/#"]);
+    assert_eq!(brokers.home.run(&["--id", "ann", "pub", "market/eurusd", "first"]).exit, 0);
+    reader.line_within("first", PATIENCE).expect("it comes");
+    brokers.home.good(&["--id", "ann", "brokers", "revoke", &client]);
+    reader.line_within("error[E07", PATIENCE).expect("it is told");
     assert_eq!(reader.end().0, 7);
 }
 

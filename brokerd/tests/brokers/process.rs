@@ -52,6 +52,13 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     let wanted = ["running 1", "height 0", "epoch 0", "policy 0", "view_changes 0", "views_skipped 0", "bytes_in 0"];
     assert!(wanted.iter().all(|line| text.contains(&format!("sealcast_broker_{line}\n"))), "{text}");
     assert!(text.contains("drops{reason=\"frame_quota\"} 0\n"), "{text}");
+    // A figure that has not happened is 0, not missing: whoever watches it would not know that it exists.
+    let zeros = ["peer_messages{broker=\"0\"} 0", "peers_cut_off{broker=\"0\"} 0", "equivocations{broker=\"0\"} 0"];
+    let others =
+        ["peers_silent 0", "clock_ahead_seconds 0", "drops{reason=\"descriptors\"} 0", "drops{reason=\"block\"} 0"];
+    for line in zeros.iter().chain(&others) {
+        assert!(text.contains(&format!("sealcast_broker_{line}\n")), "{line}: {text}");
+    }
     // A client that is not one is counted by what it says.
     let figure = |name: &str| -> u64 {
         let text = figures(port).expect("it shows them");
