@@ -126,7 +126,8 @@ impl ClusterFile {
             at(e.span().unwrap_or_default(), what)
         })?;
         if *file.version.get_ref() != VERSION {
-            let what = format!("version {} of cluster files is not known here, but {VERSION}", file.version.get_ref());
+            let what =
+                format!("the file has version {}, and this program reads version {VERSION}", file.version.get_ref());
             return Err(ParseError { hint: "use the program that made the file", ..at(file.version.span(), what) });
         }
         let name = file.name.get_ref();

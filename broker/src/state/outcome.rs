@@ -131,7 +131,7 @@ const CODES: [Code; 19] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {
     /// Blocks execute in order, each once.
-    #[error("block {0} is next")]
+    #[error("blocks are executed in order, and block {0} must be executed next")]
     Height(u64),
     /// The storage failed. The state in memory is no longer what is stored: it must be opened again.
     #[error(transparent)]

@@ -15,7 +15,8 @@
 //! ([`operation::Frame::introduces`]), or if one before it did. It is no matter of blocks: brokers differ in whom they know.
 //!
 //! *Topics.* No frame waits that publishes at a topic which rules for a visible name would not cover
-//! ([`operation::check_published`]). Blocks may hold such frames: old ones do, and what they came to stays.
+//! ([`operation::check_published`]). Blocks may hold such frames: leaders of an older version propose them, and brokers that
+//! refused their blocks would let one client stop the order.
 
 mod fair;
 mod introduced;

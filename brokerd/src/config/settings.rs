@@ -287,6 +287,6 @@ pub const BATCH_SIZE: RangeInclusive<usize> = 1..=limits::CHECK_BATCH_FRAMES;
 pub const THREADS: RangeInclusive<usize> = 1..=256;
 /// Bytes of one block.
 const BLOCK_BYTES: RangeInclusive<usize> = 1..=limits::BLOCK_BYTES_MAX;
-const ADDRESS: &str = "an address as \"127.0.0.1:9600\"";
+const ADDRESS: &str = "an address like \"127.0.0.1:9600\"";
 /// Bytes of `broker.toml`.
 const SETTINGS_BYTES_MAX: usize = 64 << 10;

@@ -100,7 +100,7 @@ fn all_mistakes_of_the_settings_are_said_at_once_with_their_places() {
         ("batch-size = 129", "batch-size is a whole number from 1 to 128"),
         ("threads = 257", "threads is a whole number from 1 to 256"),
         ("share-on = \"sometimes\"", "share-on is \"read\" or \"write\", not «sometimes»"),
-        ("metrics = 9600", "metrics is an address as \"127.0.0.1:9600\""),
+        ("metrics = 9600", "metrics is an address like \"127.0.0.1:9600\""),
         ("keep = \"2 \\u001b blocks\"", "keep: «2 \\u{1b} blocks» is neither «everything»"),
     ];
     let text: Vec<&str> = lines.iter().map(|(line, _)| *line).collect();

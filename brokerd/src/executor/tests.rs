@@ -321,7 +321,7 @@ fn an_executor_that_fails_says_so_and_acknowledges_nothing_more() {
     assert_eq!(done.iter().collect::<Vec<_>>(), [1], "what was executed is durable, the rest is dropped");
     assert_eq!((broker.executor.height(), broker.executor.executed()), (1, 1));
     let why = broker.executor.failure().expect("it failed").to_owned();
-    assert!(why.contains("block 2 is next"), "{why}");
+    assert!(why.contains("block 2 must be executed next"), "{why}");
     assert_eq!(*broker.inbox.failed.lock().unwrap(), Some(why));
     let Answer::Status(status) = broker.executor.answer(&client(1), Question::Status) else { panic!("no status") };
     assert!(!status.running);

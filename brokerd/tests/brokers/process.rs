@@ -123,14 +123,6 @@ fn with_too_few_open_files_the_program_says_how_many_it_needs_and_what_to_type()
 }
 
 #[test]
-fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
-    let home = Home::new("no-files", 1);
-    let port = home.metrics_address();
-    let mut command = program();
-    command.arg("run").arg(home.folder(0)).args(["--metrics", &port.to_string()]);
-    let child = command.spawn().expect("it starts");
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
-#[test]
 fn with_too_few_open_files_for_an_older_versions_blocks_the_program_says_what_to_type() {
     let home = Home::new("older-files", 4);
     let order = home.folder(0).join("order");
@@ -145,6 +137,14 @@ fn with_too_few_open_files_for_an_older_versions_blocks_the_program_says_what_to
     assert!(said && !last.contains("away"), "{last}");
 }
 
+#[test]
+fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
+    let home = Home::new("no-files", 1);
+    let port = home.metrics_address();
+    let mut command = program();
+    command.arg("run").arg(home.folder(0)).args(["--metrics", &port.to_string()]);
+    let child = command.spawn().expect("it starts");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
     let (at, broker) = (home.gateway_address(0), home.file.broker_keys()[0]);
     until("it listens", || TcpStream::connect(port).is_ok() && TcpStream::connect(at).is_ok());
     let opened = Channel::open(at, broker, key(1), home.cluster, Duration::from_secs(30)).expect("it is welcome");
@@ -185,13 +185,6 @@ fn with_too_few_open_files_for_an_older_versions_blocks_the_program_says_what_to
     assert_eq!(code, Some(0), "{last}");
 }
 
-#[test]
-fn what_is_wrong_is_one_line_and_an_exit_code() {
-    let home = Home::new("wrong", 4);
-    let run = |arguments: &[&str]| {
-        let child = program().arg("run").arg(home.folder(0)).args(arguments).spawn();
-        end(child.expect("it starts"))
-    };
 /// A broker that may have 256 files open, among three others in this process.
 struct Limited {
     child: Child,
@@ -260,6 +253,13 @@ fn rule_g7_whoever_connects_to_the_gateway_until_it_refuses_does_not_end_the_ord
     broker.goes_on(&home);
 }
 
+#[test]
+fn what_is_wrong_is_one_line_and_an_exit_code() {
+    let home = Home::new("wrong", 4);
+    let run = |arguments: &[&str]| {
+        let child = program().arg("run").arg(home.folder(0)).args(arguments).spawn();
+        end(child.expect("it starts"))
+    };
     let (code, last) = run(&["--solo"]);
     assert_eq!(
         (code, last.contains("error[E0305]: --solo: the cluster file names 4 brokers")),

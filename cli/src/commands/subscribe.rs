@@ -29,7 +29,9 @@ use crate::text::{duration, members, parse_duration};
 #[command(
     visible_alias = "subscribe",
     after_help = "\
-A line says number, topic, sender, epoch, size and time on the way; the payload follows.
+A line says number, topic, sender, epoch, size and time on the way; the payload follows. On a
+terminal it stands behind a margin, and what could drive the terminal is escaped. In a file or a
+pipe it is printed as it is, so that a payload can look like such a line: programs read --json.
 «from robot7» is a verified signature; «from ~robot7» only somebody with the group's key who says
 so.
 

@@ -412,9 +412,13 @@ impl Engine {
     /// Why nothing can be sealed: the newest block is too old by the clock here.
     pub(super) fn too_old(&self) -> Error {
         let most = limits::SEAL_BLOCK_AGE_MAX.as_secs();
-        let age = self.quorum.age(self.clock.now()).map_or_else(String::new, |age| format!("{} s old", age.as_secs()));
-        let what =
-            format!("the newest block that f + 1 brokers show is {age} by the clock here, and at most {most} s may be");
+        let what = match self.quorum.age(self.clock.now()) {
+            Some(age) => format!(
+                "the newest block that f + 1 brokers show is {} s old by this machine's clock; it may be {most} s old",
+                age.as_secs()
+            ),
+            None => "f + 1 brokers have not shown their newest block yet, and nothing is sealed before".to_owned(),
+        };
         Error::new(Code::NotReady, what).with_hint(CLOCK)
     }
 
