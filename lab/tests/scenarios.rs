@@ -44,6 +44,7 @@ scenarios! {
     rule_a3_leave = "leave",
     rule_a4_evict = "evict",
     rule_a14_suspect = "suspect",
+    rekey = "rekey",
     rotate = "rotate",
     rule_b6_partition_and_merge = "partition",
     rule_g4_restart = "restart",
@@ -71,6 +72,13 @@ scenarios! {
 #[test]
 fn rule_a9_splitter() {
     played("splitter", 60);
+}
+
+#[test]
+fn rule_a9_splitters_by_their_lie() {
+    played("splitter-heard", 20);
+    played("splitter-share", 20);
+    played("splitter-confirmation", 20);
 }
 
 /// In 5 of the first 100 seeds, of which 18 is the first, what a writer sealed once overtook the key that it had handed

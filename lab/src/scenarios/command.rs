@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use sealcast_sim::dice::Chance;
 use sealcast_sim::seeds::{Note, Seeds, range};
+use sealcast_wire::limits;
 use serde::Serialize;
 
 use super::script::Knobs;
@@ -18,7 +19,8 @@ use crate::netns;
 /// What can be asked of `sim`.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
-    /// Which scenario; all of them if none is named. `sealcast-lab list` names them; `brokers` are whole brokers.
+    /// Which scenario; all of them if none is named. `sealcast-lab list` names them; `brokers` are whole brokers, and
+    /// `insiders` are all attacks of one holder of a certificate.
     scenario: Option<String>,
     /// Play this seed, and show the run.
     #[arg(long, conflicts_with = "seeds")]
@@ -32,9 +34,9 @@ pub struct Arguments {
     /// Go on after the last seed that held, as noted by the run before.
     #[arg(long)]
     resume: bool,
-    /// How many members.
-    #[arg(long)]
-    nodes: Option<usize>,
+    /// How many members; several numbers are played one after the other. With `insiders`: how many honest members.
+    #[arg(long, value_name = "N,N…", value_delimiter = ',')]
+    nodes: Vec<usize>,
     /// Chance that a datagram is lost, per receiver: 0 to 1.
     #[arg(long)]
     loss: Option<f64>,
@@ -76,6 +78,9 @@ struct Summary {
     scenario: &'static str,
     ground: &'static str,
     nodes: usize,
+    /// Of those, who keeps the rules; only where a group of attacks was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    honest: Option<usize>,
     loss: f64,
     jitter_ms: u64,
     seeds: u64,
@@ -83,6 +88,8 @@ struct Summary {
     failed_seeds: Vec<u64>,
     /// Until the first common view: median, 99th percentile and longest, milliseconds of the run's time.
     converged_ms: Option<[f64; 3]>,
+    /// The same of each wait for a common view, in the order of the story: joins, new keys, evictions.
+    waits_ms: Vec<[f64; 3]>,
     views: u64,
     datagrams: u64,
     published: u64,
@@ -105,6 +112,7 @@ pub fn list() {
         out,
         "{BROKERS:<22} whole brokers, of which some may lie, and their clients: --fault names what goes wrong"
     );
+    let _ = writeln!(out, "{INSIDERS:<22} each attack of one holder of a certificate, beside --nodes honest members");
 }
 
 /// Plays what is asked for; exit code 1 if something did not hold.
@@ -153,36 +161,78 @@ fn of_brokers(arguments: &Arguments) -> Vec<String> {
     valued.chain(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_owned())).collect()
 }
 
+/// One scenario with one set of knobs.
+struct Cell {
+    scenario: &'static Scenario,
+    knobs: Knobs,
+    honest: Option<usize>,
+}
+
 fn play(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Some(cells) = cells(arguments) else { return Ok(ExitCode::from(2)) };
+    let (mut runs, mut held) = (0, 0);
+    for cell in &cells {
+        let (of_cell, held_of_cell) = match arguments.seed {
+            Some(seed) => (1, u64::from(one(cell, seed, arguments)?)),
+            None => many(cell, arguments)?,
+        };
+        runs += of_cell;
+        held += held_of_cell;
+    }
+    if cells.iter().any(|cell| cell.honest.is_some()) && !arguments.json {
+        println!("{} of {runs} runs of {} attacks succeeded", runs - held, INSIDERS_ALL.len());
+    }
+    Ok(if runs == held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is asked for; `None`, said aloud, if there is no such thing.
+fn cells(arguments: &Arguments) -> Option<Vec<Cell>> {
+    let is_group = arguments.scenario.as_deref() == Some(INSIDERS);
     let chosen: Vec<&'static Scenario> = match &arguments.scenario {
-        None => ALL.iter().filter(|s| !arguments.sockets || s.has_sockets()).collect(),
+        None => ALL.iter().collect(),
+        Some(_) if is_group => INSIDERS_ALL.iter().filter_map(|name| Scenario::find(name)).collect(),
         Some(name) => match Scenario::find(name) {
             Some(scenario) => vec![scenario],
             None => {
                 eprintln!("sealcast-lab: error: there is no scenario {name}");
                 eprintln!("sealcast-lab: hint: sealcast-lab list");
-                return Ok(ExitCode::from(2));
+                return None;
             }
         },
     };
-    let mut held = true;
-    for scenario in chosen {
-        let knobs = arguments.knobs(scenario);
-        held &= match arguments.seed {
-            Some(seed) => one(scenario, &knobs, seed, arguments)?,
-            None => many(scenario, &knobs, arguments)?,
+    let several = arguments.scenario.is_none() || is_group;
+    let chosen = chosen.into_iter().filter(|s| !several || !arguments.sockets || s.has_sockets());
+    if !is_group {
+        let cell = |scenario: &'static Scenario| {
+            let sizes = if arguments.nodes.is_empty() { &[scenario.knobs.members][..] } else { &arguments.nodes[..] };
+            let of_size = |n: &usize| Cell { scenario, knobs: arguments.knobs(scenario, *n), honest: None };
+            sizes.iter().map(of_size).collect::<Vec<_>>()
         };
+        return Some(chosen.flat_map(cell).collect());
     }
-    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let sizes = if arguments.nodes.is_empty() { &HONEST[..] } else { &arguments.nodes[..] };
+    // Who is captured needs a group of two beside it, and one misbehaves.
+    if let Some(n) = sizes.iter().find(|n| !(HONEST[0]..limits::MEMBERS_MAX).contains(n)) {
+        let most = limits::MEMBERS_MAX - 1;
+        eprintln!("sealcast-lab: error: {n} honest members beside one that misbehaves");
+        eprintln!("sealcast-lab: hint: --nodes {}, up to {most}", HONEST[0]);
+        return None;
+    }
+    let cell = |scenario: &'static Scenario| {
+        let of_size = move |n: &usize| Cell { scenario, knobs: arguments.knobs(scenario, n + 1), honest: Some(*n) };
+        sizes.iter().map(of_size).collect::<Vec<_>>()
+    };
+    Some(chosen.flat_map(cell).collect())
 }
 
-fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> io::Result<bool> {
+fn one(cell: &Cell, seed: u64, arguments: &Arguments) -> io::Result<bool> {
+    let Cell { scenario, knobs, .. } = cell;
     let begin = Instant::now();
     let keep = Keep { lines: arguments.trace, story: arguments.story };
     let ground = arguments.ground();
     let report = scenario.play_on(ground, knobs, seed, keep)?;
     if arguments.json {
-        print_json(&summary(scenario, knobs, ground, &[(seed, report.clone())], begin.elapsed()));
+        print_json(&summary(cell, ground, &[(seed, report.clone())], begin.elapsed()));
         return Ok(report.holds());
     }
     println!("{}: {}", scenario.name, scenario.story);
@@ -215,7 +265,9 @@ fn one(scenario: &Scenario, knobs: &Knobs, seed: u64, arguments: &Arguments) -> 
     Ok(report.holds())
 }
 
-fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> io::Result<bool> {
+/// Plays all seeds; how many there were, and how many held.
+fn many(cell: &Cell, arguments: &Arguments) -> io::Result<(u64, u64)> {
+    let Cell { scenario, knobs, .. } = cell;
     let ground = arguments.ground();
     let begin = Instant::now();
     let default = if ground == Ground::Simulator { 0..100 } else { 0..1 };
@@ -234,41 +286,43 @@ fn many(scenario: &Scenario, knobs: &Knobs, arguments: &Arguments) -> io::Result
     };
     let played = seeds.play(|seed| scenario.play_on(ground, knobs, seed, Keep::default()), told)?;
     let reports: Vec<(u64, Report)> = played.into_iter().map(|it| (it.seed, it.report)).collect();
-    let summary = summary(scenario, knobs, ground, &reports, begin.elapsed());
-    let held = summary.failed_seeds.is_empty();
+    let summary = summary(cell, ground, &reports, begin.elapsed());
+    let count = (summary.seeds, summary.held);
     if arguments.json {
         print_json(&summary);
-        return Ok(held);
+        return Ok(count);
     }
     let waits = summary.converged_ms.map_or(String::new(), |[median, p99, max]| {
         format!(" · common view after {median:.0} ms (median), {p99:.0} ms (99 %), {max:.0} ms (longest)")
     });
     let lost = if summary.due > 0 { format!(" · lost {} of {}", summary.lost, summary.due) } else { String::new() };
+    let honest = summary.honest.map_or(String::new(), |n| format!(" · {n:>2} honest"));
     println!(
-        "{:<22} {}/{} seeds held{waits}{lost} · {:.0} s {} in {:.1} s",
+        "{:<22} {}/{} seeds held{honest}{waits}{lost} · {:.0} s {} in {:.1} s",
         summary.scenario, summary.held, summary.seeds, summary.simulated_s, summary.ground, summary.took_s
     );
     for (seed, waited) in slowest(&reports).into_iter().take(arguments.slowest) {
         println!("{:>8.0} ms  {}", millis(waited), again(scenario, knobs, seed, ground));
     }
-    Ok(held)
+    Ok(count)
 }
 
-fn summary(scenario: &Scenario, knobs: &Knobs, ground: Ground, reports: &[(u64, Report)], took: Duration) -> Summary {
-    let mut waits: Vec<Duration> = reports.iter().filter_map(|(_, r)| r.converged.first().copied()).collect();
-    waits.sort_unstable();
-    let at = |percent: usize| millis(waits[(waits.len() - 1) * percent / 100]);
+fn summary(cell: &Cell, ground: Ground, reports: &[(u64, Report)], took: Duration) -> Summary {
+    let Cell { scenario, knobs, honest } = cell;
+    let waits_ms: Vec<[f64; 3]> = (0..).map_while(|wait| spread(reports, wait)).collect();
     let failed: Vec<u64> = reports.iter().filter(|(_, r)| !r.holds()).map(|(seed, _)| *seed).collect();
     let sum = |f: fn(&Report) -> u64| reports.iter().map(|(_, r)| f(r)).sum();
     Summary {
         scenario: scenario.name,
         ground: if ground == Ground::Simulator { "simulated" } else { "over sockets" },
         nodes: knobs.members,
+        honest: *honest,
         loss: knobs.loss.fraction(),
         jitter_ms: knobs.jitter.as_millis() as u64,
         seeds: reports.len() as u64,
         held: (reports.len() - failed.len()) as u64,
-        converged_ms: (!waits.is_empty()).then(|| [at(50), at(99), at(100)]),
+        converged_ms: waits_ms.first().copied(),
+        waits_ms,
         views: sum(|r| r.views),
         datagrams: sum(|r| r.datagrams),
         published: sum(|r| r.tally.published),
@@ -280,6 +334,14 @@ fn summary(scenario: &Scenario, knobs: &Knobs, ground: Ground, reports: &[(u64, 
         again: failed.iter().take(AGAIN_MAX).map(|seed| again(scenario, knobs, *seed, ground)).collect(),
         failed_seeds: failed,
     }
+}
+
+/// Of a story's wait of this number in all seeds: median, 99th percentile and longest; `None` if no seed had it.
+fn spread(reports: &[(u64, Report)], wait: usize) -> Option<[f64; 3]> {
+    let mut waits: Vec<Duration> = reports.iter().filter_map(|(_, r)| r.converged.get(wait).copied()).collect();
+    waits.sort_unstable();
+    let at = |percent: usize| millis(waits[(waits.len() - 1) * percent / 100]);
+    (!waits.is_empty()).then(|| [at(50), at(99), at(100)])
 }
 
 /// Seeds by the wait for their first common view, the longest first.
@@ -313,9 +375,9 @@ impl Arguments {
         if self.sockets { Ground::Sockets } else { Ground::Simulator }
     }
 
-    fn knobs(&self, scenario: &Scenario) -> Knobs {
+    fn knobs(&self, scenario: &Scenario, members: usize) -> Knobs {
         Knobs {
-            members: self.nodes.unwrap_or(scenario.knobs.members),
+            members,
             loss: self.loss.map_or(scenario.knobs.loss, Chance::of),
             jitter: self.jitter.map_or(scenario.knobs.jitter, Duration::from_millis),
         }
@@ -339,6 +401,26 @@ fn millis(d: Duration) -> f64 {
 
 /// Asks for whole brokers.
 const BROKERS: &str = "brokers";
+/// Asks for all of [`INSIDERS_ALL`].
+const INSIDERS: &str = "insiders";
+/// The attacks of one holder of a certificate on a group on a LAN.
+const INSIDERS_ALL: &[&str] = &[
+    "claimed-number",
+    "climber",
+    "churner",
+    "visitor",
+    "captor",
+    "evicted-captor",
+    "captured",
+    "splitter",
+    "splitter-heard",
+    "splitter-share",
+    "splitter-confirmation",
+    "twins",
+    "wrong-publics",
+];
+/// Honest members that they are played with, unless asked otherwise; the first number is the least.
+const HONEST: [usize; 3] = [3, 8, 16];
 /// Failures whose commands are listed.
 const AGAIN_MAX: usize = 10;
 
@@ -360,5 +442,22 @@ mod tests {
         let asked = Asked::parse_from("sim brokers".split(' ').chain(all.split(' ')));
         assert_eq!(of_brokers(&asked.arguments).join(" "), all);
         assert!(of_brokers(&Asked::parse_from(["sim", "brokers"]).arguments).is_empty());
+    }
+
+    fn asked(line: &str) -> Option<Vec<Cell>> {
+        cells(&Asked::parse_from(line.split(' ')).arguments)
+    }
+
+    #[test]
+    fn insiders_are_all_attacks_beside_so_many_honest_members() {
+        let of = |line| -> Vec<(&str, usize, Option<usize>)> {
+            asked(line).unwrap().iter().map(|c| (c.scenario.name, c.knobs.members, c.honest)).collect()
+        };
+        let all = of("sim insiders");
+        assert_eq!(all.len(), INSIDERS_ALL.len() * HONEST.len());
+        assert_eq!(all[..3], [3, 8, 16].map(|n| ("claimed-number", n + 1, Some(n))));
+        assert_eq!(of("sim insiders --nodes 5").len(), INSIDERS_ALL.len());
+        assert_eq!(of("sim captor --nodes 4,6"), [("captor", 4, None), ("captor", 6, None)]);
+        assert!(asked("sim insiders --nodes 2").is_none() && asked("sim insiders --nodes 64").is_none());
     }
 }

@@ -144,6 +144,21 @@ pub(super) fn splitter(knobs: &Knobs, dice: &mut Dice) -> Script {
     split(knobs, dice, lie, n - 1)
 }
 
+/// The same with another hash of what was heard in R2.
+pub(super) fn splitter_heard(knobs: &Knobs, dice: &mut Dice) -> Script {
+    split(knobs, dice, Lie::Heard, knobs.members - 1)
+}
+
+/// The same with a share in R2 that is none.
+pub(super) fn splitter_share(knobs: &Knobs, dice: &mut Dice) -> Script {
+    split(knobs, dice, Lie::Share, knobs.members - 1)
+}
+
+/// The same with a confirmation of another key.
+pub(super) fn splitter_confirmation(knobs: &Knobs, dice: &mut Dice) -> Script {
+    split(knobs, dice, Lie::Confirmation, knobs.members - 1)
+}
+
 /// A reader says another key to those who write and do not read than the other readers do.
 pub(super) fn wrong_publics(knobs: &Knobs, dice: &mut Dice) -> Script {
     split(knobs, dice, Lie::Publics, knobs.members)

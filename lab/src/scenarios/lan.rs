@@ -95,6 +95,18 @@ pub(super) fn suspect(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
+pub(super) fn rekey(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = formed(knobs, dice);
+    all_publish(&mut script, 0..n, 20, 10 * SECOND);
+    for _ in 0..3 {
+        script.wait(dice.between(SECOND / 2, SECOND)).then(Step::Ask(dice.index(n), Command::Rotate));
+        script.then(Step::Renewed { members: (0..n).collect(), within: PATIENCE });
+    }
+    script.wait(SECOND);
+    script
+}
+
 pub(super) fn rotate(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = formed(knobs, dice);

@@ -126,6 +126,7 @@ pub static ALL: &[Scenario] = &[
     robots("leave", 6, "a member leaves, the others agree on a key without it", lan::leave),
     robots("evict", 6, "a member is evicted by a signed statement, and never comes back", lan::evict),
     robots("suspect", 6, "a member dies; its silence removes it from the view", lan::suspect),
+    robots("rekey", 6, "a member asks for a new key, and all have it", lan::rekey),
     robots("rotate", 6, "members ask for a new key, several at once", lan::rotate),
     robots("partition", 6, "the network splits, both halves go on, and merge when it heals", lan::partition),
     robots("restart", 5, "processes die and come back at once or later, some several times", lan::restart),
@@ -195,6 +196,24 @@ pub static ALL: &[Scenario] = &[
         insiders::captured,
     ),
     quiet("splitter", 5, "a member says the truth to one of the others and a lie to the rest", insiders::splitter),
+    quiet(
+        "splitter-heard",
+        5,
+        "a member says to one of the others what it heard, and something else to the rest",
+        insiders::splitter_heard,
+    ),
+    quiet(
+        "splitter-share",
+        5,
+        "a member has a right share for one of the others and none for the rest",
+        insiders::splitter_share,
+    ),
+    quiet(
+        "splitter-confirmation",
+        5,
+        "a member confirms the key to one of the others and another one to the rest",
+        insiders::splitter_confirmation,
+    ),
     robots(
         "twins",
         5,

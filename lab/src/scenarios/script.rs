@@ -80,6 +80,13 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
+    /// Within this time all of these have one view of exactly these, of another epoch than any of them has now.
+    Renewed {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// How long it may take.
+        within: Duration,
+    },
     /// Within this time all of these have one view, of these and perhaps others.
     Together {
         /// Who.

@@ -9,7 +9,7 @@ use sealcast_keys::Command;
 use sealcast_sim::Sim;
 use sealcast_sim::dice::Dice;
 use sealcast_sim::trace::{Line, Trace};
-use sealcast_wire::{Guarantee, Monotonic};
+use sealcast_wire::{EpochId, Guarantee, Monotonic};
 
 use super::carrier::Carrier;
 use super::company::{Company, Player, TOPIC};
@@ -209,15 +209,10 @@ impl<'a, C: Carrier> Stage<'a, C> {
             Step::Wait(time) => {
                 self.run(now + *time, |_| false);
             }
-            Step::Converge { members, within } => {
-                let reached = self.run(now + *within, |watch| watch.agree(members));
-                match reached {
-                    true => self.converged.push(self.carrier.now() - now),
-                    false => {
-                        let what = format!("after {within:?} not one view of {members:?}: {}", self.watch.standing());
-                        self.watch.panel.report(self.carrier.now(), "convergence", what);
-                    }
-                }
+            Step::Converge { members, within } => self.converge(members, *within, &BTreeSet::new()),
+            Step::Renewed { members, within } => {
+                let old = members.iter().filter_map(|m| self.watch.epoch(*m)).collect();
+                self.converge(members, *within, &old);
             }
             Step::Out { member, within } => {
                 if !self.run(now + *within, |watch| watch.out[*member]) {
@@ -246,6 +241,17 @@ impl<'a, C: Carrier> Stage<'a, C> {
             }
             Step::Never { members, whom } => self.watch.never.push((members.clone(), *whom)),
         }
+    }
+
+    /// Until all of these have one view of exactly these, of none of the epochs before.
+    fn converge(&mut self, members: &BTreeSet<usize>, within: Duration, before: &BTreeSet<EpochId>) {
+        let now = self.carrier.now();
+        let new = |watch: &Watch| members.iter().all(|m| watch.epoch(*m).is_none_or(|e| !before.contains(&e)));
+        if self.run(now + within, |watch| watch.agree(members) && new(watch)) {
+            return self.converged.push(self.carrier.now() - now);
+        }
+        let what = format!("after {within:?} not one view of {members:?}: {}", self.watch.standing());
+        self.watch.panel.report(self.carrier.now(), "convergence", what);
     }
 
     fn start(&mut self, member: usize) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealcast_keys::{Misbehaviour, Notice};
 use sealcast_sim::{Observer, Reach};
-use sealcast_wire::{Monotonic, View};
+use sealcast_wire::{EpochId, Monotonic, View};
 
 use super::company::Player;
 use crate::checkers::{Cast, Event, Panel};
@@ -58,6 +58,11 @@ impl Watch {
         if let Some(story) = &mut self.story {
             story.push(format!("{:>12.3} ms  {}", at.micros() as f64 / 1e3, line()));
         }
+    }
+
+    /// The epoch that a member is in.
+    pub(super) fn epoch(&self, member: usize) -> Option<EpochId> {
+        self.views[member].as_ref().map(|view| view.epoch)
     }
 
     /// Whether all of these have one view of exactly these.
