@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Home, Running, free_port};
+use sealcast::control::Answer;
 
 /// A user with a group of its own at a port of its own, and nothing running.
 fn founder(name: &str) -> Home {
@@ -30,6 +31,9 @@ fn subscriber(home: &Home, members: usize) -> Running {
     sub
 }
 
+/// What a `pub` says whose message no other member was there for.
+const ONLY_HERE: &str = "sealcast: warning: nobody else is in ward3: only subscriptions of this identity got it\n";
+
 #[test]
 fn the_first_session_of_the_manual() {
     let home = founder("first");
@@ -38,7 +42,7 @@ fn the_first_session_of_the_manual() {
     let shown = home.until(&["group", "show"], "epoch 1");
     assert!(shown.contains("origin: signed"), "{shown}");
     let ran = home.run(&["pub", "ward3/vitals", "{\"hr\":72}"]);
-    assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    assert_eq!((ran.exit, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ONLY_HERE));
     let line = sub.line_with("#1").unwrap();
     assert!(line.starts_with("#1 ward3/vitals  from you@"), "{line}");
     assert!(line.contains("  epoch 1  9 B  +") && line.ends_with(" ms"), "{line}");
@@ -54,7 +58,7 @@ fn what_is_published_while_a_subscriber_starts_reaches_it() {
         let home = founder("start");
         let mut sub = home.start(&["sub", "ward3/#", "-C", "1"]);
         let ran = home.run(&["pub", "ward3/vitals", "{\"hr\":72}"]);
-        assert_eq!((ran.exit, ran.stderr.as_str()), (0, ""));
+        assert_eq!((ran.exit, ran.stderr.as_str()), (0, ONLY_HERE));
         sub.line_with("{\"hr\":72}").unwrap();
         assert_eq!(sub.end().0, 0);
     }
@@ -147,6 +151,9 @@ fn an_invited_member_is_shown_heard_and_evicted() {
     assert!(!again.stdout.contains("not for carol"));
     let log = home.good(&["group", "log"]);
     assert!(log.contains("evicted  carol") && log.contains("lost laptop"), "{log}");
+    // Members have names there, and nobody reads a hash.
+    let hash = regex::Regex::new("[0-9a-f]{12}").unwrap();
+    assert!(!hash.is_match(&log), "{log}");
 
     let left = alice.good(&["group", "leave"]);
     assert!(left.starts_with("left ward3"), "{left}");
@@ -233,6 +240,124 @@ fn one_identity_runs_once_and_serves_others_of_its_user() {
     third.line_with("1 member").expect("it is the member now");
     home.good(&["pub", "ward3/vitals", "still read"]);
     third.line_with("still read").expect("it reads on");
+}
+
+/// A message that went through a running session, and that nobody got, is an error like one of a session of its own.
+#[test]
+fn rule_a7_a_pub_through_a_session_that_is_alone_says_who_got_it() {
+    let home = founder("alone-through");
+    let mut sub = home.start(&["sub", "ward3/vitals"]);
+    home.until(&["group", "show"], "epoch 1");
+    let nobody = home.run(&["pub", "ward3/other", "hello"]);
+    assert_eq!(nobody.exit, 4, "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("error[E0405]: nobody else is in ward3: nobody got it"), "{}", nobody.stderr);
+    let meant = home.run(&["pub", "ward3/other", "hello", "--alone"]);
+    assert_eq!(meant.exit, 0, "{}", meant.stderr);
+    assert!(meant.stderr.contains("nobody got it"), "{}", meant.stderr);
+    let here = home.run(&["pub", "ward3/vitals", "hello"]);
+    assert_eq!((here.exit, here.stderr.as_str()), (0, ONLY_HERE));
+    sub.line_with("hello").unwrap();
+    let alice = invited(&home, "alice", &[]);
+    let _hers = subscriber(&alice, 2);
+    let others = home.run(&["pub", "ward3/other", "hello"]);
+    assert_eq!((others.exit, others.stderr.as_str()), (0, ""));
+}
+
+/// A one-shot `pub` that is killed while the group lets it in, and one after it: that one finds the group.
+#[test]
+fn rule_a6_a_pub_after_a_killed_one_reaches_the_group() {
+    let home = founder("killed");
+    let others: Vec<Home> = ["alice", "bob", "carol"].map(|name| invited(&home, name, &[])).into();
+    let mut subs: Vec<Running> = (0..).zip(&others).map(|(i, one)| subscriber(one, i + 1)).collect();
+    subs[0].line_with("3 members").unwrap();
+    for after in [190, 200, 210] {
+        let killed = home.start(&["pub", "ward3/x", "killed"]);
+        std::thread::sleep(std::time::Duration::from_millis(after));
+        drop(killed);
+        let ran = home.run(&["pub", "ward3/x", &format!("after {after}")]);
+        assert_eq!(ran.exit, 0, "{}", ran.stderr);
+        assert!(ran.stderr.contains("sent 1 message to 3 others, left"), "{}", ran.stderr);
+        for sub in &mut subs {
+            sub.line_with(&format!("after {after}")).unwrap();
+        }
+    }
+}
+
+/// A session that evicts, and whose process then ends before it says so.
+struct Dies(sealcast::control::GroupInfo);
+
+impl sealcast::control::Handler for Dies {
+    fn handle(&self, request: sealcast::control::Request, _bytes: Vec<u8>) -> sealcast::Result<Answer> {
+        match request {
+            sealcast::control::Request::Show => Ok(Answer::Show(Box::new(self.0.clone()))),
+            _ => Err(sealcast::Error::new(sealcast::Code::Closed, "the session ended before it answered")),
+        }
+    }
+
+    fn subscribe(&self, _: &str, _: bool) -> sealcast::Result<sealcast::Subscription> {
+        Err(sealcast::Error::new(sealcast::Code::Closed, "the session ended"))
+    }
+}
+
+#[test]
+fn rule_a10_who_is_evicted_is_revoked_though_the_session_dies_meanwhile() {
+    let home = founder("evictor-dies");
+    let carol = invited(&home, "carol", &[]);
+    let mut mine = subscriber(&home, 1);
+    let _carols = subscriber(&carol, 2);
+    mine.line_with("2 members").unwrap();
+    let kept = sealcast::config::Home::at(&home.path().join("home"));
+    let info = sealcast::control::running(&kept).remove(0).show().unwrap();
+    let socket = std::fs::read_dir(kept.runtime()).unwrap().map(|entry| entry.unwrap().path());
+    let socket = socket.into_iter().find(|path| path.extension().is_some_and(|it| it == "sock")).unwrap();
+    mine.signal(rustix::process::Signal::KILL);
+    mine.end();
+    let _server = sealcast::control::Server::open(&socket, std::sync::Arc::new(Dies(info))).unwrap();
+    let ran = home.run(&["group", "evict", "carol"]);
+    assert_eq!(ran.exit, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("the session ended before it answered"), "{}", ran.stderr);
+    let issued = home.good(&["ca", "ls", "ward3"]);
+    let carols = issued.lines().find(|line| line.contains("carol")).unwrap();
+    assert!(carols.contains("revoked"), "{issued}");
+}
+
+/// A second process that would be a member of its own is refused at once, where the first one does not end by itself.
+#[test]
+fn rule_a6_a_second_session_is_refused_without_waiting() {
+    let home = founder("second");
+    let mut mine = subscriber(&home, 1);
+    let elsewhere = format!("udpm://239.255.76.67:{}?ttl=0&keys=contributory&group=ward3", free_port());
+    for second in [&["-v", "sub", "#", "--url", &elsewhere][..], &["-v", "pub", "ward3/x", "x", "--url", &elsewhere]] {
+        let ran = home.run(second);
+        assert_eq!(ran.exit, 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains("error[E0112]"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("waiting for another process"), "{}", ran.stderr);
+    }
+    mine.interrupt();
+    mine.end();
+}
+
+/// Whoever compares an authority by eye compares 80 bits: 16 characters of 5.
+#[test]
+fn rule_a11_an_authority_is_compared_by_80_bits() {
+    let home = Home::new("compared");
+    let shown = [home.good(&["init", "ward3"]), home.good(&["ca", "ls"])];
+    let key = home.path().join("key");
+    let alice = Home::new("compared-alice");
+    std::fs::write(&key, alice.good(&["id", "new", "alice"])).unwrap();
+    let file = home.path().join("invite");
+    let to = file.to_str().unwrap();
+    home.good(&["invite", "--for", std::fs::read_to_string(&key).unwrap().trim(), "--as", "alice", "-o", to]);
+    let joined = alice.run(&["join", to]);
+    assert_eq!(joined.exit, 0, "{}", joined.stderr);
+    let compared = regex::Regex::new("scca1([0-9a-z]+)…").unwrap();
+    let of = |text: &str| compared.captures(text).unwrap_or_else(|| panic!("{text}"))[1].to_owned();
+    let first = of(&shown[0]);
+    assert_eq!(first.len(), 16, "{}", shown[0]);
+    for text in [&shown[1], &joined.stderr] {
+        assert_eq!(of(text), first, "{text}");
+    }
+    assert!(joined.stdout.contains(&format!("scca1{first}")), "all of it: {}", joined.stdout);
 }
 
 #[test]

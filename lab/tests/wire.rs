@@ -148,7 +148,7 @@ impl Handler for Canned {
             Request::Publish { topic, guarantee, bytes: n } => {
                 assert_eq!((&*topic, n, &*bytes), ("ward3/vitals", 9, &br#"{"hr":72}"#[..]));
                 assert_eq!(guarantee, Strength::Best);
-                Ok(Answer::Published { number: Some(17) })
+                Ok(Answer::Published { number: Some(17), others: Some(2), here: true })
             }
             Request::Rotate => Ok(Answer::Changed(Change {
                 from: 3,

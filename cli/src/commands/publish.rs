@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use sealcast::Session;
 use sealcast::code::Code;
-use sealcast::control::{Client, GroupInfo};
+use sealcast::control::{Client, GroupInfo, Sent};
 use sealcast::url::{Scheme, Way};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
@@ -94,8 +94,8 @@ pub(crate) struct Pub {
 
 /// The road that messages take.
 enum Road {
-    /// A session of ours that runs already.
-    Through(Client),
+    /// A session of ours that runs already, in the group of this name.
+    Through(Client, String),
     /// A session of this command's own.
     Own(Session),
 }
@@ -125,24 +125,25 @@ impl Pub {
         }
         self.check_given(&target)?;
         let mut road = self.road(env, &target)?;
+        let mut got = Got::default();
         let mut sent = 0;
         match one {
             Some(body) => {
-                self.send(env, &target, &mut road, &body)?;
+                self.send(env, &target, &mut road, &body, &mut got)?;
                 sent += 1;
             }
             None => {
                 let mut lines = Lines::of_stdin();
                 while let Some(line) = lines.next(1)? {
-                    self.send(env, &target, &mut road, &line.concat())?;
+                    self.send(env, &target, &mut road, &line.concat(), &mut got)?;
                     sent += 1;
                 }
             }
         }
-        if let Road::Own(session) = road {
-            finish(env, session, sent, self.alone)?;
+        match road {
+            Road::Own(session) => finish(env, session, sent, self.alone),
+            Road::Through(_, group) => got.judge(env, &group, self.alone),
         }
-        Ok(())
     }
 
     /// The one message.
@@ -172,7 +173,7 @@ impl Pub {
     fn road(&self, env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
         let Some((client, info)) = running(env, target)? else { return own(env, target, self.lasts()) };
         env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
-        Ok(Road::Through(client))
+        Ok(Road::Through(client, info.group))
     }
 
     /// Refuses what this way of travelling does not give, before anything joins a group.
@@ -201,13 +202,17 @@ impl Pub {
         if self.lines { Lasts::AsLongAsWanted } else { Lasts::AMoment }
     }
 
-    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road, body: &[u8]) -> Result<(), Failure> {
+    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road, body: &[u8], got: &mut Got) -> Result<(), Failure> {
         let (number, through) = loop {
             match road {
-                Road::Through(client) => match client.publish(&self.topic, body, self.guarantee()) {
+                Road::Through(client, _) => match client.publish(&self.topic, body, self.guarantee()) {
                     // It ended under our hands, as another one-shot pub does: then we go ourselves.
                     Err(e) if e.code() == Code::Closed => *road = own(env, target, self.lasts())?,
-                    other => break (other?, "session"),
+                    other => {
+                        let sent = other?;
+                        got.count(&sent);
+                        break (sent.number, "session");
+                    }
                 },
                 Road::Own(session) => break (self.publish(session, body)?, "own"),
             }
@@ -234,6 +239,48 @@ impl Pub {
             (false, false, false) => Guarantee::BestEffort,
         }
     }
+}
+
+/// Who could get what went through a running session, in messages.
+#[derive(Default)]
+struct Got {
+    /// Other members.
+    others: u64,
+    /// Nobody but subscriptions of that session.
+    here: u64,
+    nobody: u64,
+}
+
+impl Got {
+    fn count(&mut self, sent: &Sent) {
+        match sent {
+            // Where nobody knows who is there, nobody can be missed.
+            Sent { others: None | Some(1..), .. } => self.others += 1,
+            Sent { here: true, .. } => self.here += 1,
+            Sent { here: false, .. } => self.nobody += 1,
+        }
+    }
+
+    /// It is an error if nobody got any of it.
+    fn judge(self, env: &Env<'_>, group: &str, alone: bool) -> Result<(), Failure> {
+        match self {
+            Got { others: 0, here: 0, nobody: 1.. } => nobody_got_it(env, group, alone),
+            Got { others: 0, here: 1.., .. } => {
+                env.output.warn(format!("nobody else is in {group}: only subscriptions of this identity got it"));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn nobody_got_it(env: &Env<'_>, group: &str, alone: bool) -> Result<(), Failure> {
+    let nobody = format!("nobody else is in {group}: nobody got it");
+    if alone {
+        env.output.warn(nobody);
+        return Ok(());
+    }
+    Err(Failure::new(Code::Nobody, nobody).hint("start the others first; pub --alone counts this as done"))
 }
 
 /// The session of this identity, if one runs; one that was started a moment ago is waited for.
@@ -281,12 +328,7 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
                     let who = "somebody else speaks on this address, of another group or authority";
                     env.output.warn(format!("{who}; compare «sealcast id show» on both sides"));
                 }
-                let nobody = format!("nobody else is in {}: nobody got it", info.group);
-                if sent > 0 && !alone {
-                    let hint = "start the others first; pub --alone counts this as done";
-                    return Err(Failure::new(Code::Nobody, nobody).hint(hint));
-                }
-                env.output.warn(nobody);
+                nobody_got_it(env, &info.group, alone || sent == 0)?;
             }
         }
     }

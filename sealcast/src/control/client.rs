@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sealcast_wire::{Guarantee, limits};
 
-use super::{Answer, Change, EXTENSION, GroupInfo, Heard, LINE_BYTES_MAX, LogLine, Reply, Request};
+use super::{Answer, Change, EXTENSION, GroupInfo, Heard, LINE_BYTES_MAX, LogLine, Reply, Request, Sent};
 use crate::code::Code;
 use crate::config::Home;
 use crate::error::{Error, Result};
@@ -68,14 +68,14 @@ impl Client {
         }
     }
 
-    /// Has the session publish; the message's number, its place where it is ordered.
+    /// Has the session publish; who can get it, and the message's number, its position where it is ordered.
     ///
     /// # Errors
     /// As [`Client::show`].
-    pub fn publish(&mut self, topic: &str, body: &[u8], guarantee: Guarantee) -> Result<Option<u64>> {
+    pub fn publish(&mut self, topic: &str, body: &[u8], guarantee: Guarantee) -> Result<Sent> {
         let request = Request::Publish { topic: topic.to_owned(), guarantee: guarantee.into(), bytes: body.len() };
         match self.ask(&request, body)? {
-            Answer::Published { number } => Ok(number),
+            Answer::Published { number, others, here } => Ok(Sent { number, others, here }),
             other => Err(self.surprised(&other)),
         }
     }
@@ -238,7 +238,7 @@ mod tests {
                 Request::Show => {
                     Ok(Answer::Show(Box::new(GroupInfo { group: "ward3".to_owned(), ..GroupInfo::default() })))
                 }
-                Request::Publish { .. } => Ok(Answer::Published { number: Some(7) }),
+                Request::Publish { .. } => Ok(Answer::Published { number: Some(7), others: Some(2), here: true }),
                 Request::Evict { .. } => Err(Error::new(Code::DeniedEvict, "no right").with_hint("ask")),
                 _ => Ok(Answer::Done),
             }
@@ -275,7 +275,8 @@ mod tests {
         let server = Server::open(&path, noting.clone()).unwrap();
         let mut client = Client::connect(&path).unwrap().unwrap();
         assert_eq!(client.show().unwrap().group, "ward3");
-        assert_eq!(client.publish("t", b"{\n}", Guarantee::Fifo).unwrap(), Some(7));
+        let sent = client.publish("t", b"{\n}", Guarantee::Fifo).unwrap();
+        assert_eq!(sent, Sent { number: Some(7), others: Some(2), here: true });
         let refused = client.evict("carol", "lost").unwrap_err();
         assert_eq!((refused.code(), refused.hint()), (Code::DeniedEvict, Some("ask")));
         client.learn(&[0x30, 0xff]).unwrap();

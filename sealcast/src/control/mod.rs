@@ -87,11 +87,28 @@ pub enum Answer {
     Published {
         /// Its number; none while it waits for the next key.
         number: Option<u64>,
+        /// How many other members the group has; none where nobody knows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        others: Option<usize>,
+        /// Whether a subscription of the session itself takes it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        here: bool,
     },
     /// To `rotate` and `evict`.
     Changed(Change),
     /// To `subscribe`, `leave` and `learn`.
     Done,
+}
+
+/// What a session told of a message that it published for somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its number; none while it waits for the next key.
+    pub number: Option<u64>,
+    /// How many other members the group has; none where nobody knows.
+    pub others: Option<usize>,
+    /// Whether a subscription of the session itself takes it.
+    pub here: bool,
 }
 
 /// How strongly a message is published: the names of [`Guarantee`].

@@ -266,7 +266,7 @@ mod tests {
                 self.go.lock().unwrap().recv().expect("the test says so");
                 self.published.lock().unwrap().push(topic);
             }
-            Ok(Answer::Published { number: Some(7) })
+            Ok(Answer::Published { number: Some(7), others: None, here: false })
         }
 
         fn subscribe(&self, _: &str, _: bool) -> Result<Subscription> {

@@ -33,7 +33,9 @@ impl Handler for Controlled {
                 let published = publish.wait()?;
                 // What it gets a place for is waited for only if that was asked for.
                 drop(session.flush());
-                Ok(Answer::Published { number: published.number })
+                let others = session.view().map(|view| view.members.len().saturating_sub(1));
+                let here = session.inner.shared.wants(&topic);
+                Ok(Answer::Published { number: published.number, others, here })
             }
             Request::Rotate => Ok(Answer::Changed(change(&session.rotate().wait()?, None))),
             Request::Evict { who, reason } => {
