@@ -197,6 +197,12 @@ fn evict(env: &Env<'_>, mut client: Client, info: &GroupInfo, who: &str, reason:
                 return Err(Failure::from(e).hint("somebody with an evict right, or the authority: sealcast ca revoke"));
             }
         },
+        // The statement may be out, though its session ended or was too slow to say so: the authority's ledger knows of it all
+        // the same, or the certificate would be as good as ever to whoever was not there.
+        Err(e) if matches!(e.code(), Code::Closed | Code::TimedOut) => {
+            revoke_too(env, info, member);
+            return Err(Failure::from(e).hint("sealcast group members; if it is still there, evict it again"));
+        }
         other => {
             let change = other?;
             revoke_too(env, info, member);
