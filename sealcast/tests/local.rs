@@ -88,6 +88,23 @@ fn rule_a6_one_identity_runs_once() {
     open(&home, &url, "alice").close();
 }
 
+/// The library refuses what the transport does not give as the program does, and says which one gives it.
+#[test]
+fn what_multicast_does_not_give_is_refused_with_a_hint() {
+    let (folder, mut ca) = (Folder::new(), Ca::new());
+    let home = Home::at(&folder.0);
+    keep(&home, &mut ca, "alice", &["ward3"]);
+    let session = open(&home, &url(""), "alice");
+    session.ready().wait().unwrap();
+    let publish = || session.publish("ward3/x", b"x");
+    for refused in [publish().fifo().wait(), publish().ordered().wait(), publish().safe().wait()] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.code(), Code::BadPair, "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("quorum:")), "{error} ({:?})", error.hint());
+    }
+    publish().wait().unwrap();
+}
+
 #[test]
 fn a_context_names_url_and_identity() {
     let (folder, mut ca) = (Folder::new(), Ca::new());
