@@ -81,6 +81,11 @@ impl Held {
         let _ = sched_setaffinity(None, &self.before);
     }
 
+    /// Whether the scheduler moves the ends as it likes.
+    pub(super) fn is_free(&self) -> bool {
+        self.how == Cores::Any
+    }
+
     /// As programs read it.
     pub(super) fn cores(&self) -> &'static str {
         match self.how {

@@ -7,11 +7,12 @@
 //! otherwise, and the kinds take turns in short blocks, each compared with the first one of its own turn.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::thread::sched_getcpu;
 use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
@@ -49,6 +50,10 @@ struct Measured {
     nanos: Vec<u64>,
     /// The middle one of each turn.
     middles: Vec<f64>,
+    /// Of those whose two ends ran on one core, nanoseconds.
+    near: Vec<u64>,
+    /// Of those whose ends ran on two.
+    far: Vec<u64>,
     lost: usize,
 }
 
@@ -58,6 +63,8 @@ struct Pair {
     echo: Session,
     answers: Subscription,
     echoing: Option<JoinHandle<Result<(), Failure>>>,
+    /// The core on which the echo last answered.
+    echo_core: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
     _stage: Stage,
 }
@@ -78,24 +85,37 @@ impl Latency {
 
     fn show(&self, env: &Env<'_>, held: &Held, measured: Vec<Measured>) -> Result<(), Failure> {
         let mut rows = vec![row(["", "p50 µs", "p99 µs", "max µs", "lost", "ratio"])];
+        if held.is_free() {
+            rows[0].extend(["one core", "p50 µs", "two cores", "p50 µs"].map(str::to_owned));
+        }
         let first = measured.first().map(|m| m.middles.clone()).unwrap_or_default();
         for (protection, mut m) in self.compare.iter().zip(measured) {
             m.nanos.sort_unstable();
             let ratio = median(m.middles.iter().zip(&first).map(|(this, first)| this / first).collect());
             let at = |share: f64| percentile(&m.nanos, share);
             let (p50, p99, max) = (at(0.5), at(0.99), at(1.0));
+            let modes = [mode(&mut m.near, m.nanos.len()), mode(&mut m.far, m.nanos.len())];
+            let [near, far] = modes.map(|(share, p50)| json!({ "share": share, "p50_us": p50 }));
             env.output.object(&json!({
                 "bench": "latency", "kind": protection.name(), "size": self.size, "count": self.count,
                 "p50_us": p50, "p99_us": p99, "max_us": max, "lost": m.lost, "ratio": ratio, "cores": held.cores(),
+                "one_core": near, "two_cores": far,
             }))?;
-            rows.push(vec![
+            let mut line = vec![
                 protection.name().to_owned(),
                 format!("{p50:.1}"),
                 format!("{p99:.1}"),
                 format!("{max:.0}"),
                 m.lost.to_string(),
                 format!("{ratio:.2}"),
-            ]);
+            ];
+            if held.is_free() {
+                let shown = |(share, p50): (f64, Option<f64>)| {
+                    [format!("{:.0} %", share * 100.0), p50.map_or("-".to_owned(), |it| format!("{it:.1}"))]
+                };
+                line.extend(modes.into_iter().flat_map(shown));
+            }
+            rows.push(line);
         }
         env.output.line(table(&rows))
     }
@@ -122,7 +142,10 @@ impl Latency {
                 let mut nanos = Vec::with_capacity(block);
                 for _ in 0..block {
                     match pair.round_trip(&body)? {
-                        Some(it) => nanos.push(it),
+                        Some(it) => {
+                            nanos.push(it);
+                            if pair.is_near() { m.near.push(it) } else { m.far.push(it) }
+                        }
                         None => m.lost += 1,
                     }
                 }
@@ -150,14 +173,20 @@ impl Pair {
         let ended = Arc::new(AtomicBool::new(false));
         let questions = echo.subscribe("ping").wait()?;
         let answers = here.subscribe("pong").wait()?;
+        let echo_core = Arc::new(AtomicUsize::new(0));
         let echoing = std::thread::spawn({
-            let (ended, echo, held) = (ended.clone(), echo.clone(), held.clone());
+            let (ended, echo, held, core) = (ended.clone(), echo.clone(), held.clone(), echo_core.clone());
             move || {
                 held.there();
-                answer(&echo, questions, &ended)
+                answer(&echo, questions, &core, &ended)
             }
         });
-        Ok(Pair { here, echo, answers, echoing: Some(echoing), ended, _stage: stage })
+        Ok(Pair { here, echo, answers, echoing: Some(echoing), echo_core, ended, _stage: stage })
+    }
+
+    /// Whether the last round trip ended on the core from which its answer came.
+    fn is_near(&self) -> bool {
+        self.echo_core.load(Ordering::Relaxed) == sched_getcpu()
     }
 
     /// What one took, nanoseconds; `None` if it was lost.
@@ -188,13 +217,25 @@ impl Drop for Pair {
     }
 }
 
-fn answer(session: &Session, mut questions: Subscription, ended: &AtomicBool) -> Result<(), Failure> {
+fn answer(
+    session: &Session,
+    mut questions: Subscription,
+    core: &AtomicUsize,
+    ended: &AtomicBool,
+) -> Result<(), Failure> {
     while !ended.load(Ordering::Relaxed) {
         if let Some(message) = questions.next_timeout(Duration::from_millis(50))? {
+            core.store(sched_getcpu(), Ordering::Relaxed);
             session.publish("pong", message.payload()).wait()?;
         }
     }
     Ok(())
+}
+
+/// What share of all these are, and the middle one of them, microseconds.
+fn mode(nanos: &mut [u64], all: usize) -> (f64, Option<f64>) {
+    nanos.sort_unstable();
+    (nanos.len() as f64 / all.max(1) as f64, (!nanos.is_empty()).then(|| percentile(nanos, 0.5)))
 }
 
 /// Round trips that are not counted: caches and the path's first packets.
