@@ -14,8 +14,8 @@ import sys
 
 from ring import Ring, wide
 from wire import (
-    AESGCM, MANY, Certificate, ChaCha20Poly1305, Reader, Veil, check, covers, derive, ed25519, frames, hpke_open, hpke_pair,
-    matches, order, overlaps, pattern, proof, sha256, transcript, u8, u16, u32, u64, verified, x509)
+    AESGCM, MANY, Certificate, ChaCha20Poly1305, Reader, Refused, Veil, check, covers, derive, ed25519, frames, hpke_open,
+    hpke_pair, matches, order, overlaps, pattern, proof, sha256, transcript, u8, u16, u32, u64, verified, x509)
 
 
 class Group:
@@ -85,7 +85,21 @@ class Group:
         key, signed = getattr(self, "read_" + name.lower())(r, body, nonce)
         check(signature is None or verified(key, signed, signature), f"the signature of {name}")
         r.end()
+        if name == "R1":
+            self.believe(self.proposals[body[9:17]])
+        if name == "KC":
+            self.compare(self.proposals[body[9:17]])
         return name
+
+    # 8.8, as somebody who is in no group.
+    def believe(self, p):
+        if p["base"] and set(p["active"]) == set(p["digests"]["r1"]):
+            check(len(p["of_base"]) >= 2, f"{len(p['of_base'])} vouches for the base, and two must")
+
+    # 8.5, once the key is computed.
+    def compare(self, p):
+        hashes = {kc["epoch"] for kc in p["confirmed"].values()}
+        check(p.get("epoch") is None or hashes == {p["epoch"]}, "a KC of another epoch hash: another suite, for example")
 
     def card(self, r):  # 7.1
         cert, incarnation, key, signature = r.take(32), r.take(16), r.take(32), r.take(64)
@@ -143,7 +157,7 @@ class Group:
             places = [[old[0], old[1], old[-1], *joins]]
         p["rings"] = [Ring(i, slots_of, self.name, p) for i, slots_of in enumerate(places)]
         p["active"] = sorted({slot for ring in p["rings"] for slot in ring.places})
-        p["digests"], p["confirmed"] = {"r1": {}, "r2": {}, "kc": {}}, {}
+        p["digests"], p["confirmed"], p["of_base"] = {"r1": {}, "r2": {}, "kc": {}}, {}, set()
 
     def derived(self, slots):  # 8.2
         rights = [right for c in slots for right in c["certificate"].rights]
@@ -158,7 +172,9 @@ class Group:
         bound = [p["instance"]] if label == "status" else [p["instance"], p["roster"], p["state"]]
         if label == "r1":
             check([instance, r.take(32), r.take(32)] == bound, "an R1 of this attempt")
-            check(r.int(1) == (p["type"] == 4 and slot not in p["joins"]), "who is of the base")
+            of_base = r.int(1)
+            check(of_base <= (p["type"] > 2 and slot not in p["joins"]), "who is of the base")
+            p["of_base"] |= {slot} if of_base else set()
             bound = [card["cert"]]
         signed = transcript("sealcast/v1/" + label, self.name, *bound, body)
         if label in p["digests"]:
@@ -251,7 +267,7 @@ class Group:
             check(kc["rings"] == [(ring.confirmation(slot), ring.commitment) for ring in rings], "another key confirmed")
         check(epoch.id.hex() == agreed["epoch"], "another epoch")
         check(p["rings"][0].commitment.hex() == agreed["commitment"], "another key")
-        self.epochs[epoch.id] = epoch
+        self.epochs[epoch.id], p["epoch"] = epoch, epoch.id[4:]
         return f"epoch {p['counter']} of {len(p['slots'])}, rings of {', '.join(str(ring.n) for ring in p['rings'])}"
 
     def seed(self, p, ring):  # 9.2
@@ -359,6 +375,14 @@ def read_group(path):
             check(datagram[0] == 0x5C != ord("L"), "our first byte")
             if "agreed" in step:
                 print("  =", group.agree(datagram, step["agreed"]))
+            elif "refused" in step:
+                try:
+                    group.message(datagram)
+                except Refused as why:
+                    check(str(why) == step["refused"], f"refused for another reason: {why}")
+                    print(f"  {step['from']}: {step['message']} refused: {why}")
+                else:
+                    raise Refused(f"{step['message']} of {step['from']} should be refused: {step['refused']}")
             elif "message" in step:
                 said = group.message(datagram)
                 check(said == step["message"], f"{said} is no {step['message']}")

@@ -21,7 +21,16 @@ fn rule_g9_a_peer_written_from_wire_md_reads_the_vectors() {
     let Some(read) = peer("read.py", root()) else { return };
     let said = String::from_utf8_lossy(&read.stdout).into_owned();
     assert!(read.status.success(), "{said}{}", String::from_utf8_lossy(&read.stderr));
-    for what in ["rings of 3, 2, 1", "epoch 2 of 5", "signed: log/door", "VOUCH for 1", "all of it is as"] {
+    for what in [
+        "rings of 3, 2, 1",
+        "epoch 2 of 5",
+        "signed: log/door",
+        "VOUCH for 1",
+        "R1 refused",
+        "PROPOSE refused",
+        "KC refused",
+        "all of it is as",
+    ] {
         assert!(said.contains(what), "{what}: {said}");
     }
 }

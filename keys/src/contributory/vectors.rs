@@ -21,10 +21,10 @@ use sealcast_crypto::merkle::Tree;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
-use sealcast_wire::{Address, Domain, EpochId, Monotonic, Now, Protect, Source, Utc};
+use sealcast_wire::{Address, Domain, Dropped, EpochId, Monotonic, Now, Protect, Source, Utc};
 use serde_json::{Value, json};
 
-use super::attempt::{Agreed, Attempt, Formation, Step};
+use super::attempt::{Agreed, Attempt, Formation, Stage, Step};
 use super::memo::Verifier;
 use super::message::{Base, Fetch, InstanceId, Kind, Message, Object, Propose};
 use super::people::Person;
@@ -41,6 +41,7 @@ struct Member {
     name: String,
     node: Contributory,
     rng: ChaCha20Rng,
+    suite: Suite,
 }
 
 /// What members agreed on: what each got, by seat, and what they agreed about.
@@ -64,7 +65,7 @@ fn rule_g9_groups_say_what_the_vectors_say() {
     let given = if write { inputs() } else { known["given"].clone() };
     let now = json!({
         "source": "keys/src/contributory/vectors.rs: our code, all randomness given",
-        "stories": [readers_and_writers(&given), a_join(&given)],
+        "stories": [readers_and_writers(&given), a_join(&given), refused(&given)],
         "given": given,
     });
     if write {
@@ -85,7 +86,8 @@ fn rule_g9_groups_say_what_the_vectors_say() {
 #[test]
 fn rule_g9_members_take_the_messages_of_the_vectors() {
     let known: Value = serde_json::from_str(include_str!("../../vectors/contributory.json")).unwrap();
-    for story in known["stories"].as_array().unwrap() {
+    let refuses = |story: &&Value| story["steps"].as_array().unwrap().iter().any(|s| s["refused"].is_string());
+    for story in known["stories"].as_array().unwrap().iter().filter(|story| !refuses(story)) {
         let steps = story["steps"].as_array().unwrap();
         let first = steps.iter().position(|s| s["message"] == "PROPOSE").unwrap();
         let named = |m: &Member| steps[..first].iter().any(|s| s["message"] == "JOIN" && s["from"] == *m.name);
@@ -112,6 +114,40 @@ fn rule_g9_members_take_the_messages_of_the_vectors() {
             assert!(["JOIN", "PROPOSE", "R1"].iter().all(|what| taken.contains(what)), "{taken:?}");
         }
     }
+}
+
+/// A newcomer hears the third story: it goes no further with what is to be refused than the vectors say.
+#[test]
+fn rule_g9_members_refuse_what_the_vectors_refuse() {
+    let known: Value = serde_json::from_str(include_str!("../../vectors/contributory.json")).unwrap();
+    let story = &known["stories"][2];
+    let mut members = Story::new(&known["given"], story).members;
+    let mallory = members.pop().unwrap();
+    let mut listener = members.swap_remove(0);
+    let mut refused = Vec::new();
+    for step in story["steps"].as_array().unwrap().iter().filter(|s| s["from"] != *listener.name) {
+        let from = Source::Outside(Address::Node(1));
+        let datagram = unhex(&step["datagram"]);
+        match (step["message"].as_str(), step["refused"].is_string()) {
+            (Some("R1"), true) => {
+                let card = listener.node.people.get(&mallory.node.me.short).unwrap().clone();
+                assert!(!listener.node.is_doubted(NOW, &card) && listener.node.attempt.is_some());
+                _ = listener.node.hear(NOW, &from, &datagram[2..]);
+                assert!(listener.node.is_doubted(NOW, &card) && listener.node.attempt.is_none());
+                refused.push("R1");
+            }
+            (Some("PROPOSE"), true) => {
+                let result = listener.node.hear(NOW, &from, &datagram[2..]);
+                assert_eq!(result, Err(Dropped::Malformed.into()));
+                refused.push("PROPOSE");
+            }
+            // The shares of the last agreement fit the exponents that made them: its KC is refused where it is made.
+            (Some("R2" | "KC"), _) | (None, _) => {}
+            (Some(_), _) if refused.len() < 2 => _ = listener.node.hear(NOW, &from, &datagram[2..]),
+            (Some(_), _) => {}
+        }
+    }
+    assert_eq!(refused, ["R1", "PROPOSE"]);
 }
 
 #[test]
@@ -167,6 +203,23 @@ fn a_join(given: &Value) -> Value {
     story.finish("four members under a policy and at the second attempt, then a fifth joins", &names, true)
 }
 
+/// What is refused: a base that one member makes up, a number that is not the base's + 1, and a KC of another suite.
+fn refused(given: &Value) -> Value {
+    let names = ["robot3", "robot4", "mallory"];
+    let mut story = Story::new(given, &json!({ "members": names, "statements": false }));
+    (0..3).for_each(|i| story.join(i));
+    let base = Base { counter: 76, size: 2, hash: 0x6d61_6465_2075_7021 };
+    let proposal = story.propose(2, &[0, 1, 2], 77, 1, Kind::Setup, Some(base));
+    story.first_round_on_made_up(proposal);
+    story.refused("1 vouches for the base, and two must");
+    story.propose(2, &[0, 1, 2], 78, 1, Kind::Setup, Some(base));
+    story.refused("the number of the epoch to be");
+    let proposal = story.propose(0, &[0, 1, 2], 1, 1, Kind::Setup, None);
+    story.agree_but_one(proposal, 2);
+    story.refused("a KC of another epoch hash: another suite, for example");
+    story.finish("what is refused: a made-up base, a number that does not follow, a KC of another suite", &names, false)
+}
+
 impl Story {
     fn new(given: &Value, story: &Value) -> Story {
         let statements: Vec<Vec<u8>> = match story["statements"].as_bool().unwrap() {
@@ -184,7 +237,7 @@ impl Story {
             let seed: [u8; 32] = unhex(&of["seed"]).try_into().unwrap();
             let node = Contributory::new(config, seed, NOW);
             let rng = ChaCha20Rng::from_seed(sha256(&seed));
-            Member { name: name.as_str().unwrap().to_owned(), node, rng }
+            Member { name: name.as_str().unwrap().to_owned(), node, rng, suite: Suite::Aes256Gcm }
         };
         let members = story["members"].as_array().unwrap().iter().map(member).collect();
         Story { members, steps: Vec::new(), nonces: ChaCha20Rng::from_seed([0x4E; 32]) }
@@ -233,19 +286,41 @@ impl Story {
         base: Option<&Agreement>,
         joiners: &[usize],
     ) -> Agreement {
-        let short = |i: &usize| self.members[*i].node.me.short;
-        let mut seats: Vec<usize> = who.iter().copied().filter(|i| *i != proposer).collect();
-        seats.sort_by_key(short);
-        seats.insert(0, proposer);
+        let seats = self.seats(proposer, who);
         let bits = (0..seats.len()).filter(|seat| joiners.contains(&seats[*seat])).fold(0, |all, seat| all | 1 << seat);
+        let kind = if base.is_some() { Kind::Join(bits) } else { Kind::Setup };
+        let on = base.map(|b| Base::of(b.agreed[0].epoch, b.agreed[0].people.len()));
+        let (proposal, seats) = self.propose(proposer, who, counter, attempt, kind, on);
+        self.run(proposal, seats, base, joiners)
+    }
+
+    /// The proposer, then the others by their short ids.
+    fn seats(&self, proposer: usize, who: &[usize]) -> Vec<usize> {
+        let mut seats: Vec<usize> = who.iter().copied().filter(|i| *i != proposer).collect();
+        seats.sort_by_key(|i| self.members[*i].node.me.short);
+        seats.insert(0, proposer);
+        seats
+    }
+
+    /// A proposal, and who has which seat in it.
+    fn propose(
+        &mut self,
+        proposer: usize,
+        who: &[usize],
+        counter: u32,
+        attempt: u8,
+        kind: Kind,
+        base: Option<Base>,
+    ) -> (Proposal, Vec<usize>) {
+        let seats = self.seats(proposer, who);
         let node = &self.members[proposer].node;
         let mut content = Propose {
             counter,
             attempt,
-            kind: if base.is_some() { Kind::Join(bits) } else { Kind::Setup },
-            base: base.map(|b| Base::of(b.agreed[0].epoch, b.agreed[0].people.len())),
+            kind,
+            base,
             hint: node.statements.hint(),
-            seats: seats.iter().map(short).collect(),
+            seats: seats.iter().map(|i| self.members[*i].node.me.short).collect(),
             signature: [0; 64],
         };
         let mut nonce = [0; 12];
@@ -255,12 +330,93 @@ impl Story {
         let veiled = node.veil.seal(nonce, &Message::Propose(content.clone()).encode());
         let proposal = Proposal { content, instance, veiled: veiled.clone(), sent: NOW.monotonic };
         self.open(proposer, "PROPOSE", &veiled);
-        self.run(proposal, seats, base, joiners)
+        (proposal, seats)
     }
 
-    fn run(&mut self, proposal: Proposal, seats: Vec<usize>, base: Option<&Agreement>, joiners: &[usize]) -> Agreement {
-        let people: Vec<Arc<Person>> = seats.iter().map(|i| self.members[*i].node.me.clone()).collect();
+    /// The last step is to be refused, and why.
+    fn refused(&mut self, why: &str) {
+        self.steps.last_mut().expect("there are steps")["refused"] = json!(why);
+    }
+
+    /// The proposer alone says that it is of the base: whoever is in no group goes no further.
+    fn first_round_on_made_up(&mut self, (proposal, seats): (Proposal, Vec<usize>)) {
+        let (mut attempts, _) = self.attempts(&proposal, &seats, None, &[]);
+        // The proposer's comes last.
+        for seat in (0..seats.len()).rev() {
+            let Some(Step::Send(message)) = attempts[seat].step(NOW.monotonic, &mut self.env(seats[seat])) else {
+                panic!("seat {seat} has nothing to send");
+            };
+            self.send(seats[seat], "R1", &message);
+            for other in (0..seats.len()).filter(|other| *other != seat) {
+                let env = self.env(seats[other]);
+                assert_eq!(attempts[other].take((*message).clone(), NOW.monotonic, &env), Ok(()));
+            }
+        }
+        for seat in 1..seats.len() {
+            let step = attempts[seat].step(NOW.monotonic, &mut self.env(seats[seat]));
+            assert!(matches!(step, Some(Step::Failed)) && attempts[seat].unproven, "seat {seat} believes it");
+        }
+    }
+
+    /// An agreement in which one member has another suite: the others do not go on to an epoch by its confirmation, which
+    /// comes last.
+    fn agree_but_one(&mut self, (proposal, seats): (Proposal, Vec<usize>), odd: usize) {
+        self.members[odd].suite = Suite::ChaCha20Poly1305;
+        let (mut attempts, uniform) = self.attempts(&proposal, &seats, None, &[]);
         let names: Vec<String> = seats.iter().map(|i| self.members[*i].name.clone()).collect();
+        let (mut agreed, mut theirs) = (None, None);
+        let mut waiting = true;
+        while waiting {
+            waiting = false;
+            for seat in 0..seats.len() {
+                while let Some(step) = attempts[seat].step(NOW.monotonic, &mut self.env(seats[seat])) {
+                    waiting = true;
+                    let (what, message) = match step {
+                        Step::Send(message) if matches!(*message, Message::R1(_)) => ("R1", *message),
+                        Step::Send(message) => ("R2", *message),
+                        Step::Keyed => ("KC", attempts[seat].message(2, seat).cloned().expect("an active seat's")),
+                        Step::Done(_) | Step::Show(_) | Step::Failed => panic!("seat {seat} ends"),
+                    };
+                    if what == "KC" && seats[seat] == odd {
+                        theirs = Some(message);
+                        continue;
+                    }
+                    if let Message::Kc(kc) = &message {
+                        let Stage::Confirming(confirming) = &attempts[seat].stage else { panic!("a key is confirmed") };
+                        agreed = Some((confirming.agreed.epoch, kc.rings[0].1));
+                    }
+                    self.send(seats[seat], what, &message);
+                    let hears = |other: &usize| *other != seat && (what != "KC" || seats[*other] != odd);
+                    for other in (0..seats.len()).filter(hears) {
+                        let env = self.env(seats[other]);
+                        assert_eq!(attempts[other].take(message.clone(), NOW.monotonic, &env), Ok(()), "{what}");
+                    }
+                }
+            }
+        }
+        let ((epoch, commitment), theirs) = (agreed.expect("a key"), theirs.expect("another key"));
+        self.steps.push(json!({
+            "agreed": { "seats": names, "uniform": uniform, "epoch": hex(&epoch.to_bytes()), "commitment": hex(&commitment) },
+            "datagram": hex(&[&[MAGIC, KIND_OPEN][..], &proposal.veiled].concat()),
+        }));
+        self.send(odd, "KC", &theirs);
+        for seat in (0..seats.len()).filter(|seat| seats[*seat] != odd) {
+            let env = self.env(seats[seat]);
+            assert_eq!(attempts[seat].take(theirs.clone(), NOW.monotonic, &env), Ok(()));
+            let step = attempts[seat].step(NOW.monotonic, &mut self.env(seats[seat]));
+            assert!(!matches!(step, Some(Step::Done(_))), "seat {seat} takes another epoch's confirmation");
+        }
+    }
+
+    /// Everybody's attempt, and what each drew for it.
+    fn attempts(
+        &mut self,
+        proposal: &Proposal,
+        seats: &[usize],
+        base: Option<&Agreement>,
+        joiners: &[usize],
+    ) -> (Vec<Attempt>, serde_json::Map<String, Value>) {
+        let people: Vec<Arc<Person>> = seats.iter().map(|i| self.members[*i].node.me.clone()).collect();
         let (mut attempts, mut uniform) = (Vec::new(), serde_json::Map::new());
         for (seat, i) in seats.iter().enumerate() {
             let is_joiner = |p: &Person| joiners.iter().any(|j| self.members[*j].node.me.short == p.short);
@@ -269,15 +425,22 @@ impl Story {
             let (group, state) = (node.group.clone(), node.statements.hash());
             let is_base = |p: &Person| of_base.then(|| !is_joiner(p));
             let formation =
-                Formation::new(&group, &proposal, people.clone(), node.statements.lines(), state, is_base).unwrap();
+                Formation::new(&group, proposal, people.clone(), node.statements.lines(), state, is_base).unwrap();
             let seed = base.filter(|_| of_base).and_then(|b| b.agreed[0].ring_key.clone());
             let mut attempt = Attempt::new(proposal.clone(), seat, NOW.monotonic);
-            attempt.of_base = of_base;
+            // Whoever proposes an epoch on another one says that it is of that one.
+            attempt.of_base = of_base || seat == 0 && proposal.content.base.is_some();
             let before = self.members[*i].rng.clone();
             attempt.form(formation, seed.as_deref(), &mut self.env(*i));
-            uniform.insert(names[seat].clone(), json!(draws(before, &self.members[*i].rng)));
+            uniform.insert(self.members[*i].name.clone(), json!(draws(before, &self.members[*i].rng)));
             attempts.push(attempt);
         }
+        (attempts, uniform)
+    }
+
+    fn run(&mut self, proposal: Proposal, seats: Vec<usize>, base: Option<&Agreement>, joiners: &[usize]) -> Agreement {
+        let names: Vec<String> = seats.iter().map(|i| self.members[*i].name.clone()).collect();
+        let (mut attempts, uniform) = self.attempts(&proposal, &seats, base, joiners);
         let mut agreed: Vec<Option<Agreed>> = seats.iter().map(|_| None).collect();
         let mut waiting = true;
         while waiting {
@@ -322,10 +485,10 @@ impl Story {
     }
 
     fn env(&mut self, i: usize) -> super::attempt::Env<'_> {
-        let Member { node, rng, .. } = &mut self.members[i];
+        let Member { node, rng, suite, .. } = &mut self.members[i];
         super::attempt::Env {
             group: &node.group,
-            suite: Suite::Aes256Gcm,
+            suite: *suite,
             rng,
             verifier: const { &Verifier(None) },
             identity: node.config.identity.key(),
