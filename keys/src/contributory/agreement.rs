@@ -343,9 +343,7 @@ impl Contributory {
             }
         }
         let recent = |i: &Installed| now.monotonic.since(i.at) < timing::VAIN_FORGIVEN;
-        if view.change == Change::Rekeyed && previous.as_ref().is_some_and(recent) {
-            self.charge(now, *attempt.proposal.proposer());
-        }
+        let soon_again = view.change == Change::Rekeyed && previous.as_ref().is_some_and(recent);
         let came =
             |p: &&Arc<Person>| previous.as_ref().is_some_and(|i| !i.agreed.people.iter().any(|q| q.short == p.short));
         for person in agreed.people.iter().filter(came) {
@@ -389,6 +387,10 @@ impl Contributory {
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
         self.installed = Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since });
+        if soon_again {
+            self.charge_rekey(now, *attempt.proposal.proposer());
+        }
+        self.rated = None;
         let seats = &attempt.proposal.content.seats;
         let liars: Vec<ShortId> = attempt.liars.iter().map(|seat| seats[*seat]).collect();
         let lies: Vec<Message> = attempt.liars.iter().filter_map(|seat| attempt.message(2, *seat).cloned()).collect();
@@ -429,7 +431,7 @@ impl Contributory {
     }
 
     /// A proposal that had to wait for the end of our attempt.
-    fn come_back_to(&mut self, now: Now, later: Proposal) {
+    pub(super) fn come_back_to(&mut self, now: Now, later: Proposal) {
         self.judged.retain(|id| *id != later.id());
         if self.judge_proposal(now, later, true).is_err() || self.attempt.is_none() {
             self.plan(now);
@@ -440,9 +442,24 @@ impl Contributory {
     /// nobody's place soon after the last: with more of these in a short time than mishaps explain, a group
     /// does not follow its proposals for a while. Who could propose without end would keep everybody out.
     fn charge(&mut self, now: Now, proposer: ShortId) {
-        if proposer == self.me.short || !self.is_grouped() {
+        if proposer != self.me.short && self.is_grouped() {
+            self.charge_as_any(now, proposer);
+        }
+    }
+
+    /// A new key for the same members, soon after the last one. We count our own as the others do, and wait as long as they
+    /// would not follow us.
+    fn charge_rekey(&mut self, now: Now, proposer: ShortId) {
+        #[cfg(any(test, feature = "misbehaving"))]
+        if self.lacks(super::misbehaving::Rule::Allowance) {
             return;
         }
+        if self.is_grouped() {
+            self.charge_as_any(now, proposer);
+        }
+    }
+
+    fn charge_as_any(&mut self, now: Now, proposer: ShortId) {
         let at = now.monotonic;
         let Some(cert) = self.people.get(&proposer).map(|p| p.id.cert) else { return };
         let vain = self.vain.entry(cert).or_insert(Strike { count: 0, until: at });
@@ -470,6 +487,26 @@ impl Contributory {
         let cert = self.people.get(proposer).map(|p| p.id.cert);
         let vain = cert.and_then(|cert| self.vain.get(&cert)).filter(|_| self.is_grouped());
         vain.is_some_and(|v| v.count > timing::VAIN_FREE && v.until > now.monotonic)
+    }
+
+    /// From when on the others follow us to a new key for the same members.
+    pub(super) fn may_rekey_from(&self) -> Monotonic {
+        let spent = self.vain.get(&self.me.id.cert).filter(|v| v.count > timing::VAIN_FREE);
+        // They installed the last one a little later than we did, perhaps.
+        spent.map_or(Monotonic(0), |v| v.until + timing::RTO)
+    }
+
+    /// A proposal that was not followed since its author proposes too often is followed all the same once another member
+    /// does: members must not part over when exactly somebody may propose again.
+    fn follow_after_all(&mut self, now: Now, id: InstanceId, author: ShortId, veiled: &[u8]) -> bool {
+        let follows = |p: &Proposal| p.id() == id && *p.proposer() != author && p.seat_of(&author).is_some();
+        if !self.is_in_view(&author) {
+            return false;
+        }
+        let Some(proposal) = self.rated.take_if(|p| follows(p)) else { return false };
+        self.keep(Lacks::Instance(id), veiled);
+        self.come_back_to(now, proposal);
+        true
     }
 
     fn installed_slot(&self) -> u16 {
@@ -647,6 +684,9 @@ impl Contributory {
                 // It went on without confirming.
                 self.come_back_to(now, later);
             }
+            return Ok(());
+        }
+        if self.follow_after_all(now, id, author, veiled) {
             return Ok(());
         }
         if self.is_judged(&id) {
@@ -828,8 +868,9 @@ impl Contributory {
         match self.wish(now) {
             // Whoever was asked proposes; no need to wait for a turn.
             Some(wish) if wish.urgent && self.attempt.is_none() => {
+                let at = if self.changes_nobody(&wish) { self.may_rekey_from() } else { now.monotonic };
                 self.planned = Some((wish.members, true));
-                self.timers.set(Timer::Propose, now.monotonic);
+                self.timers.set(Timer::Propose, at.max(now.monotonic));
             }
             _ => self.plan(now),
         }

@@ -333,6 +333,7 @@ impl Contributory {
             };
             ready.max(now.monotonic) + turn
         };
+        let at = if self.changes_nobody(&wish) { at.max(self.may_rekey_from()) } else { at };
         let held = if wish.urgent && wish.removes { at } else { at.max(self.hold_until + turn) };
         // Proposals that came to nothing make room for those of others, whatever the reason for ours (G7).
         let spaced = match self.own_proposals {
@@ -344,6 +345,11 @@ impl Contributory {
             }
         };
         self.timers.set(Timer::Propose, spaced + blur);
+    }
+
+    /// Whether all that is wished for is a new key for the same members.
+    pub(super) fn changes_nobody(&self, wish: &Wish) -> bool {
+        wish.joiners.is_empty() && wish.members.len() == self.view_size()
     }
 
     fn unplan(&mut self) {
@@ -504,6 +510,7 @@ impl Contributory {
         if self.proposes_in_vain(now, &proposer) {
             self.remember_judged(&proposal);
             self.answer_with_beacon(now);
+            self.rated = Some(proposal);
             return Err(Dropped::Rate.into());
         }
         self.last_sign = now.monotonic;

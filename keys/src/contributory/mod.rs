@@ -197,6 +197,8 @@ pub struct Contributory {
     ghosts: BTreeMap<CertHash, Strike>,
     /// Whose proposals came to nothing, by certificate: a new run starts no better.
     vain: BTreeMap<CertHash, Strike>,
+    /// The last proposal that was not followed for that reason.
+    rated: Option<Proposal>,
     /// Who showed two cards with one short id.
     banned: BTreeMap<CertHash, Strike>,
     /// How often each certificate's holder was let in.
@@ -411,6 +413,7 @@ impl Contributory {
             strikes: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             vain: BTreeMap::new(),
+            rated: None,
             banned: BTreeMap::new(),
             joins: Allowances::new(limits::JOINS_AT_ONCE, limits::JOIN_EVERY),
             rekeys: Allowances::new(limits::REKEYS_AT_ONCE, limits::REKEY_EVERY),

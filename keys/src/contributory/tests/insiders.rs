@@ -5,7 +5,7 @@ use std::time::Duration;
 use sealcast_wire::Change;
 
 use super::super::message::{Base, Card, Join, Kind, Object, Propose, signed};
-use super::super::misbehaving::Collision;
+use super::super::misbehaving::{Collision, Rule};
 use super::super::proposal::Proposal;
 use super::super::timing;
 use super::*;
@@ -377,41 +377,58 @@ fn rule_a9_whoever_has_a_right_share_for_one_alone_splits_nobody_off() {
     }
 }
 
-/// A reader that tells writers another public key than the other readers is named, and a writer is not locked out.
+/// A reader that tells writers another public key than the other readers is named, and a writer is not locked out: it
+/// goes on writing, and the key changes a few times only.
 #[test]
 fn rule_a9_a_wrong_key_for_writers_names_its_sender() {
-    for seed in 0..seeds(4) {
-        let mut net = Net::robots(500 + seed, 3, 0);
-        let sensor = house().identity("sensor", &[(Act::Publish, "log/+")]);
-        net.start(sensor);
-        assert!(net.run_until(10_000, Net::is_one), "{}", net.describe());
-        net.run(1_500);
-        let (readers, liar): (Vec<usize>, _) = {
-            let sensor = net.nodes.iter().position(|n| &*n.identity.certificate().name == "sensor").unwrap();
-            let readers: Vec<usize> = (0..4).filter(|i| *i != sensor).collect();
-            (readers.clone(), readers[2])
-        };
-        let cert = net.nodes[liar].keys.me.id.cert;
-        let epochs = net.nodes[readers[0]].epochs.len();
-        split(
-            &mut net,
-            liar,
-            &|message, _| {
-                let Message::Kc(m) = message else { return false };
-                m.publics.iter_mut().for_each(|key| key[0] ^= 1);
-                true
-            },
-            8_000,
-        );
-        let honest: Vec<usize> = (0..4).filter(|i| *i != liar).collect();
-        let of: BTreeSet<_> = honest.iter().map(|i| net.epoch_of(*i)).collect();
-        assert_eq!(of.len(), 1, "{}", net.describe());
-        let named = Notice::LeftOut { cert, why: Misbehaviour::WrongValue };
-        assert!(readers[..2].iter().all(|i| net.nodes[*i].notices.contains(&named)), "{}", net.describe());
-        let more = net.nodes[readers[0]].epochs.len() - epochs;
-        assert!(more <= 16, "{more} epochs in 8 s");
+    for n in SIZES {
+        for seed in 0..seeds(4) {
+            wrong_publics(500 + seed, n);
+        }
     }
 }
+
+/// Beside `n` readers, of which the last lies, one member writes without reading.
+fn wrong_publics(seed: u64, n: usize) {
+    let mut net = Net::robots(seed, n, 0);
+    let sensor = house().identity("sensor", &[(Act::Publish, "log/+")]);
+    net.start(sensor);
+    assert!(net.run_until(10_000, Net::is_one), "{}", net.describe());
+    net.run(1_500);
+    let named = |node: &Node| &*node.identity.certificate().name == "sensor";
+    let sensor = net.nodes.iter().position(named).unwrap();
+    let readers: Vec<usize> = (0..=n).filter(|i| *i != sensor).collect();
+    let (liar, readers) = readers.split_last().unwrap();
+    let cert = net.nodes[*liar].keys.me.id.cert;
+    let epochs = net.nodes[readers[0]].epochs.len();
+    split(
+        &mut net,
+        *liar,
+        &|message, _| {
+            let Message::Kc(m) = message else { return false };
+            m.publics.iter_mut().for_each(|key| key[0] ^= 1);
+            true
+        },
+        8_000,
+    );
+    let honest: Vec<usize> = (0..=n).filter(|i| i != liar).collect();
+    let of: BTreeSet<_> = honest.iter().map(|i| net.epoch_of(*i)).collect();
+    assert_eq!(of.len(), 1, "{}", net.describe());
+    let named = Notice::LeftOut { cert, why: Misbehaviour::WrongValue };
+    assert!(readers.iter().all(|i| net.nodes[*i].notices.contains(&named)), "{}", net.describe());
+    let more = net.nodes[readers[0]].epochs.len() - epochs;
+    assert!(more <= WRONG_PUBLICS_EPOCHS, "n {n}, seed {seed}: {more} epochs in 8 s");
+    let last = |i: usize| net.nodes[i].epochs.last().unwrap();
+    let domain = last(sensor).access.domain("log/1").unwrap();
+    let sealed = seal(&last(sensor).protect, domain, b"warm");
+    for reader in readers {
+        let opened = open(&last(*reader).protect, &sealed);
+        assert_eq!(opened.as_deref(), Ok(&b"warm"[..]), "n {n}, seed {seed}: {reader} does not read the sensor");
+    }
+}
+
+/// The one asked for; twice the liar comes back and is left out again.
+const WRONG_PUBLICS_EPOCHS: usize = 6;
 
 /// Two cards of one certificate under one short id: the holder shows each half of the group another one.
 fn twins(seed: u64, n: usize, join_for_all: bool) {
@@ -454,7 +471,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
 
 #[test]
 fn rule_a9_two_cards_of_one_short_id_are_shown_to_all_and_their_holder_is_left_out() {
-    for n in [4, 8, 16] {
+    for n in SIZES {
         for seed in 0..seeds(4) {
             twins(600 + seed, n, true);
             twins(620 + seed, n, false);
@@ -527,4 +544,77 @@ fn rule_g8_one_certificates_runs_change_the_group_so_often_and_no_more() {
     assert!(net.run_until(1_000, |net| net.are_one(&[0, 1, 2, 3, other])), "{}", net.describe());
     assert_eq!(net.nodes[0].epochs.last().unwrap().view.change, Change::Joined);
     assert!(timing::QUIET < Duration::from_secs(1));
+}
+
+/// One member asks for a new key as often as it can, by proposals of its own: whoever keeps the rules waits, and whoever
+/// does not is not followed.
+#[test]
+fn rule_g8_one_member_changes_the_key_so_often_and_no_more() {
+    for n in SIZES {
+        for rules in [&[][..], &[Rule::Allowance]] {
+            let mut net = group(810, n);
+            let asking = n - 1;
+            net.nodes[asking].keys.config.without = rules;
+            let before = net.nodes[0].epochs.len();
+            for _ in 0..30_000 / 20 {
+                _ = net.command(asking, Command::Rotate);
+                net.run(20);
+            }
+            let at = format!("n {n}, without {rules:?}\n{}", net.describe());
+            let epochs = net.nodes[0].epochs[before..].iter();
+            let changed = epochs.filter(|e| e.view.change == Change::Rekeyed).count();
+            // What it proposes in vain parts it from the others: it asks to be let in again, which has a limit of its own.
+            let asked = limits::REKEYS_AT_ONCE as usize + 30_000 / limits::REKEY_EVERY.as_millis() as usize;
+            let most = REKEYS_IN_HALF_A_MINUTE + if rules.is_empty() { 0 } else { asked };
+            assert!(changed <= most, "{changed} new keys in 30 s: {at}");
+            assert!(changed > 6, "{changed}: not even what it may: {at}");
+            // Nobody else is blamed for it, and the others stay together, with it if it kept the rules.
+            let all: Vec<usize> = (0..n).filter(|i| rules.is_empty() || *i != asking).collect();
+            let of: BTreeSet<_> = all.iter().map(|i| net.epoch_of(*i)).collect();
+            assert_eq!(of.len(), 1, "{at}");
+            net.assert_one_key(&all);
+            let cert = net.nodes[asking].keys.me.id.cert;
+            let others = |x: &Notice| matches!(x, Notice::LeftOut { cert: c, .. } if *c != cert || rules.is_empty());
+            assert!(!all.iter().any(|i| net.nodes[*i].notices.iter().any(others)), "{at}");
+            println!("n {n}, without {rules:?}: {changed} new keys in 30 s");
+        }
+    }
+}
+
+/// Those that are free, and then one each after 0.25 s, 0.5 s … 16 s.
+const REKEYS_IN_HALF_A_MINUTE: usize = 14;
+
+/// A proposal that comes just when its author may propose again: some members follow it and some would not. They do all
+/// the same, and nobody takes another one for silent.
+#[test]
+fn rule_g8_members_do_not_part_over_when_somebody_may_propose_again() {
+    for n in SIZES {
+        let mut net = group(830, n);
+        let asking = n - 1;
+        net.nodes[asking].keys.config.without = &[Rule::Allowance];
+        for _ in 0..20 {
+            _ = net.command(asking, Command::Rotate);
+            net.run(20);
+        }
+        net.run(3_000);
+        // Half of the others would follow again, and half would not.
+        let cert = net.nodes[asking].keys.me.id.cert;
+        let (now, late) = (Monotonic(net.now), Monotonic(net.now + 60_000_000));
+        for i in (0..n).filter(|i| *i != asking) {
+            let until = if i % 2 == 0 { late } else { now };
+            net.nodes[i].keys.vain.insert(cert, super::super::Strike { count: 9, until });
+        }
+        let before = net.epoch_of(0);
+        let honest: Vec<usize> = (0..n).filter(|i| *i != asking).collect();
+        if !net.are_one(&(0..n).collect::<Vec<_>>()) {
+            continue; // it has parted from the others by itself
+        }
+        _ = net.command(asking, Command::Rotate);
+        net.run(2_000);
+        let at = format!("n {n}\n{}", net.describe());
+        assert_ne!(net.epoch_of(0), before, "{at}");
+        assert!(net.are_one(&(0..n).collect::<Vec<_>>()), "{at}");
+        let blames = |i: &usize| net.nodes[*i].notices.iter().any(|x| matches!(x, Notice::LeftOut { .. }));
+        assert!(!honest.iter().any(blames), "{at}");
+    }
 }
