@@ -12,9 +12,11 @@ use sealcast_wire::{
     To, Transition, View,
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches};
+pub use status::{CompartmentStatus, MemberStatus, Status};
 
 pub mod contributory;
 pub mod plain;
+pub mod status;
 pub mod threshold;
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.
@@ -144,6 +146,8 @@ pub enum Input<'a> {
     Suspected(Slot),
     /// The transport has flushed the view that was prepared; the hash of what was agreed to be delivered in it.
     Flushed([u8; 32]),
+    /// Somebody asks what the scheme knows of its group; the answer comes as [`Output::Described`], if it knows anything.
+    Describe,
 }
 
 /// Names a message that was sent, for its [`Outcome`].
@@ -240,7 +244,15 @@ pub enum Output {
         record: Vec<u8>,
     },
     /// Something worth telling the operator; never a key, never a payload.
-    Notice(Notice),
+    Notice {
+        /// What.
+        notice: Notice,
+        /// The name of the member that it is about, if the scheme knows it; with the beginning of the certificate's hash where
+        /// several have that name.
+        about: Option<String>,
+    },
+    /// The answer to [`Input::Describe`].
+    Described(Box<Status>),
 }
 
 /// What became of a message.

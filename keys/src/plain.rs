@@ -42,13 +42,14 @@ impl Keys for Plain {
                 Err(CommandError::Unsupported.into())
             }
             Input::Message { .. } => Err(Dropped::Foreign.into()),
-            // Nothing was sent, fetched, sealed or prepared, and nobody is known who could be silent.
+            // Nothing was sent, fetched, sealed or prepared, and nobody is known who could be silent or described.
             Input::Delivered(_)
             | Input::Outcome(..)
             | Input::InForce(_)
             | Input::Fetched(..)
             | Input::Suspected(_)
-            | Input::Flushed(_) => Ok(()),
+            | Input::Flushed(_)
+            | Input::Describe => Ok(()),
         }
     }
 

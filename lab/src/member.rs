@@ -129,7 +129,8 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     self.effects.push_back(Effect::Store { id: record_id(of, id), record });
                 }
                 group::Output::Outcome(_, outcome) => self.tell(Told::Outcome(outcome)),
-                group::Output::Notice(notice) => self.tell(Told::Notice(notice)),
+                group::Output::Notice { notice, .. } => self.tell(Told::Notice(notice)),
+                group::Output::Described(_) => {}
             }
         }
     }

@@ -299,6 +299,11 @@ impl Url {
         Ok(())
     }
 
+    /// Whether what members say to each other goes through brokers, and is slower for it.
+    pub(crate) fn meets_at_brokers(&self) -> bool {
+        matches!(self.way, Way::Quorum(_))
+    }
+
     /// Whether the way tells each message's place in one order.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self.way, Way::Quorum(_) | Way::Memory { ordered: true, .. })

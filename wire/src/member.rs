@@ -7,6 +7,18 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CertHash(pub [u8; 32]);
 
+impl CertHash {
+    /// Its first twelve hexadecimal digits, to tell certificates apart by eye.
+    pub fn short(&self) -> String {
+        self.0[..6].iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// A name that several certificates have, with this one's digits.
+    pub fn beside(&self, name: &str) -> String {
+        format!("{name} ({})", self.short())
+    }
+}
+
 /// 128 random bits drawn at each process start and fork (G4): tells a restarted process from the old one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Incarnation(pub [u8; 16]);

@@ -292,7 +292,7 @@ impl Client {
                 let result = self.quorum.fetch(now, &what);
                 self.tell_keys(now, keys::Input::Fetched(id, result));
             }
-            keys::Output::Notice(keys::Notice::Evidence(Evidence { against, .. })) => match against {
+            keys::Output::Notice { notice: keys::Notice::Evidence(Evidence { against, .. }), .. } => match against {
                 Culprit::Broker(broker) => {
                     said.push(Said::Accused(broker, "false share".into()));
                 }

@@ -68,7 +68,7 @@ impl Contributory {
         self.timers.set(Timer::Resend, now.monotonic + self.rto + blur);
         self.timers.stop(Timer::Greet);
         self.greet(now);
-        self.outputs.push_back(Output::Notice(Notice::Attempt { counter, attempt: u32::from(number), members }));
+        self.notice(Notice::Attempt { counter, attempt: u32::from(number), members });
         self.try_form(now);
     }
 

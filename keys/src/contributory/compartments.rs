@@ -23,7 +23,7 @@ use sealcast_wire::limits::COMPARTMENTS_MAX;
 use sealcast_wire::{Access, Domain, Slot};
 
 use super::attempt::bits;
-use super::inspect::CompartmentStatus;
+use crate::status::CompartmentStatus;
 
 /// Slots as bits.
 pub(super) type Slots = u64;

@@ -811,7 +811,7 @@ impl Contributory {
         // It is told once for as long as it lasts, not at each of its beacons.
         let last = self.part_heard.replace(now.monotonic);
         if last.is_none_or(|last| now.monotonic.since(last) >= PART_GONE) {
-            self.outputs.push_back(Output::Notice(Notice::OtherPart { epoch: m.epoch }));
+            self.notice(Notice::OtherPart { epoch: m.epoch });
         }
         if self.replaced && self.is_in_view(&m.author) && m.epoch.counter > ours.counter {
             self.exclude(Exclusion::Duplicate);
@@ -953,7 +953,7 @@ impl Contributory {
             }
         }
         if let Some(person) = person {
-            self.outputs.push_back(Output::Notice(Notice::LeftOut { cert: person.id.cert, why }));
+            self.notice(Notice::LeftOut { cert: person.id.cert, why });
             if why != Misbehaviour::Silent {
                 self.shut_out(now, person.id.cert, timing::STRIKE);
             }

@@ -255,7 +255,7 @@ impl Contributory {
         let Some(signed) = person.and_then(|p| self.statements.eviction_of(&p.cert)) else { return };
         let (number, reason) = (signed.eviction().number, signed.eviction().reason.clone());
         let by = signed.signer().name(self.statements.anchor()).to_string();
-        self.outputs.push_back(Output::Notice(Notice::Eviction { cert, number, reason, by }));
+        self.notice(Notice::Eviction { cert, number, reason, by });
     }
 
     /// Says a statement to the group, and a few times more, since any of them may be lost.
@@ -410,13 +410,13 @@ impl Contributory {
             let cert = self.me.id.cert;
             if left < EXPIRES_SOON_SECONDS && self.last_told.is_none_or(|at| now.monotonic.since(at) >= EXPIRES_TOLD) {
                 self.last_told = Some(now.monotonic);
-                self.outputs.push_back(Output::Notice(Notice::Expires { cert, seconds: left }));
+                self.notice(Notice::Expires { cert, seconds: left });
             }
         }
         if let Some(on_stale) = self.statements.staleness(now) {
             if !self.stale_told {
                 self.stale_told = true;
-                self.outputs.push_back(Output::Notice(Notice::StaleCrl));
+                self.notice(Notice::StaleCrl);
             }
             if on_stale == OnStale::Stop && self.phase == Phase::Running {
                 self.exclude(Exclusion::StaleCrl);

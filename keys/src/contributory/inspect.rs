@@ -4,15 +4,11 @@ use std::time::Duration;
 
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::hash::Transcript;
-use sealcast_crypto::hpke;
-use sealcast_crypto::identity::Serial;
-use sealcast_crypto::identity::attributes::Attribute;
-use sealcast_crypto::identity::rights::Rights;
-use sealcast_crypto::signature::PublicKey;
-use sealcast_wire::{Domain, Drops, EpochId, MemberId, Now};
+use sealcast_wire::{Drops, EpochId, Now};
 
 use super::Contributory;
 use super::message::Message;
+use crate::status::{self, CompartmentStatus, MemberStatus};
 
 /// One member's view of its group.
 #[derive(Clone, Debug)]
@@ -45,46 +41,6 @@ pub struct Status {
     pub counters: Counters,
     /// Messages dropped, by reason.
     pub drops: Drops,
-}
-
-/// A member, by its certificate.
-#[derive(Clone, Debug)]
-pub struct MemberStatus {
-    /// Certificate and run.
-    pub id: MemberId,
-    /// The subject's common name.
-    pub name: String,
-    /// The certificate's serial number.
-    pub serial: Serial,
-    /// The certificate's public key.
-    pub key: PublicKey,
-    /// Seals for its holder, if the certificate says so.
-    pub sealing: Option<hpke::PublicKey>,
-    /// What the certificate grants.
-    pub rights: Rights,
-    /// What it says of its holder.
-    pub attributes: Vec<Attribute>,
-    /// Seconds since 1970 at which it ends.
-    pub not_after: i64,
-    /// The epoch in which we first saw this run of it.
-    pub since: u32,
-}
-
-/// Topics under one key.
-#[derive(Clone, Debug)]
-pub struct CompartmentStatus {
-    /// Which key.
-    pub domain: Domain,
-    /// Its name.
-    pub name: String,
-    /// The patterns of its topics.
-    pub patterns: Vec<String>,
-    /// Slots that read it.
-    pub readers: Vec<usize>,
-    /// Slots that write some of it and do not read it.
-    pub writers_only: Vec<usize>,
-    /// Whether messages must be signed, because some reader may not write all that it reads (A1).
-    pub signed: bool,
 }
 
 /// Number of messages and their bytes, veil included.
@@ -211,6 +167,12 @@ pub(super) fn status(of: &Contributory, now: Now) -> Status {
 }
 
 impl Status {
+    /// What is of interest whatever the scheme.
+    pub(super) fn known(self) -> status::Status {
+        let Status { members, compartments, rotates_in, .. } = self;
+        status::Status { members, compartments, rotates_in: Some(rotates_in) }
+    }
+
     /// Eight digits for two members to compare by eye: equal if they hold the same epoch.
     pub fn fingerprint(&self) -> String {
         let Some(epoch) = self.epoch else { return String::new() };

@@ -75,7 +75,7 @@ use sealcast_wire::{
     CertHash, Change, Dropped, Drops, EpochId, Incarnation, Lane, Monotonic, Now, Slot, Source, To, Utc, limits,
 };
 
-pub use inspect::{CompartmentStatus, Counters, MemberStatus, Status, Tally};
+pub use inspect::{Counters, Status, Tally};
 pub use memo::Memo;
 
 use self::allowance::Allowances;
@@ -87,7 +87,8 @@ use self::proposal::Proposal;
 use self::statements::Statements;
 use self::timing::{Timer, Timers};
 use crate::{
-    Command, CommandError, Exclusion, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed, Token,
+    Command, CommandError, Exclusion, HandleError, Input, Keys, Notice, Output, Properties, Seal, SealError, Sealed,
+    Token,
 };
 
 /// What a member needs to know before it starts.
@@ -615,9 +616,11 @@ impl Contributory {
         inspect::status(self, now)
     }
 
-    /// The name in a certificate that was seen in the group, and whether no other certificate seen there has it.
-    pub fn named(&self, cert: &CertHash) -> Option<(&str, bool)> {
-        self.people.named(*cert)
+    /// Tells the operator, with the name of the member that it is about.
+    fn notice(&mut self, notice: Notice) {
+        let named = notice.about().and_then(|cert| Some((cert, self.people.named(*cert)?)));
+        let about = named.map(|(cert, (name, is_only))| if is_only { name.to_owned() } else { cert.beside(name) });
+        self.outputs.push_back(Output::Notice { notice, about });
     }
 
     /// How many messages were dropped, by reason.
@@ -638,6 +641,10 @@ impl Keys for Contributory {
             Input::Command(command) => Ok(self.command(now, command)?),
             Input::Suspected(slot) => {
                 self.suspect(now, slot);
+                Ok(())
+            }
+            Input::Describe => {
+                self.outputs.push_back(Output::Described(Box::new(inspect::status(self, now).known())));
                 Ok(())
             }
             // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched or flushed.

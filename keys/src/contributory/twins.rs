@@ -13,7 +13,7 @@ use super::message::{Message, Object, ShortId};
 use super::people::Person;
 use super::timing::{self, Timer};
 use super::{Contributory, Strike};
-use crate::{Misbehaviour, Notice, Output};
+use crate::{Misbehaviour, Notice};
 
 impl Contributory {
     /// Somebody signed another roster: each shows some of the cards that it knows, and others the next time; some show
@@ -80,7 +80,7 @@ impl Contributory {
             return;
         }
         self.shut_out(now, cert, timing::STRIKE_MAX);
-        self.outputs.push_back(Output::Notice(Notice::LeftOut { cert, why: Misbehaviour::Equivocation }));
+        self.notice(Notice::LeftOut { cert, why: Misbehaviour::Equivocation });
         let of_cert = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == cert);
         if self.attempt.as_ref().is_some_and(|a| a.proposal.content.seats.iter().any(of_cert)) {
             // The others' half of it does not verify for us, nor ours for them.

@@ -401,8 +401,8 @@ impl<G: Group> Keys for Threshold<G> {
                 return Err(CommandError::Unsupported.into());
             }
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
-            // No message is sent, nobody is known who could be silent, and there is one view.
-            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) => {}
+            // No message is sent, nobody is known who could be silent or described, and there is one view.
+            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) | Input::Describe => {}
         }
         Ok(())
     }
@@ -453,7 +453,7 @@ impl<G: Group> Keys for Threshold<G> {
 }
 
 fn notice(against: Culprit, record: Vec<u8>, at: u64) -> Output {
-    Output::Notice(Notice::Evidence(Evidence { against, record, at }))
+    Output::Notice { notice: Notice::Evidence(Evidence { against, record, at }), about: None }
 }
 
 /// How long shares may take before the brokers are asked, at first: at least,

@@ -116,7 +116,9 @@ fn did(reader: &mut Threshold<G>) -> Did {
                 did.asked.push(index);
                 reader.fetched(now(0), id, Fetched::Missing);
             }
-            Output::Notice(Notice::Evidence(Evidence { against, record, .. })) => did.evidence.push((against, record)),
+            Output::Notice { notice: Notice::Evidence(Evidence { against, record, .. }), .. } => {
+                did.evidence.push((against, record));
+            }
             Output::Epoch { .. } => {}
             _ => panic!("not of this scheme"),
         }

@@ -81,7 +81,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 self.open_kept(now);
             }
-            keys::Output::Notice(notice) => self.ready.push_back(Output::Notice(notice)),
+            keys::Output::Notice { notice, about } => self.ready.push_back(Output::Notice { notice, about }),
+            keys::Output::Described(status) => self.ready.push_back(Output::Described(status)),
             keys::Output::Store { .. } => unreachable!("poll hands out records before it comes here"),
         }
     }

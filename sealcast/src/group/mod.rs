@@ -109,7 +109,14 @@ pub enum Output {
     /// What became of a message that was published with a stronger guarantee than best effort.
     Outcome(delivery::Token, delivery::Outcome),
     /// Something worth telling the operator.
-    Notice(Notice),
+    Notice {
+        /// What.
+        notice: Notice,
+        /// The name of the member that it is about, if the key scheme knows it.
+        about: Option<String>,
+    },
+    /// The answer to [`Group::describe`].
+    Described(Box<keys::Status>),
 }
 
 /// Whose record a [`Output::Store`] holds.
@@ -253,6 +260,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             // No message came that could be dropped; whatever it was, it is not done.
             Err(keys::HandleError::Dropped(_) | keys::HandleError::Misbehaved(..)) => Err(CommandError::Invalid),
         }
+    }
+
+    /// Asks the key scheme what it knows of the group: the answer comes as [`Output::Described`], if it knows anything.
+    pub fn describe(&mut self, now: Now) {
+        self.tell_keys(now, keys::Input::Describe);
     }
 
     /// A member is taken for silent, by a failure detector outside the way.

@@ -36,7 +36,7 @@ impl Keys for Script {
             keys::Input::Suspected(slot) => format!("suspect {}", slot.0),
             keys::Input::Delivered(message) => format!("open {}", message.index),
             keys::Input::Flushed(cut) => format!("flushed {}", cut[0]),
-            keys::Input::InForce(_) | keys::Input::Fetched(..) => return Ok(()),
+            keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Describe => return Ok(()),
         };
         told(&self.story, it);
         Ok(())

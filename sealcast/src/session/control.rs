@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sealcast_wire::{CertHash, Change as ViewChange, Member, View};
 
-use super::info::{both, told};
+use super::info::told;
 use super::{Inner, LogEvent, Report, Session, Subscription, Who};
 use crate::code::Code;
 use crate::control::{Answer, Change, Handler, LogLine, Request};
@@ -86,7 +86,7 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
             let all = || view.members.iter().chain(left);
             let named = |m: &Member| match all().all(|it| it.name != m.name || it.id.cert == m.id.cert) {
                 true => m.name.to_string(),
-                false => both(&m.name, &m.id.cert),
+                false => m.id.cert.beside(&m.name),
             };
             let mut lines: Vec<LogLine> = joined.iter().map(|m| line(epoch, "joined", named(m))).collect();
             lines.extend(left.iter().map(|m| line(epoch, gone, named(m))));

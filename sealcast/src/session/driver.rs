@@ -13,20 +13,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sealcast_delivery::Batch;
+use sealcast_keys::{Keys, Status};
 use sealcast_wire::{Address, Now, limits};
 
 use super::Shared;
 use super::memory::Door;
 use super::queue::{Pushed, Queue};
-use super::scheme::Scheme;
 use super::through::Through;
 use super::way::Way;
 use crate::group::{Axis, Group, Message, Output};
 use crate::io::store::Store;
 use crate::io::udp::UdpReceiver;
 
-/// A group of any scheme over any way.
-pub(super) type AnyGroup = Group<Scheme, Way>;
+/// A group of any scheme over any transport.
+pub(super) type AnyGroup = Group<Box<dyn Keys>, Way>;
 
 /// The subscriptions that take a topic.
 type Readers = Arc<[Arc<Queue>]>;
@@ -57,6 +57,8 @@ pub(super) struct Driver {
     generation: u64,
     /// How many members are known to be on the newest key.
     confirmed: usize,
+    /// What the key scheme last answered.
+    described: Option<Box<Status>>,
 }
 
 impl Driver {
@@ -73,7 +75,15 @@ impl Driver {
             last_route: None,
             generation: 0,
             confirmed: 0,
+            described: None,
         }
+    }
+
+    /// What the key scheme knows of the group.
+    pub(super) fn describe(&mut self, shared: &Shared, now: Now) -> Option<Status> {
+        self.group.describe(now);
+        self.pump(shared, now);
+        self.described.take().map(|status| *status)
     }
 
     /// Ends the road.
@@ -242,13 +252,13 @@ impl Driver {
                     self.confirmed = 0;
                     shared.viewed(now, event);
                 }
-                Output::Notice(notice) => {
+                Output::Notice { notice, about } => {
                     if let Road::Brokers(through) = &mut self.road {
                         through.noticed(&notice);
                     }
-                    let about = notice.about().and_then(|cert| self.group.keys().named(cert));
                     shared.noticed(now, notice, about);
                 }
+                Output::Described(status) => self.described = Some(status),
                 Output::Store { of, id, record } => {
                     stored = true;
                     if let (Axis::Delivery, Road::Brokers(through)) = (of, &mut self.road) {

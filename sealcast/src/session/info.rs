@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
-use sealcast_keys::contributory::{CompartmentStatus, MemberStatus, Status};
-use sealcast_keys::{Exclusion, Misbehaviour, Notice};
+use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
 use sealcast_wire::{self as wire, CertHash, Culprit, Drops, EpochId, Member, View};
 
 use super::control::millis;
@@ -165,10 +164,10 @@ impl Shared {
         }
     }
 
-    /// What a contributory scheme knows.
+    /// What the key scheme knows.
     pub(super) fn status(&self) -> Option<Status> {
         let now = self.clock.now();
-        self.lease.with(|driver| driver.as_ref()?.group.keys().status(now))
+        self.lease.with(|driver| driver.as_mut()?.describe(self, now))
     }
 
     /// What the local socket shows.
@@ -222,9 +221,9 @@ impl Shared {
             })
             .collect();
         if let Some(status) = self.status() {
-            shown.rotates_in_ms = Some(millis(status.rotates_in));
+            shown.rotates_in_ms = status.rotates_in.map(millis);
             for (member, known) in shown.members.iter_mut().zip(&status.members) {
-                describe(member, known, &status.group);
+                describe(member, known, &shown.group);
             }
             shown.compartments = status.compartments.into_iter().map(compartment).collect();
         }
@@ -259,7 +258,7 @@ fn compartment(known: CompartmentStatus) -> CompartmentInfo {
 
 /// A notice as a person reads it; `about` names the member that it is about.
 pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
-    let who = |cert: &CertHash| about.map_or_else(|| short(cert), str::to_owned);
+    let who = |cert: &CertHash| about.map_or_else(|| cert.short(), str::to_owned);
     match notice {
         Notice::Attempt { counter, attempt, members } => {
             format!("agreeing on epoch {counter}, attempt {attempt}, with {members} members")
@@ -292,15 +291,6 @@ fn said(why: Misbehaviour) -> &'static str {
     }
 }
 
-/// A name that several have, and whose.
-pub(super) fn both(name: &str, cert: &CertHash) -> String {
-    format!("{name} ({})", short(cert))
-}
-
-fn short(cert: &CertHash) -> String {
-    hex(&cert.0[..6])
-}
-
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -316,6 +306,6 @@ mod tests {
         assert_eq!(told(&silent, Some("carol")), "left out carol: it is silent");
         assert_eq!(told(&silent, None), "left out abababababab: it is silent");
         let evicts = Notice::Eviction { cert, number: 1, reason: "lost".to_owned(), by: "desk".to_owned() };
-        assert_eq!(told(&evicts, Some(&both("carol", &cert))), "desk evicts carol (abababababab) (statement 1): lost");
+        assert_eq!(told(&evicts, Some(&cert.beside("carol"))), "desk evicts carol (abababababab) (statement 1): lost");
     }
 }

@@ -26,11 +26,12 @@ mod open;
 mod own;
 mod publish;
 mod queue;
-mod scheme;
+mod schemes;
 mod shared;
 mod subscribe;
 mod through;
 mod views;
+mod waiting;
 mod way;
 
 use std::fmt;
@@ -39,8 +40,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sealcast_keys::Command;
-use sealcast_keys::contributory::Status;
+use sealcast_keys::{Command, Status};
 use sealcast_wire::{CertHash, Guarantee, View};
 
 pub use changed::Doing;
@@ -219,8 +219,7 @@ impl Session {
         self.inner.shared.info()
     }
 
-    /// What a contributory scheme knows: members with their rights, compartments, messages counted;
-    /// `None` for other schemes.
+    /// What the key scheme knows of the group: members with their rights, compartments; `None` where it knows nothing.
     pub fn status(&self) -> Option<Status> {
         self.inner.shared.status()
     }

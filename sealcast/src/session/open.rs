@@ -13,8 +13,8 @@ use mio::Registry;
 use sealcast_crypto::identity::{CertificateError, Identity as Held};
 use sealcast_delivery::memory::{BestEffort, Ordered, Start};
 use sealcast_delivery::multicast::{Config, Multicast, Sender};
-use sealcast_keys::plain::Plain;
-use sealcast_wire::{CertHash, Incarnation};
+use sealcast_keys::Keys;
+use sealcast_wire::CertHash;
 
 use super::changed::Changed;
 use super::control::Controlled;
@@ -23,9 +23,10 @@ use super::lease::Lease;
 use super::line::Line;
 use super::memory::{Door, ORDERER};
 use super::own::Own;
-use super::scheme::{Scheme as Machine, Waiting};
+use super::schemes;
 use super::shared::{Seen, Shared};
 use super::through::{self, Later, Reach, Through};
+use super::waiting::Waiting;
 use super::way::Way as Going;
 use super::{Inner, Session};
 use crate::brokers;
@@ -115,7 +116,7 @@ struct Member {
 
 /// What a key scheme was made from, and what goes with it.
 struct Made {
-    machine: Machine,
+    machine: Box<dyn Keys>,
     me: String,
     group: String,
     store: Option<Store>,
@@ -205,7 +206,7 @@ impl Opening {
             Some(Identity::Held(held)) => held.certificate().name.to_string(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
-        let machine = Machine::Plain(Plain::new(&me, Incarnation(rng::bytes()?)));
+        let machine = schemes::plain(&me)?;
         let group = url.options.group.clone().unwrap_or_default();
         Ok(Made { machine, me, group, store: None, identity: None, control: self.control.clone(), reach: None })
     }
@@ -252,7 +253,8 @@ impl Opening {
 
     fn contributory(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
         let Member { held, statements, group, store, control, me, .. } = self.member(url, home, clock)?;
-        let machine = Machine::contributory(url, &group, held.clone(), statements, store.as_ref(), clock.now())?;
+        let records = store.as_ref().map(Store::records).unwrap_or_default();
+        let machine = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
         Ok(Made { machine, me, group, store, identity: Some(held), control, reach: None })
     }
 
@@ -264,7 +266,7 @@ impl Opening {
             let Member { held, statements, vouchers, group, store, control, me } = self.member(url, home, clock)?;
             let records = store.as_ref().map(Store::records).unwrap_or_default();
             let (identity, name, url) = (held.clone(), group.clone(), url.clone());
-            let make = move |now| Machine::paced(&url, &name, identity, statements, &records, now);
+            let make = move |now| schemes::contributory(&url, &name, identity, statements, &records, now);
             let kept = store.is_some();
             let made = (me, store, Some(held.clone()), control);
             (held, vouchers, kept, group, Later::Contributory(Box::new(make)), made)
@@ -292,7 +294,7 @@ impl Opening {
         let cargo = through::cargo(url.keys, &group);
         let reach = Some(Reach { cluster, key, registrations, cargo, later });
         let (me, store, identity, control) = made;
-        Ok(Made { machine: Machine::Waiting(Waiting), me, group, store, identity, control, reach })
+        Ok(Made { machine: Box::new(Waiting), me, group, store, identity, control, reach })
     }
 
     /// A member of a contributory group.

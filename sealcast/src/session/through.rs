@@ -15,14 +15,14 @@ use sealcast_broker::operation::Registration;
 use sealcast_client::{self as client, Cargo, Config, Notice, Standing};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_delivery::{Batch, SendError};
-use sealcast_wire::{Address, Incarnation, Now};
+use sealcast_keys::Keys;
+use sealcast_wire::{Address, Now};
 
-use super::scheme::Scheme;
+use super::schemes;
 use crate::brokers::{self, ClientKey, Evidence, FRAME_OPERATIONS, Findings, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::io::channel::{Channel, Heard};
-use crate::io::rng;
 use crate::url;
 
 /// What is needed to reach brokers.
@@ -38,7 +38,7 @@ pub(super) struct Reach {
 pub(super) enum Later {
     Plain(String),
     Threshold(String),
-    Contributory(Box<dyn FnOnce(Now) -> Result<Scheme> + Send>),
+    Contributory(Box<dyn FnOnce(Now) -> Result<Box<dyn Keys>> + Send>),
 }
 
 /// See the module.
@@ -135,15 +135,13 @@ impl Through {
     }
 
     /// The keys, once their time has come.
-    pub(super) fn begin(&mut self, now: Now, way: &mut client::Way) -> Result<Option<Scheme>> {
+    pub(super) fn begin(&mut self, now: Now, way: &mut client::Way) -> Result<Option<Box<dyn Keys>>> {
         let Some(standing) = way.standing().filter(|it| it.registered).cloned() else { return Ok(None) };
         match self.later.take() {
             None => Ok(None),
-            Some(Later::Plain(name)) => {
-                Ok(Some(Scheme::Plain(sealcast_keys::plain::Plain::new(&name, Incarnation(rng::bytes()?)))))
-            }
+            Some(Later::Plain(name)) => schemes::plain(&name).map(Some),
             Some(Later::Threshold(name)) => match self.key(&standing) {
-                Some(key) => Scheme::threshold(&self.cluster, &key, &name, way.client().0, &standing).map(Some),
+                Some(key) => schemes::threshold(&self.cluster, &key, &name, way.client().0, &standing).map(Some),
                 None => {
                     self.later = Some(Later::Threshold(name));
                     if self.asked_for_key.elapsed() > ASK_AGAIN {

@@ -308,9 +308,11 @@ impl Net {
                 Output::Prepare(view) => node.prepared.push(view),
                 Output::Abandoned => node.abandoned += 1,
                 Output::Excluded { why } => node.excluded = Some(why),
-                Output::Notice(notice) => node.notices.push(notice),
+                Output::Notice { notice, .. } => node.notices.push(notice),
                 Output::Store { id, record } => _ = node.records.insert(id, record),
-                Output::Fetch { .. } | Output::Offer { .. } | Output::Opened { .. } => panic!("not of this scheme"),
+                Output::Fetch { .. } | Output::Offer { .. } | Output::Opened { .. } | Output::Described(_) => {
+                    panic!("not of this scheme")
+                }
             }
         }
     }

@@ -260,7 +260,7 @@ impl Engine {
                 let result = self.quorum.fetch(now, &what);
                 self.sealing.fetched(now, id, result);
             }
-            keys::Output::Notice(notice) => self.findings.by_keys(&notice),
+            keys::Output::Notice { notice, .. } => self.findings.by_keys(&notice),
             _ => {}
         }
     }

@@ -1,0 +1,61 @@
+//! What a scheme knows of its group, for people to read: the answer to [`Input::Describe`](crate::Input::Describe).
+
+use std::time::Duration;
+
+use sealcast_crypto::hpke;
+use sealcast_crypto::identity::Serial;
+use sealcast_crypto::identity::attributes::Attribute;
+use sealcast_crypto::identity::rights::Rights;
+use sealcast_crypto::signature::PublicKey;
+use sealcast_wire::{Domain, MemberId};
+
+/// A group as its key scheme knows it.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// The members of the installed view, by slot.
+    pub members: Vec<MemberStatus>,
+    /// The keys in use besides the group's, by domain, from 1.
+    pub compartments: Vec<CompartmentStatus>,
+    /// When the key is replaced at latest, if ever.
+    pub rotates_in: Option<Duration>,
+}
+
+/// A member, by its certificate.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Certificate and run.
+    pub id: MemberId,
+    /// The subject's common name.
+    pub name: String,
+    /// The certificate's serial number.
+    pub serial: Serial,
+    /// The certificate's public key.
+    pub key: PublicKey,
+    /// Seals for its holder, if the certificate says so.
+    pub sealing: Option<hpke::PublicKey>,
+    /// What the certificate grants.
+    pub rights: Rights,
+    /// What it says of its holder.
+    pub attributes: Vec<Attribute>,
+    /// Seconds since 1970 at which it ends.
+    pub not_after: i64,
+    /// The epoch in which we first saw this run of it.
+    pub since: u32,
+}
+
+/// Topics under one key.
+#[derive(Clone, Debug)]
+pub struct CompartmentStatus {
+    /// Which key.
+    pub domain: Domain,
+    /// Its name.
+    pub name: String,
+    /// The patterns of its topics.
+    pub patterns: Vec<String>,
+    /// Slots that read it.
+    pub readers: Vec<usize>,
+    /// Slots that write some of it and do not read it.
+    pub writers_only: Vec<usize>,
+    /// Whether messages must be signed, because some reader may not write all that it reads (A1).
+    pub signed: bool,
+}

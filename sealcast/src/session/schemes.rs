@@ -1,0 +1,105 @@
+//! The key schemes that a session can run: one constructor for each.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
+use sealcast_client::Standing;
+use sealcast_crypto::aead;
+use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::identity::Identity;
+use sealcast_keys::Keys;
+use sealcast_keys::contributory::{Config, Contributory};
+use sealcast_keys::plain::Plain;
+use sealcast_wire::{Incarnation, Now};
+
+use crate::brokers::threshold as of_suite;
+use crate::error::Result;
+use crate::io::{clock, rng};
+use crate::url::{Cipher, Url};
+
+/// No keys: everything is sent in clear.
+pub(super) fn plain(me: &str) -> Result<Box<dyn Keys>> {
+    Ok(Box::new(Plain::new(me, Incarnation(rng::bytes()?))))
+}
+
+/// A member of a contributory group, which takes up where the records of an earlier run end.
+pub(super) fn contributory(
+    url: &Url,
+    group: &str,
+    identity: Arc<Identity>,
+    statements: Vec<Vec<u8>>,
+    records: &[(u64, Vec<u8>)],
+    now: Now,
+) -> Result<Box<dyn Keys>> {
+    let config = Config { floor: clock::FLOOR, statements, ..configured(url, Config::new(group, identity)) };
+    Ok(Box::new(Contributory::restore(config, rng::bytes()?, now, records)))
+}
+
+/// A client of brokers who hold shares of this key.
+pub(super) fn threshold(
+    cluster: &ClusterFile,
+    key: &VouchedKey,
+    name: &str,
+    client: [u8; 32],
+    standing: &Standing,
+) -> Result<Box<dyn Keys>> {
+    Ok(match cluster.suite {
+        Suite::Ristretto255 => of_suite::<Ristretto255>(cluster, key, name, client, standing)?,
+        Suite::P256 => of_suite::<P256>(cluster, key, name, client, standing)?,
+    })
+}
+
+/// What a URL says of keys.
+fn configured(url: &Url, mut config: Config) -> Config {
+    config.suite = match url.options.cipher {
+        Cipher::Aes256Gcm => aead::Suite::Aes256Gcm,
+        Cipher::ChaCha20Poly1305 => aead::Suite::ChaCha20Poly1305,
+    };
+    config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
+    config.detect = url.options.detect.unwrap_or(config.detect);
+    if url.meets_at_brokers() {
+        // The scheme counts in its own time.
+        config.pace = PACE;
+        config.rekey_after /= PACE.get();
+        config.detect = url.options.detect.map_or(config.detect, |detect| detect / PACE.get());
+    }
+    config
+}
+
+/// How much slower time goes for a group that meets at brokers.
+const PACE: NonZeroU32 = NonZeroU32::new(4).expect("it is not 0");
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng as _;
+    use sealcast_crypto::identity::{Act, Authority, MemberSecret, Request, Right, Rights};
+    use sealcast_crypto::signature::Algorithm;
+    use sealcast_wire::Utc;
+
+    use super::*;
+
+    #[test]
+    fn what_a_url_says_of_keys_reaches_the_scheme() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut authority = Authority::create("ca", Algorithm::Ed25519, Utc(1_790_000_000), &mut rng).unwrap();
+        let secret = MemberSecret::generate(Algorithm::Ed25519, &mut rng);
+        let mut rights = Rights::none();
+        rights.grant(Right::new("g", Act::Both, "#").unwrap());
+        let request = Request { name: "robot".into(), keys: secret.public(), rights, attributes: vec![] };
+        let certificate = authority.issue(&request, Utc(1_790_000_000), 86_400).unwrap();
+        let identity = Arc::new(Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap());
+        let of = |options: &str| {
+            let url = Url::parse(&format!("udpm://239.255.76.67:7667?keys=contributory{options}")).unwrap();
+            let config = configured(&url, Config::new("g", identity.clone()));
+            (config.suite, config.rekey_after, config.detect)
+        };
+        let usual = of("");
+        assert_eq!(usual.2, sealcast_wire::limits::DETECT);
+        assert_eq!(of("&detect=500ms"), (usual.0, usual.1, Duration::from_millis(500)));
+        assert_eq!(of("&rekey=7s"), (usual.0, Duration::from_secs(7), usual.2));
+    }
+}
