@@ -43,6 +43,8 @@ pub struct Way {
     ended: VecDeque<(Token, Became)>,
     /// The place of the last publication that was handed on: several subscriptions may want one.
     newest: Option<u64>,
+    /// The brokers know us, and so they do where a group meets.
+    is_up: bool,
     /// What runs before this one subscribed to is ended.
     is_tidy: bool,
     /// When the record was last handed out.
@@ -100,6 +102,7 @@ impl Way {
             acts: BTreeSet::new(),
             ended: VecDeque::new(),
             newest: None,
+            is_up: false,
             is_tidy: false,
             stored: None,
             queue: VecDeque::new(),
@@ -158,6 +161,15 @@ impl Way {
         wanted.readers = wanted.readers.saturating_sub(1);
         self.end_unread(now, pattern.clone());
         self.drain(now);
+    }
+
+    /// Keys begin when the brokers know us, and those of a group when what others say for them comes.
+    fn look_whether_up(&mut self) {
+        let registered = self.quorum.standing().is_some_and(|it| it.registered);
+        let meets = !self.orders_all() || matches!(self.group_stands(), Some(Ok(())));
+        if registered && meets && !std::mem::replace(&mut self.is_up, true) {
+            self.put(Output::Up);
+        }
     }
 
     /// Ends a subscription that stands and that nobody reads.
@@ -249,6 +261,7 @@ impl Way {
                             let _ = self.quorum.unsubscribe(now, id);
                         }
                     }
+                    self.look_whether_up();
                     self.put(Output::InForce(EpochId { counter: epoch, hash: policy }));
                 }
                 Said::Delivered(published) => {
@@ -285,7 +298,11 @@ impl Way {
     fn decided(&mut self, now: Now, token: Token, stands: Result<u64, Code>) -> bool {
         let Some((pattern, wanted)) = self.patterns.iter_mut().find(|(_, it)| it.token == token) else { return false };
         wanted.stands = Some(stands);
-        let pattern = pattern.clone();
+        let (pattern, is_read) = (pattern.clone(), wanted.readers > 0);
+        if is_read && !self.orders_all() {
+            self.put(Output::Subscribed(pattern.clone(), stands.map(drop).map_err(Into::into)));
+        }
+        self.look_whether_up();
         self.end_unread(now, pattern);
         true
     }
@@ -443,6 +460,10 @@ impl Delivery for Way {
             // Brokers keep it; when members hold it, nobody says.
             safe: None,
             orders_all: self.orders_all(),
+            connects: true,
+            subscribes: !self.orders_all(),
+            acknowledges: true,
+            message_bytes_max: limits::BODY_BYTES_MAX,
             fetches: Fetches { shares: true, directory: false },
             names_packets: false,
         }
@@ -494,6 +515,18 @@ impl Delivery for Way {
                 self.drain(now);
             }
             Input::Opened(index) => self.quorum.opened(index),
+            // Where a group meets is subscribed to from the beginning.
+            Input::Subscribe(_) | Input::Unsubscribe(_) if self.orders_all() => {}
+            Input::Subscribe(pattern) => {
+                let stands = match self.subscribe(now, pattern) {
+                    Ok(()) => self.stands(pattern),
+                    Err(_) => Some(Err(Code::TooMany)),
+                };
+                if let Some(stands) = stands {
+                    self.put(Output::Subscribed(pattern.clone(), stands.map_err(Into::into)));
+                }
+            }
+            Input::Unsubscribe(pattern) => self.unsubscribe(now, pattern),
             Input::Prepare(_) => self.put(Output::Flushed([0; 32])),
             // Brokers keep nothing but publications.
             Input::Install(_) | Input::Offer { .. } => {}

@@ -16,9 +16,10 @@ mod testing;
 
 use std::sync::Arc;
 
+use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
     Agreement, Domain, Dropped, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now,
-    Protect, Reason, Slot, Source, To, Transition, View,
+    Protect, Reason, Slot, Source, To, Transition, View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -154,6 +155,14 @@ pub struct Properties {
     pub fetches: Fetches,
     /// It remembers what it sealed last ([`Delivery::sent`]); otherwise whoever transmits does.
     pub names_packets: bool,
+    /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
+    pub connects: bool,
+    /// It carries to a member only what that member subscribed to ([`Input::Subscribe`]).
+    pub subscribes: bool,
+    /// It tells what became of each message ([`Output::Outcome`]).
+    pub acknowledges: bool,
+    /// Bytes of the longest message that it carries, sealed.
+    pub message_bytes_max: usize,
 }
 
 impl Properties {
@@ -166,6 +175,10 @@ impl Properties {
         orders_all: false,
         fetches: Fetches::NOTHING,
         names_packets: false,
+        connects: false,
+        subscribes: false,
+        acknowledges: false,
+        message_bytes_max: limits::MESSAGE_BYTES_MAX,
     };
 
     /// The agreement with which a guarantee is given; `None` if it is not given.
@@ -209,6 +222,11 @@ pub enum Input<'a> {
     /// The message of this index, which was delivered sealed, is opened or never will be: nobody waits any more for what was
     /// fetched for it.
     Opened(u64),
+    /// Bring what is published from now on under topics that match. The answer comes as [`Output::Subscribed`]; each of these
+    /// is undone by one [`Input::Unsubscribe`]. A transport that brings everything ignores both ([`Properties::subscribes`]).
+    Subscribe(&'a Pattern),
+    /// One reader less.
+    Unsubscribe(&'a Pattern),
     /// A view is coming: flush the current one. What was sent before is sealed, at the latest here, under the key that it
     /// was sent with (A5).
     Prepare(&'a View),
@@ -292,6 +310,10 @@ pub enum Output {
         /// The datagram.
         datagram: Vec<u8>,
     },
+    /// Messages can be sent from now on ([`Properties::connects`]).
+    Up,
+    /// Messages of topics that match come from now on, or those who carry them refuse.
+    Subscribed(Pattern, Result<(), Reason>),
     /// These versions of key and policy are in force at those who carry messages.
     InForce(EpochId),
     /// More attachments of a message delivered before (brokers).

@@ -146,6 +146,8 @@ pub enum Input<'a> {
     Suspected(Slot),
     /// The transport has flushed the view that was prepared; the hash of what was agreed to be delivered in it.
     Flushed([u8; 32]),
+    /// The transport carries messages from now on, where it had to connect first: the scheme begins.
+    Up,
     /// Somebody asks what the scheme knows of its group; the answer comes as [`Output::Described`], if it knows anything.
     Describe,
 }

@@ -49,6 +49,7 @@ impl Keys for Plain {
             | Input::Fetched(..)
             | Input::Suspected(_)
             | Input::Flushed(_)
+            | Input::Up
             | Input::Describe => Ok(()),
         }
     }

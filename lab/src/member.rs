@@ -130,7 +130,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                 }
                 group::Output::Outcome(_, outcome) => self.tell(Told::Outcome(outcome)),
                 group::Output::Notice { notice, .. } => self.tell(Told::Notice(notice)),
-                group::Output::Described(_) => {}
+                group::Output::Described(_) | group::Output::Subscribed(..) => {}
             }
         }
     }

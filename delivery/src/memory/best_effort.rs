@@ -221,8 +221,14 @@ impl Delivery for BestEffort {
             }
             Input::Prepare(_) => self.outputs.push_back(Output::Flushed([0; 32])),
             Input::Fetch(id, _) => self.outputs.push_back(Output::Fetched(id, Fetched::Missing)),
-            // Nothing is kept, and nothing waits.
-            Input::Install(_) | Input::Pause | Input::Resume | Input::Offer { .. } | Input::Opened(_) => {}
+            // Everything comes, nothing is kept, and nothing waits.
+            Input::Install(_)
+            | Input::Pause
+            | Input::Resume
+            | Input::Offer { .. }
+            | Input::Opened(_)
+            | Input::Subscribe(_)
+            | Input::Unsubscribe(_) => {}
         }
     }
 

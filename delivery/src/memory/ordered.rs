@@ -334,6 +334,7 @@ impl Delivery for Ordered {
             fifo: Some(Agreement::Forkable),
             ordered: Some(Agreement::Forkable),
             orders_all: self.placing.is_some(),
+            acknowledges: true,
             fetches: Fetches { directory: true, shares: true },
             ..Properties::BEST_EFFORT
         }
@@ -380,8 +381,8 @@ impl Delivery for Ordered {
             }
             Input::Prepare(_) => self.best_effort.handle(now, input),
             Input::Install(_) => self.stuck = None,
-            // The orderer does not wait.
-            Input::Pause | Input::Resume | Input::Opened(_) => {}
+            // The orderer does not wait, and brings everything.
+            Input::Pause | Input::Resume | Input::Opened(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
         }
     }
 

@@ -161,8 +161,13 @@ impl Delivery for Multicast {
                 self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
             }
             Input::Fetch(id, _) => self.inbox.ready.push_back(Output::Fetched(id, Fetched::Missing)),
-            // Nobody keeps what waits or is offered, and no message is sealed as a whole.
-            Input::Pause | Input::Resume | Input::Offer { .. } | Input::Opened(_) => {}
+            // Everything comes; nobody keeps what waits or is offered, and no message is sealed as a whole.
+            Input::Pause
+            | Input::Resume
+            | Input::Offer { .. }
+            | Input::Opened(_)
+            | Input::Subscribe(_)
+            | Input::Unsubscribe(_) => {}
         }
     }
 

@@ -380,9 +380,6 @@ impl Contributory {
         for bytes in records.iter().map(|(_, record)| record).chain(&config.statements) {
             _ = statements.learn(bytes); // what does not verify is skipped: it would not be believed later either
         }
-        let mut timers = Timers::default();
-        timers.set(Timer::Join, now.monotonic);
-        timers.set(Timer::Judge, now.monotonic);
         let mut member = Contributory {
             veil: config.identity.veil(&group),
             verifier: Verifier(config.memo.clone()),
@@ -445,7 +442,7 @@ impl Contributory {
             early: VecDeque::new(),
             wanted_cards: BTreeMap::new(),
             wanted_proposals: BTreeMap::new(),
-            timers,
+            timers: Timers::default(),
             outputs: VecDeque::new(),
             token: 0,
             counters: Counters::default(),
@@ -464,8 +461,19 @@ impl Contributory {
             member.joins = Allowances::new(u32::MAX, Duration::ZERO);
             member.rekeys = Allowances::new(u32::MAX, Duration::ZERO);
         }
+        member.begin(now);
         member.exclude_if_told();
         member
+    }
+
+    /// Others can be heard and asked from now on; nothing was said before.
+    fn begin(&mut self, now: Now) {
+        if self.phase == Phase::Running && self.installed.is_none() && self.asked.is_none() {
+            self.started = now.monotonic;
+            self.last_sign = now.monotonic;
+            self.timers.set(Timer::Join, now.monotonic);
+            self.timers.set(Timer::Judge, now.monotonic);
+        }
     }
 
     fn env(&mut self) -> Env<'_> {
@@ -641,6 +649,10 @@ impl Keys for Contributory {
             Input::Command(command) => Ok(self.command(now, command)?),
             Input::Suspected(slot) => {
                 self.suspect(now, slot);
+                Ok(())
+            }
+            Input::Up => {
+                self.begin(now);
                 Ok(())
             }
             Input::Describe => {

@@ -402,7 +402,7 @@ impl<G: Group> Keys for Threshold<G> {
             }
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
             // No message is sent, nobody is known who could be silent or described, and there is one view.
-            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) | Input::Describe => {}
+            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) | Input::Up | Input::Describe => {}
         }
         Ok(())
     }

@@ -574,7 +574,7 @@ impl Keys for MlsShaped {
             Input::Outcome(token, outcome) => self.outcome(token, outcome),
             Input::Fetched(id, result) => self.fetched(id, result),
             Input::Suspected(slot) => self.suspect(slot),
-            Input::Delivered(_) | Input::InForce(_) | Input::Flushed(_) | Input::Describe => {}
+            Input::Delivered(_) | Input::InForce(_) | Input::Flushed(_) | Input::Up | Input::Describe => {}
         }
         Ok(())
     }

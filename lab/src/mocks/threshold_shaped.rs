@@ -223,7 +223,12 @@ impl Keys for ThresholdShaped {
             }
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
             Input::Command(_) => return Err(CommandError::Unsupported.into()),
-            Input::Outcome(..) | Input::InForce(_) | Input::Suspected(_) | Input::Flushed(_) | Input::Describe => {}
+            Input::Outcome(..)
+            | Input::InForce(_)
+            | Input::Suspected(_)
+            | Input::Flushed(_)
+            | Input::Up
+            | Input::Describe => {}
         }
         Ok(())
     }

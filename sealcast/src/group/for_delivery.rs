@@ -29,6 +29,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 self.take_record(now, Record { index, from, ours, datagram });
             }
+            delivery::Output::Up => {
+                self.is_up = true;
+                self.tell_keys(now, keys::Input::Up);
+                self.open_kept(now);
+            }
+            delivery::Output::Subscribed(pattern, result) => {
+                self.ready.push_back(Output::Subscribed(pattern, result));
+            }
             delivery::Output::InForce(versions) => {
                 self.tell_keys(now, keys::Input::InForce(versions));
             }
@@ -117,6 +125,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands something to the key scheme, and counts what it drops.
     pub(super) fn tell_keys(&mut self, now: Now, input: keys::Input<'_>) {
+        if !self.is_up {
+            return;
+        }
         match self.keys.handle(now, input) {
             // Only commands are refused, and whoever gave one is told.
             Ok(()) | Err(HandleError::Refused(_)) => {}
@@ -180,7 +191,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands sealed messages to the keys, in their order, while there is room; the order waits for the rest.
     pub(super) fn open_kept(&mut self, now: Now) {
-        while let Some(it) = self.opening.next(|bytes| self.keys.has_room(bytes)) {
+        while let Some(it) = self.opening.next(|bytes| self.is_up && self.keys.has_room(bytes)) {
             let Sealed { index, header, body, attachments, .. } = &it;
             let delivered = keys::Delivered { index: *index, header, body: Some(body), attachments };
             self.tell_keys(now, keys::Input::Delivered(delivered));

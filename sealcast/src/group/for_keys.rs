@@ -205,6 +205,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
         self.open_for(now, epoch.clone(), excludes);
         self.release(now, |h| h.epoch == epoch.view.epoch);
+        // A scheme may open nothing before its first epoch.
+        self.open_kept(now);
     }
 
     /// The parts of a vouch for what we sealed under an epoch; none for nothing, unless it is to say so.

@@ -28,11 +28,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sealcast_crypto::identity::Pattern;
 use sealcast_delivery::{self as delivery, Batch, Delivery, Input, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_wire::{
-    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Slot, Source, To, View, frame,
-    limits,
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Reason, Slot, Source, To, View,
+    frame, limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -56,6 +57,8 @@ pub struct Group<K, D> {
     opening: Opening,
     /// Records at their places, on ways that order everything.
     placed: Option<Placed>,
+    /// The transport carries messages: the key scheme has begun.
+    is_up: bool,
     /// The way waits for us.
     holds: bool,
     /// Why we leave, if the application did not ask for it.
@@ -115,6 +118,8 @@ pub enum Output {
         /// The name of the member that it is about, if the key scheme knows it.
         about: Option<String>,
     },
+    /// The transport brings what is published under topics that match from now on, or those who carry it refuse.
+    Subscribed(Pattern, std::result::Result<(), Reason>),
     /// The answer to [`Group::describe`].
     Described(Box<keys::Status>),
 }
@@ -143,6 +148,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
     pub fn new(keys: K, delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
         check_pair(&keys.properties(), &delivery.properties())?;
+        let is_up = !delivery.properties().connects;
         let placed = delivery.properties().orders_all.then(Placed::default);
         let remembers = placed.is_some() || delivery.properties().names_packets;
         Ok(Group {
@@ -154,6 +160,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             held: Held::default(),
             opening: Opening::default(),
             placed,
+            is_up,
             holds: false,
             leaving: None,
             sealed: BTreeMap::new(),
@@ -254,6 +261,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// # Errors
     /// Those of the key scheme.
     pub fn command(&mut self, now: Now, command: Command) -> std::result::Result<(), CommandError> {
+        if !self.is_up {
+            return Err(CommandError::NotReady);
+        }
         match self.keys.handle(now, keys::Input::Command(command)) {
             Err(keys::HandleError::Refused(why)) => Err(why),
             Ok(()) => Ok(()),
@@ -265,6 +275,17 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// Asks the key scheme what it knows of the group: the answer comes as [`Output::Described`], if it knows anything.
     pub fn describe(&mut self, now: Now) {
         self.tell_keys(now, keys::Input::Describe);
+    }
+
+    /// Asks the transport for what is published under topics that match: the answer comes as [`Output::Subscribed`], where
+    /// [`Properties::subscribes`](delivery::Properties::subscribes).
+    pub fn subscribe(&mut self, now: Now, pattern: &Pattern) {
+        self.delivery.handle(now, Input::Subscribe(pattern));
+    }
+
+    /// Undoes one [`Group::subscribe`].
+    pub fn unsubscribe(&mut self, now: Now, pattern: &Pattern) {
+        self.delivery.handle(now, Input::Unsubscribe(pattern));
     }
 
     /// A member is taken for silent, by a failure detector outside the way.
@@ -381,12 +402,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let vouching = self.vouching.as_ref().map(|v| v.next);
         let placed = self.placed.as_ref().and_then(Placed::timeout);
         let own = [self.ring.timeout(), held, vouching, placed];
-        [self.keys.timeout(), self.delivery.timeout()].into_iter().chain(own).flatten().min()
+        let keys = self.keys.timeout().filter(|_| self.is_up);
+        [keys, self.delivery.timeout()].into_iter().chain(own).flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.keys.handle_timeout(now);
+        if self.is_up {
+            self.keys.handle_timeout(now);
+        }
         let epoch = self.ring.current().cloned();
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
         self.delivery.handle_timeout(now, protect);
@@ -410,7 +434,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             let next = match self.blocked_keys.take() {
                 Some(output) => Some(output),
-                None => self.keys.poll(),
+                None if self.is_up => self.keys.poll(),
+                None => None,
             };
             match next {
                 Some(keys::Output::Store { id, record }) => {

@@ -36,7 +36,9 @@ impl Keys for Script {
             keys::Input::Suspected(slot) => format!("suspect {}", slot.0),
             keys::Input::Delivered(message) => format!("open {}", message.index),
             keys::Input::Flushed(cut) => format!("flushed {}", cut[0]),
-            keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Describe => return Ok(()),
+            keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Up | keys::Input::Describe => {
+                return Ok(());
+            }
         };
         told(&self.story, it);
         Ok(())
@@ -97,7 +99,7 @@ impl Delivery for Wire {
             }
             Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
-            Input::Offer { .. } | Input::Opened(_) => {}
+            Input::Offer { .. } | Input::Opened(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
         }
     }
     fn open_at(

@@ -21,6 +21,7 @@ impl Keys for Waiting {
             | Input::Fetched(..)
             | Input::Suspected(_)
             | Input::Flushed(_)
+            | Input::Up
             | Input::Describe => Ok(()),
         }
     }
