@@ -334,7 +334,7 @@ impl Quorum {
                 Ok(()) => Fetched::Missing,
                 Err(_) => Fetched::NotAsked,
             },
-            Fetch::Blob(_) | Fetch::After(_) | Fetch::KeyPackage(_) => Fetched::Missing,
+            Fetch::Blob(_) | Fetch::After(_) | Fetch::KeyPackage(_) | Fetch::Key => Fetched::Missing,
         }
     }
 

@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::operation::{Body, Client, Constraint, Execute, Header, Interest, Operation, Publication};
 use sealcast_broker::state::Code;
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{Pattern, check_topic};
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{
-    Address, Agreement, Dropped, Drops, EpochId, Fetches, Guarantee, Monotonic, Now, Protect, SealedHeader, Source, To,
-    limits,
+    Address, Agreement, Dropped, Drops, EpochId, Fetch, Fetched, Fetches, Guarantee, Monotonic, Now, Protect,
+    SealedHeader, Source, To, limits,
 };
 
 use super::{Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Quorum, Standing};
@@ -34,6 +35,8 @@ use sealcast_delivery::{
 pub struct Way {
     quorum: Quorum,
     cargo: Cargo,
+    /// Says of which key brokers may say that they hold shares.
+    cluster: Option<Arc<ClusterFile>>,
     frames: BestEffort,
     patterns: BTreeMap<Pattern, Wanted>,
     /// Datagrams of ours that have not come back, by their hash.
@@ -96,6 +99,7 @@ impl Way {
         let mut way = Way {
             quorum,
             cargo,
+            cluster: None,
             frames,
             patterns: BTreeMap::new(),
             ours: BTreeMap::new(),
@@ -116,6 +120,11 @@ impl Way {
             }
         }
         Ok(way)
+    }
+
+    /// The same, for a key scheme that asks for the brokers' key ([`Fetch::Key`]).
+    pub fn of_cluster(self, cluster: Arc<ClusterFile>) -> Way {
+        Way { cluster: Some(cluster), ..self }
     }
 
     /// The channel to a broker is open, and its key is that broker's.
@@ -220,10 +229,11 @@ impl Way {
         self.newest.unwrap_or(0)
     }
 
-    /// Gives the keys' shell what the brokers said of their key since they welcomed us.
-    pub fn look_for_key(&mut self, now: Now) {
-        self.quorum.look_for_key(now);
-        self.drain(now);
+    /// The key that the cluster's file names, or else enough brokers.
+    pub fn key(&self) -> Option<Vec<u8>> {
+        let cluster = self.cluster.as_ref()?;
+        let said = self.standing().into_iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
+        cluster.key.clone().or_else(|| cluster.agreed_key(said)).map(|it| it.key)
     }
 
     /// Where the order is; `None` before f + 1 brokers said it.
@@ -510,7 +520,16 @@ impl Delivery for Way {
             Input::Pause => self.pause(now, true),
             Input::Resume => self.pause(now, false),
             Input::Fetch(id, what) => {
-                let result = self.quorum.fetch(now, what);
+                let result = match what {
+                    Fetch::Key => self.key().map_or(Fetched::Missing, Fetched::Bytes),
+                    Fetch::Shares { .. } | Fetch::Blob(_) | Fetch::After(_) | Fetch::KeyPackage(_) => {
+                        self.quorum.fetch(now, what)
+                    }
+                };
+                if (what, &result) == (&Fetch::Key, &Fetched::Missing) {
+                    // The brokers may have made it since they welcomed us.
+                    self.quorum.look_for_key(now);
+                }
                 self.put(Output::Fetched(id, result));
                 self.drain(now);
             }

@@ -24,6 +24,8 @@ pub enum Fetch {
         /// With proofs, as of a message whose reader check failed: they cost brokers more, and come at a rate.
         proved: bool,
     },
+    /// The key that those who carry messages hold shares of, as enough of them vouch for it.
+    Key,
 }
 
 /// What a scheme asks a transport for, and what a transport can be asked for.
@@ -31,7 +33,7 @@ pub enum Fetch {
 pub struct Fetches {
     /// Blobs, key packages and ended epochs' messages: what a directory or the keeper of the order has.
     pub directory: bool,
-    /// Shares of those who carry messages.
+    /// Shares of those who carry messages, and the key that they are of.
     pub shares: bool,
 }
 

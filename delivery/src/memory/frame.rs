@@ -159,6 +159,7 @@ fn what(r: &mut Reader<'_>) -> Result<Fetch, Malformed> {
         1 => Ok(Fetch::KeyPackage(CertHash(r.array()?))),
         2 => Ok(Fetch::Shares { index: r.u64()?, proved: option(r, |_| Ok(()))?.is_some() }),
         3 => Ok(Fetch::After(epoch(r)?)),
+        4 => Ok(Fetch::Key),
         _ => Err(Malformed),
     }
 }
@@ -169,6 +170,7 @@ fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
         Fetch::KeyPackage(cert) => w.u8(1).raw(&cert.0),
         Fetch::Shares { index, proved } => w.u8(2).u64(*index).u8(u8::from(*proved)),
         Fetch::After(epoch) => w.u8(3).raw(&epoch.to_bytes()),
+        Fetch::Key => w.u8(4),
     }
 }
 
@@ -198,6 +200,7 @@ mod tests {
             Frame::Ask { id: FetchId(1), what: Fetch::Blob([5; 32]) },
             Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
             Frame::Ask { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
+            Frame::Ask { id: FetchId(1), what: Fetch::Key },
             Frame::Ask { id: FetchId(1), what: Fetch::After(epoch) },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },

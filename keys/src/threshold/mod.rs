@@ -25,11 +25,13 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `client` | a client before it knows the key |
 //! | `config` | what the cluster file says: the pinned key (E11), versions in force (E6) |
 //! | `sealed` | the bytes |
 //! | `collecting`, `early` | the shares of one ciphertext; shares that come before theirs |
 //! | `evidence` | records that convict |
 
+mod client;
 mod collecting;
 mod config;
 mod early;
@@ -54,6 +56,7 @@ use sealcast_wire::{
     Incarnation, Malformed, Member, MemberId, Monotonic, Now, SealedHeader, Slot, Took, View, limits,
 };
 
+pub use client::{Client, Setup};
 pub use config::{Config, ConfigError, Standing, pin};
 
 use self::collecting::{Collecting, Verdict};
@@ -381,11 +384,7 @@ impl<G: Group> Keys for Threshold<G> {
     }
 
     fn properties(&self) -> Properties {
-        Properties {
-            data: Need(Guarantee::Ordered, Agreement::Byzantine),
-            fetches: Fetches { shares: true, directory: false },
-            ..Properties::ANY
-        }
+        needs()
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
@@ -449,6 +448,14 @@ impl<G: Group> Keys for Threshold<G> {
 
     fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+}
+
+fn needs() -> Properties {
+    Properties {
+        data: Need(Guarantee::Ordered, Agreement::Byzantine),
+        fetches: Fetches { shares: true, directory: false },
+        ..Properties::ANY
     }
 }
 

@@ -546,7 +546,7 @@ impl MlsShaped {
                     self.pursue();
                 }
             }
-            Fetch::Shares { .. } => {}
+            Fetch::Shares { .. } | Fetch::Key => {}
         }
     }
 

@@ -1,0 +1,158 @@
+//! A client that does not know the brokers' key yet: it fetches the key, and is a [`Threshold`] from then on.
+//!
+//! ```text
+//! Fetching ──Up──▶ Fetch(Key) ──Missing──▶ again, after a while
+//!                      └──Bytes──▶ Running: the first epoch, then all that a Threshold does
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sealcast_crypto::group::{Group, Ristretto255};
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::{Dropped, Fetch, FetchId, Fetched, Incarnation, Monotonic, Now};
+
+use super::{Config, Standing, Threshold, needs, pin};
+use crate::{CommandError, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
+
+/// What a client knows before it has the key.
+pub struct Setup {
+    /// Its name, for its own view.
+    pub name: String,
+    /// Its id at the brokers.
+    pub client: [u8; 32],
+    /// The cluster's id.
+    pub cluster: [u8; 32],
+    /// The brokers' keys, by number.
+    pub brokers: Vec<[u8; 32]>,
+    /// This run.
+    pub incarnation: Incarnation,
+    /// Drawn once for each process and never used again.
+    pub seed: Secret<32>,
+}
+
+/// See the module.
+pub struct Client<G: Group = Ristretto255>(State<G>);
+
+enum State<G: Group> {
+    Fetching(Fetching),
+    Running(Box<Threshold<G>>),
+}
+
+struct Fetching {
+    setup: Setup,
+    versions: Standing,
+    /// When to ask for the key next.
+    ask_at: Option<Monotonic>,
+    asked: u64,
+    outputs: VecDeque<Output>,
+}
+
+impl<G: Group> Client<G> {
+    /// A client that asks for the key once its transport is up.
+    pub fn new(setup: Setup) -> Client<G> {
+        let versions = Standing { epoch: 0, policy: 0 };
+        Client(State::Fetching(Fetching { setup, versions, ask_at: None, asked: 0, outputs: VecDeque::new() }))
+    }
+}
+
+impl Fetching {
+    fn ask(&mut self) {
+        self.asked += 1;
+        self.ask_at = None;
+        self.outputs.push_back(Output::Fetch { id: FetchId(self.asked), what: Fetch::Key });
+    }
+
+    /// Takes in what happened; the machine under the key, once that came.
+    fn handle<G: Group>(&mut self, now: Now, input: Input<'_>) -> Result<Option<Threshold<G>>, HandleError> {
+        match input {
+            Input::Up => self.ask(),
+            Input::InForce(versions) => self.versions = versions.into(),
+            Input::Fetched(FetchId(id), result) if id == self.asked => {
+                if let Fetched::Bytes(key) = &result
+                    && let Some(config) = self.config(key)
+                {
+                    let Setup { name, incarnation, seed, .. } = &self.setup;
+                    return Ok(Some(Threshold::new(name, *incarnation, config, self.versions, seed)));
+                }
+                self.ask_at = Some(now.monotonic + ASK_AGAIN);
+                if matches!(result, Fetched::Bytes(_)) {
+                    return Err(Dropped::Malformed.into());
+                }
+            }
+            Input::Message { .. } => return Err(Dropped::Foreign.into()),
+            Input::Command(_) => return Err(CommandError::NotReady.into()),
+            // Nothing was sealed, sent or prepared, and another question was answered before.
+            Input::Delivered(_)
+            | Input::Fetched(..)
+            | Input::Outcome(..)
+            | Input::Suspected(_)
+            | Input::Flushed(_)
+            | Input::Describe => {}
+        }
+        Ok(None)
+    }
+
+    fn config<G: Group>(&self, key: &[u8]) -> Option<Config<G>> {
+        let Setup { client, cluster, brokers, .. } = &self.setup;
+        Config::new(*client, *cluster, brokers, key, &pin(cluster, key)).ok()
+    }
+}
+
+impl<G: Group> Keys for Client<G> {
+    fn properties(&self) -> Properties {
+        needs()
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match &mut self.0 {
+            State::Fetching(it) => {
+                if let Some(machine) = it.handle(now, input)? {
+                    self.0 = State::Running(Box::new(machine));
+                }
+                Ok(())
+            }
+            State::Running(machine) => machine.handle(now, input),
+        }
+    }
+
+    fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
+        match &mut self.0 {
+            State::Fetching(_) => Err(SealError::NotReady),
+            State::Running(machine) => machine.seal(message),
+        }
+    }
+
+    /// What comes before the key waits for it.
+    fn has_room(&self, bytes: usize) -> bool {
+        match &self.0 {
+            State::Fetching(_) => false,
+            State::Running(machine) => machine.has_room(bytes),
+        }
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        match &self.0 {
+            State::Fetching(it) => it.ask_at,
+            State::Running(machine) => machine.timeout(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        match &mut self.0 {
+            State::Fetching(it) if it.ask_at.is_some_and(|at| at <= now.monotonic) => it.ask(),
+            State::Fetching(_) => {}
+            State::Running(machine) => machine.handle_timeout(now),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        match &mut self.0 {
+            State::Fetching(it) => it.outputs.pop_front(),
+            State::Running(machine) => machine.poll(),
+        }
+    }
+}
+
+/// How often brokers that had no key are asked whether they have one now.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
