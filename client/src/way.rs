@@ -197,10 +197,18 @@ impl Way {
         self.patterns.get(pattern)?.stands.map(|it| it.map(drop))
     }
 
-    /// The same for the places where a group meets.
+    /// The same for the topics where a group meets, if one does.
     pub fn group_stands(&self) -> Option<Result<(), Code>> {
+        if !self.orders_all() {
+            return None;
+        }
         let stand: Option<Result<Vec<u64>, Code>> = self.patterns.values().map(|it| it.stands).collect();
         stand.map(|it| it.map(drop))
+    }
+
+    /// Whether messages can be sent.
+    pub fn is_up(&self) -> bool {
+        self.is_up
     }
 
     /// Whether it is known of all that was sent what became of it.

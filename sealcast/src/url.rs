@@ -65,6 +65,17 @@ pub enum Scheme {
     Threshold,
 }
 
+impl Scheme {
+    /// As `keys=` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Plain => "plain",
+            Scheme::Contributory => "contributory",
+            Scheme::Threshold => "threshold",
+        }
+    }
+}
+
 /// When a message's origin is proved by a signature (A1, A2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OriginMode {
@@ -304,9 +315,18 @@ impl Url {
         matches!(self.way, Way::Quorum(_))
     }
 
-    /// Whether the way tells each message's place in one order.
-    pub(crate) fn is_ordered(&self) -> bool {
-        matches!(self.way, Way::Quorum(_) | Way::Memory { ordered: true, .. })
+    /// Whether anything is sealed at all.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.keys != Scheme::Plain
+    }
+
+    /// The cipher of payload, as people read it.
+    pub(crate) fn cipher_name(&self) -> &'static str {
+        match (self.keys, self.options.cipher) {
+            (Scheme::Plain, _) => "none",
+            (Scheme::Contributory | Scheme::Threshold, Cipher::Aes256Gcm) => "AES-256-GCM",
+            (Scheme::Contributory | Scheme::Threshold, Cipher::ChaCha20Poly1305) => "ChaCha20-Poly1305",
+        }
     }
 }
 

@@ -543,17 +543,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         &mut self.keys
     }
 
-    /// Begins the key scheme that a session learns of only once its transport stands: at brokers, when they know us.
-    ///
-    /// # Errors
-    /// As [`Group::new`].
-    pub fn begin(&mut self, now: Now, keys: K) -> Result<()> {
-        check_pair(&keys.properties(), &self.delivery.properties())?;
-        self.keys = keys;
-        self.open_kept(now);
-        Ok(())
-    }
-
     /// Whether it is known of all messages of ours what became of them, where that is told.
     pub fn is_settled(&self) -> bool {
         self.sealed.is_empty() && self.placed.as_ref().is_none_or(Placed::is_settled)

@@ -12,38 +12,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sealcast_delivery::Batch;
+use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Keys, Status};
-use sealcast_wire::{Address, Now, limits};
+use sealcast_wire::{Now, limits};
 
 use super::Shared;
-use super::memory::Door;
 use super::queue::{Pushed, Queue};
-use super::through::Through;
-use super::way::Way;
+use super::transports::{Fault, Listening, Shell};
+use crate::error::Result;
 use crate::group::{Axis, Group, Message, Output};
 use crate::io::store::Store;
-use crate::io::udp::UdpReceiver;
 
 /// A group of any scheme over any transport.
-pub(super) type AnyGroup = Group<Box<dyn Keys>, Way>;
+pub(super) type AnyGroup = Group<Box<dyn Keys>, Box<dyn Delivery>>;
 
 /// The subscriptions that take a topic.
 type Readers = Arc<[Arc<Queue>]>;
 
-/// Where datagrams come from.
-pub(super) enum Road {
-    /// Nowhere yet: a plain publisher needs no receiving socket.
-    Closed,
-    Udp(Box<UdpReceiver>),
-    Memory(Door),
-    Brokers(Box<Through>),
-}
-
 /// See the module.
 pub(super) struct Driver {
     pub(super) group: AnyGroup,
-    pub(super) road: Road,
+    pub(super) shell: Box<dyn Shell>,
     store: Option<Store>,
     poll: mio::Poll,
     events: mio::Events,
@@ -62,10 +51,10 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(group: AnyGroup, road: Road, store: Option<Store>, poll: mio::Poll) -> Driver {
+    pub(super) fn new(group: AnyGroup, shell: Box<dyn Shell>, store: Option<Store>, poll: mio::Poll) -> Driver {
         Driver {
             group,
-            road,
+            shell,
             store,
             poll,
             events: mio::Events::with_capacity(8),
@@ -86,19 +75,14 @@ impl Driver {
         self.described.take().map(|status| *status)
     }
 
-    /// Ends the road.
+    /// Closes the transport.
     pub(super) fn end(mut self) {
-        if let (Road::Brokers(through), Some(way)) = (&mut self.road, self.group.delivery().brokers()) {
-            through.end(way);
-        }
+        self.shell.end();
     }
 
-    /// Listens from now on.
-    pub(super) fn listen(&mut self, receiver: UdpReceiver) -> io::Result<()> {
-        let fd = receiver.as_raw_fd();
-        self.poll.registry().register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE)?;
-        self.road = Road::Udp(Box::new(receiver));
-        Ok(())
+    /// Hears from now on, if it does not yet.
+    pub(super) fn listen(&mut self) -> Result<Option<Listening>> {
+        self.shell.listen(self.poll.registry())
     }
 
     /// Takes in what has arrived and does what is due; waits up to `wait` if there is nothing, and
@@ -110,10 +94,7 @@ impl Driver {
             return;
         }
         let due = self.group.timeout().map(|at| at.since(now.monotonic));
-        let mut wait = due.map_or(wait, |due| due.min(wait));
-        if let Road::Brokers(through) = &self.road {
-            wait = through.timeout().map_or(wait, |due| due.min(wait));
-        }
+        let mut wait = [due, self.shell.timeout()].into_iter().flatten().fold(wait, Duration::min);
         if shared.changed.awaited() {
             wait = wait.min(TASK_TICK);
         }
@@ -125,9 +106,7 @@ impl Driver {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => shared.fail(&e),
         }
-        if let Road::Brokers(through) = &mut self.road {
-            self.events.iter().for_each(|event| through.woken(event.token()));
-        }
+        self.events.iter().for_each(|event| self.shell.woken(event.token()));
         if shared.changed.awaited() {
             shared.changed.ring();
         }
@@ -170,53 +149,20 @@ impl Driver {
         busy
     }
 
-    /// One system call's worth of datagrams; `false` if there was none.
+    /// One system call's worth of what came; `false` if there was nothing.
     fn receive(&mut self, shared: &Shared, now: Now) -> bool {
-        let group = &mut self.group;
-        let received = match &mut self.road {
-            Road::Closed => return false,
-            Road::Udp(receiver) => {
-                receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram))
+        match self.shell.receive(now, &mut self.group) {
+            Ok(any) => any,
+            // The network may be down for a while; the next readiness of the socket tells when it is not.
+            Err(Fault::Io(_)) => {
+                shared.failed_receives.fetch_add(1, Ordering::Relaxed);
+                false
             }
-            Road::Memory(door) => {
-                let came = door.receive();
-                let any = !came.is_empty();
-                for (from, mut datagram) in came {
-                    group.handle_datagram(now, from, &mut datagram);
-                }
-                Ok(any)
+            Err(Fault::Ended(why)) => {
+                shared.end(&why);
+                false
             }
-            Road::Brokers(through) => {
-                let Some(way) = group.delivery_mut().brokers_mut() else { return false };
-                let mut any = through.attend(now, way) | through.judge(now, way);
-                match through.begin(now, way) {
-                    Ok(Some(keys)) => {
-                        any = true;
-                        if let Err(e) = group.begin(now, keys) {
-                            shared.end(&e);
-                        }
-                    }
-                    Ok(None) => {}
-                    Err(e) => shared.end(&e),
-                }
-                if let Some(why) = through.trouble() {
-                    shared.end(&why);
-                }
-                if any {
-                    shared.changed.ring();
-                }
-                Ok(any)
-            }
-        };
-        // The network may be down for a while; the next readiness of the socket tells when it is not.
-        let any = received.unwrap_or_else(|_| {
-            shared.failed_receives.fetch_add(1, Ordering::Relaxed);
-            false
-        });
-        if let (true, Some(line)) = (any, &shared.line) {
-            line.hear();
         }
-        any
     }
 
     /// Does what the group wants done.
@@ -237,35 +183,25 @@ impl Driver {
             };
             match output {
                 Output::Deliver(message) => self.deliver(shared, message),
-                Output::Transmit(_) => match (&shared.line, &self.road) {
-                    // What it means is in the sender: the machine does not transmit by itself.
-                    (Some(line), _) => line.flush(),
-                    (None, Road::Memory(door)) => door.send(&self.batch),
-                    (None, Road::Brokers(_)) => {
-                        if let Road::Brokers(through) = &mut self.road {
-                            through.send(&self.batch);
-                        }
-                    }
-                    (None, _) => {}
-                },
+                Output::Transmit(_) => self.shell.send(&self.batch),
                 Output::View(event) => {
                     self.confirmed = 0;
                     shared.viewed(now, event);
                 }
                 Output::Notice { notice, about } => {
-                    if let Road::Brokers(through) = &mut self.road {
-                        through.noticed(&notice);
-                    }
+                    self.shell.noticed(&notice);
                     shared.noticed(now, notice, about);
                 }
+                Output::Subscribed(pattern, result) => shared.subscribed(&pattern, result),
                 Output::Described(status) => self.described = Some(status),
                 Output::Store { of, id, record } => {
                     stored = true;
-                    if let (Axis::Delivery, Road::Brokers(through)) = (of, &mut self.road) {
-                        if let Err(e) = through.keep(&record) {
-                            shared.fail(&e);
+                    if of == Axis::Delivery {
+                        match self.shell.keep(&record) {
+                            Ok(true) => continue,
+                            Ok(false) => {}
+                            Err(e) => shared.fail(&e),
                         }
-                        continue;
                     }
                     let id = id << 1 | u64::from(of == Axis::Delivery);
                     if let Some(Err(e)) = self.store.as_mut().map(|store| store.put(id, &record)) {
@@ -275,9 +211,7 @@ impl Driver {
                 Output::Outcome(token, outcome) => shared.became(token, outcome),
             }
         }
-        if let Road::Brokers(through) = &mut self.road {
-            through.flush();
-        }
+        self.shell.flush();
         let confirmed = self.group.on_new_key().0;
         if confirmed != self.confirmed {
             self.confirmed = confirmed;
@@ -348,7 +282,6 @@ fn push(backlog: &mut VecDeque<(Arc<Queue>, Message)>, shared: &Shared, queue: &
     }
 }
 
-pub(super) const SOCKET: mio::Token = mio::Token(0);
 pub(super) const WAKER: mio::Token = mio::Token(usize::MAX);
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;

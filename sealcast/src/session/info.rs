@@ -9,15 +9,13 @@ use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, No
 use sealcast_wire::{self as wire, CertHash, Culprit, Drops, EpochId, Member, View};
 
 use super::control::millis;
-use super::driver::Road;
-use super::line::Line;
 use super::shared::Shared;
-use super::through::BrokersInfo;
+use super::transports::{Brokers, BrokersInfo, Line};
 use crate::brokers::Evidence;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::{ViewEvent, lock};
-use crate::url::{Cipher, OriginMode, Scheme, Url};
+use crate::url::{OriginMode, Scheme, Url};
 
 /// A line of a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,21 +114,14 @@ impl Info {
 
 impl Shared {
     pub(super) fn evidence(&self) -> Vec<Evidence> {
-        self.lease.with(|driver| match driver.as_mut().map(|d| &mut d.road) {
-            Some(Road::Brokers(through)) => through.evidence(),
-            _ => Vec::new(),
-        })
+        self.brokers.as_ref().map(Brokers::evidence).unwrap_or_default()
     }
 
     pub(super) fn info(&self) -> Info {
         let now = self.clock.monotonic();
-        let (on_new_key, last_heard, brokers) = self.lease.with(|driver| {
+        let (on_new_key, last_heard) = self.lease.with(|driver| {
             let Some(d) = driver.as_ref() else { return Default::default() };
-            let brokers = match (&d.road, d.group.delivery().brokers()) {
-                (Road::Brokers(through), Some(way)) => Some(through.info(way)),
-                _ => None,
-            };
-            (d.group.on_new_key(), d.group.last_heard(now), brokers)
+            (d.group.on_new_key(), d.group.last_heard(now))
         });
         let paused = lock(&self.gate).is_paused();
         let seen = lock(&self.seen);
@@ -146,7 +137,7 @@ impl Shared {
             paused,
             excluded: seen.excluded.clone(),
             last_heard,
-            brokers,
+            brokers: self.brokers.as_ref().map(Brokers::info),
         }
     }
 
@@ -179,18 +170,8 @@ impl Shared {
             me: info.me,
             pid: std::process::id(),
             one_shot: self.one_shot,
-            keys: match info.keys {
-                Scheme::Plain => "plain",
-                Scheme::Contributory => "contributory",
-                Scheme::Threshold => "threshold",
-            }
-            .to_owned(),
-            cipher: match (info.keys, self.url.options.cipher) {
-                (Scheme::Plain, _) => "none",
-                (_, Cipher::Aes256Gcm) => "AES-256-GCM",
-                (_, Cipher::ChaCha20Poly1305) => "ChaCha20-Poly1305",
-            }
-            .to_owned(),
+            keys: info.keys.name().to_owned(),
+            cipher: self.url.cipher_name().to_owned(),
             origin: match info.origin {
                 OriginMode::Auto => "auto",
                 OriginMode::Signed => "signed",

@@ -6,7 +6,7 @@
 //! when others wait too.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Shared;
@@ -19,7 +19,7 @@ use crate::io::process::Process;
 pub(super) struct Lease {
     process: Process,
     driver: Mutex<Option<Driver>>,
-    waker: mio::Waker,
+    waker: Arc<mio::Waker>,
     /// Threads that want the driver now.
     wanted: AtomicUsize,
     /// Whether a reader leads.
@@ -38,7 +38,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(waker: mio::Waker) -> Lease {
+    pub(super) fn new(waker: Arc<mio::Waker>) -> Lease {
         Lease {
             process: Process::current(),
             driver: Mutex::new(None),

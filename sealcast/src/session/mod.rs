@@ -20,19 +20,16 @@ mod driver;
 mod filter;
 mod info;
 mod lease;
-mod line;
-mod memory;
 mod open;
 mod own;
+mod parts;
 mod publish;
 mod queue;
 mod schemes;
 mod shared;
 mod subscribe;
-mod through;
+mod transports;
 mod views;
-mod waiting;
-mod way;
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -49,7 +46,7 @@ pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
-pub use through::BrokersInfo;
+pub use transports::BrokersInfo;
 pub use views::Views;
 
 use crate::brokers::Evidence;
@@ -344,7 +341,7 @@ impl Inner {
         if let Some(line) = &shared.line {
             line.flush();
         }
-        if shared.url.is_ordered() {
+        if shared.transport.acknowledges {
             // What was published shall have its place, and what is said in leaving is ordered too.
             let mut progress = Progress::default();
             let settled = || {
@@ -358,7 +355,7 @@ impl Inner {
         // Whoever was never in, or is out already, has nothing to leave.
         if shared.command(Command::Leave).is_ok() {
             let out = || lock(&shared.seen).excluded.is_some().then_some(());
-            let patience = if shared.url.is_ordered() { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE };
+            let patience = if shared.transport.acknowledges { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE };
             shared.changed.wait_until(Instant::now() + patience, out);
         }
         if let Some(line) = &shared.line {

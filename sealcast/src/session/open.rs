@@ -1,4 +1,4 @@
-//! Opening a session: the URL read, the key scheme and the way made, the threads started.
+//! Opening a session: the URL read, keys and transport made and joined, the threads started.
 
 use std::future::{Future, IntoFuture};
 use std::path::PathBuf;
@@ -9,38 +9,26 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::Registry;
-use sealcast_crypto::identity::{CertificateError, Identity as Held};
-use sealcast_delivery::memory::{BestEffort, Ordered, Start};
-use sealcast_delivery::multicast::{Config, Multicast, Sender};
-use sealcast_keys::Keys;
-use sealcast_wire::CertHash;
+use sealcast_crypto::identity::Identity as Held;
+use sealcast_delivery::Delivery as _;
 
 use super::changed::Changed;
 use super::control::Controlled;
-use super::driver::{Driver, Road, WAKER};
+use super::driver::{Driver, WAKER};
 use super::lease::Lease;
-use super::line::Line;
-use super::memory::{Door, ORDERER};
 use super::own::Own;
-use super::schemes;
+use super::parts::Parts;
 use super::shared::{Seen, Shared};
-use super::through::{self, Later, Reach, Through};
-use super::waiting::Waiting;
-use super::way::Way as Going;
+use super::transports::{self, Transport};
 use super::{Inner, Session};
-use crate::brokers;
 use crate::code::Code;
-use crate::config::{Contexts, Home, KeptIdentity, Voucher};
-use crate::control::{Server, socket_path};
+use crate::config::{Contexts, Home};
+use crate::control::Server;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
-use crate::io::clock::{self, Clock};
+use crate::io::clock::Clock;
 use crate::io::process::Process;
-use crate::io::rng;
-use crate::io::store::Store;
-use crate::io::udp::{self, UdpSender};
-use crate::url::{self, OriginMode, Scheme, Url, Way};
+use crate::url::{OriginMode, Url};
 
 /// Begins to open a session: `target` is a URL or the name of a context.
 pub fn open(target: &str) -> Opening {
@@ -60,10 +48,10 @@ pub fn open(target: &str) -> Opening {
 #[derive(Debug)]
 pub struct Opening {
     target: String,
-    identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
     origin: Option<OriginMode>,
     linger: Option<Duration>,
-    control: Option<PathBuf>,
+    pub(super) control: Option<PathBuf>,
     home: Option<Home>,
     one_shot: bool,
 }
@@ -90,39 +78,6 @@ impl From<Arc<Held>> for Identity {
     fn from(held: Arc<Held>) -> Identity {
         Identity::Held(held)
     }
-}
-
-/// An identity, loaded.
-struct Loaded {
-    held: Arc<Held>,
-    /// Signed objects that were kept with it.
-    statements: Vec<Vec<u8>>,
-    /// What others say of it to brokers.
-    vouchers: Vec<Voucher>,
-    /// Whether it is this user's, on disk.
-    kept: bool,
-}
-
-/// Somebody who may be in a contributory group.
-struct Member {
-    held: Arc<Held>,
-    statements: Vec<Vec<u8>>,
-    vouchers: Vec<Voucher>,
-    group: String,
-    store: Option<Store>,
-    control: Option<PathBuf>,
-    me: String,
-}
-
-/// What a key scheme was made from, and what goes with it.
-struct Made {
-    machine: Box<dyn Keys>,
-    me: String,
-    group: String,
-    store: Option<Store>,
-    identity: Option<Arc<Held>>,
-    control: Option<PathBuf>,
-    reach: Option<Reach>,
 }
 
 impl Opening {
@@ -177,13 +132,8 @@ impl Opening {
             url.options.linger = linger;
         }
         let clock = Clock::start();
-        let made = match url.keys {
-            _ if matches!(url.way, Way::Quorum(_)) => self.through_brokers(&url, &home, clock)?,
-            Scheme::Plain => self.plain(&url)?,
-            Scheme::Contributory => self.contributory(&url, &home, clock)?,
-            Scheme::Threshold => return Err(url::needs_brokers(&url.to_string())),
-        };
-        start(url, made, clock, self.one_shot)
+        let parts = Parts::of(&self, &url, &home, clock)?;
+        start(url, parts, clock, self.one_shot)
     }
 
     fn url(&mut self, home: &Home) -> Result<Url> {
@@ -198,134 +148,6 @@ impl Opening {
             self.identity = context.id.clone().map(Identity::Named);
         }
         Url::parse(&context.url)
-    }
-
-    fn plain(&self, url: &Url) -> Result<Made> {
-        let me = match &self.identity {
-            Some(Identity::Named(name)) => name.clone(),
-            Some(Identity::Held(held)) => held.certificate().name.to_string(),
-            Some(Identity::File(_)) | None => "anonymous".to_owned(),
-        };
-        let machine = schemes::plain(&me)?;
-        let group = url.options.group.clone().unwrap_or_default();
-        Ok(Made { machine, me, group, store: None, identity: None, control: self.control.clone(), reach: None })
-    }
-
-    fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
-        let kept = match &self.identity {
-            None => {
-                let (what, hint) = match url.way {
-                    Way::Quorum(_) => (
-                        "brokers let in whom an issuer of theirs vouches for: an identity is needed",
-                        "sealcast ca issue NAME --ca ISSUER; the cluster file names the issuers",
-                    ),
-                    Way::Multicast(_) | Way::Memory { .. } => (
-                        "a sealed group needs an identity",
-                        "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
-                    ),
-                };
-                return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
-            }
-            Some(Identity::Held(held)) => {
-                let held = held.clone();
-                return Ok(Loaded { held, statements: Vec::new(), vouchers: Vec::new(), kept: false });
-            }
-            Some(Identity::Named(name)) => KeptIdentity::load(home, name).map_err(|e| {
-                let error = Error::from(e);
-                if error.code() == Code::Missing {
-                    Error::new(Code::NoIdentity, format!("there is no identity «{name}»")).with_hint("sealcast id ls")
-                } else {
-                    error
-                }
-            })?,
-            Some(Identity::File(path)) => KeptIdentity::read(path)?,
-        };
-        let held = kept.identity()?.ok_or_else(|| {
-            let name = kept.name();
-            Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet")).with_hint(format!(
-                "the holder of the authority types: sealcast invite --for {}; then here: sealcast join FILE",
-                kept.secret.public()
-            ))
-        })?;
-        let statements = kept.membership.and_then(|m| m.policy).into_iter().collect();
-        Ok(Loaded { held: Arc::new(held), statements, vouchers: kept.vouchers, kept: true })
-    }
-
-    fn contributory(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
-        let Member { held, statements, group, store, control, me, .. } = self.member(url, home, clock)?;
-        let records = store.as_ref().map(Store::records).unwrap_or_default();
-        let machine = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
-        Ok(Made { machine, me, group, store, identity: Some(held), control, reach: None })
-    }
-
-    /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
-    fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Made> {
-        let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
-        let cluster = brokers::load_named(path, &url.options)?;
-        let (held, vouchers, kept, group, later, made) = if url.keys == Scheme::Contributory {
-            let Member { held, statements, vouchers, group, store, control, me } = self.member(url, home, clock)?;
-            let records = store.as_ref().map(Store::records).unwrap_or_default();
-            let (identity, name, url) = (held.clone(), group.clone(), url.clone());
-            let make = move |now| schemes::contributory(&url, &name, identity, statements, &records, now);
-            let kept = store.is_some();
-            let made = (me, store, Some(held.clone()), control);
-            (held, vouchers, kept, group, Later::Contributory(Box::new(make)), made)
-        } else {
-            let Loaded { held, vouchers, kept, .. } = self.load(url, home)?;
-            let me = held.certificate().name.to_string();
-            let later = if url.keys == Scheme::Plain { Later::Plain(me.clone()) } else { Later::Threshold(me.clone()) };
-            let group = url.options.group.clone().unwrap_or_default();
-            (held, vouchers, kept, group, later, (me, None, None, self.control.clone()))
-        };
-        let key = if kept {
-            brokers::ClientKey::of(home, &cluster.cluster(), &held.certificate().hash, brokers::Purpose::Session)?
-        } else {
-            brokers::ClientKey::fresh()?
-        };
-        let at = clock.now().utc.unwrap_or(clock::FLOOR);
-        let registrations = brokers::registrations(&cluster, &held, &vouchers, &key.client(), at);
-        if registrations.is_empty() {
-            let (who, of) = (&held.certificate().name, held.anchor().certificate().name());
-            let what = format!("{who} has its certificate of {of}, which is no issuer of these brokers");
-            let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
-            let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
-            return Err(Error::new(Code::Denied, what).with_hint(hint));
-        }
-        let cargo = through::cargo(url.keys, &group);
-        let reach = Some(Reach { cluster, key, registrations, cargo, later });
-        let (me, store, identity, control) = made;
-        Ok(Made { machine: Box::new(Waiting), me, group, store, identity, control, reach })
-    }
-
-    /// A member of a contributory group.
-    fn member(&self, url: &Url, home: &Home, clock: Clock) -> Result<Member> {
-        let Loaded { held, statements, vouchers, kept } = self.load(url, home)?;
-        let certificate = held.certificate();
-        held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
-        let group = match &url.options.group {
-            Some(group) => group.clone(),
-            None => {
-                let groups = certificate.rights.groups();
-                let mut names = groups.iter();
-                match (names.next(), names.next()) {
-                    (Some(only), None) => (*only).to_owned(),
-                    _ => {
-                        return Err(Error::new(
-                            Code::BadUrl,
-                            format!("{url}: which group? {} has rights in {}", certificate.name, several(&groups)),
-                        )
-                        .with_hint("add &group=NAME to the URL"));
-                    }
-                }
-            }
-        };
-        let store = if kept { Some(Store::open(&records_path(home, &certificate.hash, &group))?) } else { None };
-        let control = match &self.control {
-            Some(path) => Some(path.clone()),
-            None => kept.then(|| socket_path(home, &certificate.hash, &group)),
-        };
-        let me = certificate.name.to_string();
-        Ok(Member { held, statements, vouchers, group, store, control, me })
     }
 }
 
@@ -381,68 +203,17 @@ impl Future for Opened {
     }
 }
 
-fn over(name: &str, error: CertificateError) -> Error {
-    let code = match error {
-        CertificateError::Revoked => Code::Excluded,
-        CertificateError::Expired | CertificateError::NotYetValid => Code::CertificateExpired,
-        _ => Code::Authority,
-    };
-    Error::new(code, format!("the certificate of {name}: {error}")).with_hint("sealcast id show")
-}
-
-fn several(groups: &std::collections::BTreeSet<&str>) -> String {
-    if groups.is_empty() { "no group".to_owned() } else { groups.iter().copied().collect::<Vec<_>>().join(", ") }
-}
-
-fn records_path(home: &Home, certificate: &CertHash, group: &str) -> PathBuf {
-    let socket = socket_path(home, certificate, group);
-    home.state().join(socket.file_stem().unwrap_or_default()).with_extension("records")
-}
-
-/// What publishers' threads use directly.
-type Sending = (Arc<Mutex<Sender>>, UdpSender);
-
-/// The way of a URL: its machine, what publishers use directly, and where datagrams come from.
-fn way(url: &Url, reach: Option<Reach>, clock: Clock, registry: &Registry) -> Result<(Going, Option<Sending>, Road)> {
-    let plain = url.keys == Scheme::Plain;
-    match &url.way {
-        Way::Multicast(address) => {
-            let mut config = Config { segment: udp::segment(*address, &url.options)?, plain, ..Config::default() };
-            config.detect = url.options.detect.unwrap_or(config.detect);
-            let mut multicast = Multicast::new(config);
-            multicast.transmitted_by_shell();
-            let sender = multicast.sender();
-            let udp = UdpSender::open(*address, &url.options)?;
-            Ok((Going::Multicast(Box::new(multicast)), Some((sender, udp)), Road::Closed))
-        }
-        Way::Quorum(_) => {
-            let reach = reach.ok_or_else(|| url::needs_brokers(&url.to_string()))?;
-            let (through, way) = Through::open(reach, clock.now(), registry)?;
-            Ok((Going::Brokers(Box::new(way)), None, Road::Brokers(Box::new(through))))
-        }
-        Way::Memory { name, ordered } => {
-            let first = || Ok::<_, Error>(u64::from_be_bytes(rng::bytes()?));
-            let machine = match (ordered, plain) {
-                (true, true) => Going::Ordered(Box::new(Ordered::plain(ORDERER, Start::Head, first()?))),
-                (true, false) => Going::Ordered(Box::new(Ordered::placing(ORDERER, Start::Head, first()?))),
-                (false, true) => Going::BestEffort(Box::new(BestEffort::plain())),
-                (false, false) => Going::BestEffort(Box::new(BestEffort::new())),
-            };
-            Ok((machine, None, Road::Memory(Door::enter(name))))
-        }
-    }
-}
-
-fn start(url: Url, made: Made, clock: Clock, one_shot: bool) -> Result<Session> {
-    let Made { machine, me, group: group_name, store, identity, control, reach } = made;
+fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
+    let Parts { keys, me, group: group_name, store, identity, control, reach } = parts;
     let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
-    let (delivery, sender, road) = way(&url, reach, clock, poll.registry())?;
-    let group = Group::new(machine, delivery, url.options.origin)?;
-    let gate = group.gate();
-    let (linger, batch) = (url.options.linger, url.options.batch);
-    let line = sender.map(|(sender, udp)| Line::new(gate.clone(), sender, udp, clock, linger, batch));
     let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
-    let sealed = url.keys != Scheme::Plain;
+    let waker = Arc::new(waker);
+    let Transport { delivery, shell, brokers } = transports::open(&url, reach, clock, poll.registry(), &waker)?;
+    let transport = delivery.properties();
+    let group = Group::new(keys, delivery, url.options.origin)?;
+    let gate = group.gate();
+    let (shell, line) = shell(gate.clone());
+    let sealed = url.is_sealed();
     let shared = Arc::new(Shared {
         url,
         group_name,
@@ -453,6 +224,8 @@ fn start(url: Url, made: Made, clock: Clock, one_shot: bool) -> Result<Session> 
         process: Process::current(),
         lease: Lease::new(waker),
         line,
+        transport,
+        brokers,
         gate,
         changed: Changed::default(),
         queues: Mutex::default(),
@@ -468,10 +241,7 @@ fn start(url: Url, made: Made, clock: Clock, one_shot: bool) -> Result<Session> 
         settled: AtomicU64::new(0),
         outcomes: Mutex::default(),
     });
-    if let Road::Memory(door) = &road {
-        door.attend(&shared);
-    }
-    let mut driver = Driver::new(group, road, store, poll);
+    let mut driver = Driver::new(group, shell, store, poll);
     driver.pump(&shared, clock.now());
     shared.lease.install(driver);
     if sealed {

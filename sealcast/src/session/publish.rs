@@ -5,21 +5,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sealcast_delivery::Token;
+use sealcast_delivery::{SendError, Token};
 use sealcast_wire::Guarantee;
 
 use super::Session;
 use super::shared::no_place;
-use super::through::passes;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, lock};
-use crate::url::Way;
 
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Its number, as receivers see it; `None` if it waits for the next key, or is on its way to brokers.
+    /// Its number, as receivers see it; `None` if it waits for the next key, or gets its number under way.
     pub number: Option<u64>,
 }
 
@@ -97,13 +95,14 @@ impl Publish<'_> {
         if let Step::Publish = step {
             let body = (*self.body).as_ref();
             let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
-            let through = matches!(shared.url.way, Way::Quorum(_));
             match shared.publish(&message, patient) {
                 Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::Placed(Token(token)),
-                Ok(number) => return Some(Ok(Published { number: number.filter(|_| !through) })),
+                Ok(number) => return Some(Ok(Published { number })),
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
-                Err(PublishError::Send(why)) if passes(why) && (through || !patient) => return shared.ended().map(Err),
+                Err(PublishError::Send(why)) if passes(why) && (shared.line.is_none() || !patient) => {
+                    return shared.ended().map(Err);
+                }
                 Err(why) => return Some(Err(shared.refused(self.topic, why))),
             }
         }
@@ -122,6 +121,11 @@ impl Publish<'_> {
             }
         }
     }
+}
+
+/// Whether it will do later.
+fn passes(why: SendError) -> bool {
+    matches!(why, SendError::Full | SendError::NotReady | SendError::Old | SendError::Retired)
 }
 
 /// How far publishing came.

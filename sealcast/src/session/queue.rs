@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
+use sealcast_wire::Reason;
 
 use super::Shared;
 use super::filter::Filter;
@@ -39,6 +40,8 @@ pub(super) struct Queue {
     pub(super) filter: Filter,
     pub(super) capacity: usize,
     pub(super) when_slow: SlowReader,
+    /// Whether the transport brings its messages by now, or why not.
+    pub(super) stands: Mutex<Option<std::result::Result<(), Reason>>>,
     state: Mutex<State>,
     ready: Condvar,
 }
@@ -66,7 +69,7 @@ pub(super) enum Pushed {
 impl Queue {
     pub(super) fn new(filter: Filter, capacity: usize, when_slow: SlowReader) -> Queue {
         let state = State { messages: VecDeque::with_capacity(capacity.min(64)), ..State::default() };
-        Queue { filter, capacity, when_slow, state: Mutex::new(state), ready: Condvar::new() }
+        Queue { filter, capacity, when_slow, stands: Mutex::default(), state: Mutex::new(state), ready: Condvar::new() }
     }
 
     pub(super) fn push(&self, message: Message) -> Pushed {

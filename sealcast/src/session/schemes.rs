@@ -3,17 +3,17 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
-use sealcast_client::Standing;
+use sealcast_broker::cluster_file::{ClusterFile, Suite};
 use sealcast_crypto::aead;
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::identity::Identity;
+use sealcast_crypto::secret::Secret;
 use sealcast_keys::Keys;
 use sealcast_keys::contributory::{Config, Contributory};
 use sealcast_keys::plain::Plain;
+use sealcast_keys::threshold::{Client, Setup};
 use sealcast_wire::{Incarnation, Now};
 
-use crate::brokers::threshold as of_suite;
 use crate::error::Result;
 use crate::io::{clock, rng};
 use crate::url::{Cipher, Url};
@@ -36,17 +36,19 @@ pub(super) fn contributory(
     Ok(Box::new(Contributory::restore(config, rng::bytes()?, now, records)))
 }
 
-/// A client of brokers who hold shares of this key.
-pub(super) fn threshold(
-    cluster: &ClusterFile,
-    key: &VouchedKey,
-    name: &str,
-    client: [u8; 32],
-    standing: &Standing,
-) -> Result<Box<dyn Keys>> {
+/// A client of brokers who hold shares of a key, which it asks them for.
+pub(super) fn threshold(cluster: &ClusterFile, name: &str, client: [u8; 32]) -> Result<Box<dyn Keys>> {
+    let setup = Setup {
+        name: name.to_owned(),
+        client,
+        cluster: cluster.cluster().0,
+        brokers: cluster.broker_keys(),
+        incarnation: Incarnation(rng::bytes()?),
+        seed: Secret::from_bytes(rng::bytes()?),
+    };
     Ok(match cluster.suite {
-        Suite::Ristretto255 => of_suite::<Ristretto255>(cluster, key, name, client, standing)?,
-        Suite::P256 => of_suite::<P256>(cluster, key, name, client, standing)?,
+        Suite::Ristretto255 => Box::new(Client::<Ristretto255>::new(setup)),
+        Suite::P256 => Box::new(Client::<P256>::new(setup)),
     })
 }
 

@@ -7,27 +7,28 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealcast_crypto::identity::{Identity, Pattern};
-use sealcast_delivery::{Outcome, SendError, Token};
+use sealcast_delivery::{Outcome, Properties, SendError, Token};
 use sealcast_keys::{Command, Exclusion, Notice};
-use sealcast_wire::{Guarantee, Monotonic, Now, View, limits};
+use sealcast_wire::{Guarantee, Monotonic, Now, Reason, View, limits};
 
 use super::changed::Changed;
-use super::driver::{AnyGroup, Driver, Road};
+use super::driver::{AnyGroup, Driver};
 use super::filter::Filter;
 use super::info::{LogEntry, LogEvent};
 use super::lease::Lease;
-use super::line::Line;
 use super::not_ready;
 use super::own::Own;
 use super::queue::{Queue, SlowReader};
+use super::transports::{Brokers, Line, Listening};
 use super::views::ViewQueue;
+use crate::brokers::refused;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Gate, Publication, PublishError, ViewEvent, lock};
 use crate::io::clock::Clock;
 use crate::io::process::Process;
-use crate::io::udp::{UdpReceiver, Warning};
-use crate::url::{Scheme, Url, Way};
+use crate::io::udp::Warning;
+use crate::url::Url;
 
 /// What the threads of a session share.
 pub(crate) struct Shared {
@@ -40,7 +41,10 @@ pub(crate) struct Shared {
     pub(super) clock: Clock,
     pub(super) process: Process,
     pub(super) lease: Lease,
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<Arc<Line>>,
+    /// What the transport gives.
+    pub(super) transport: Properties,
+    pub(super) brokers: Option<Brokers>,
     pub(super) gate: Arc<Mutex<Gate>>,
     pub(super) changed: Changed,
     pub(super) queues: Mutex<Vec<Arc<Queue>>>,
@@ -101,7 +105,7 @@ impl Shared {
                         lock(&self.outcomes).insert(token, None);
                     }
                     driver.pump(self, now);
-                    Ok(Some(token.0).filter(|_| is_waited_for || !AnyGroup::is_named(token)))
+                    Ok(Some(token.0).filter(|_| is_waited_for))
                 })?
             }
         };
@@ -111,12 +115,12 @@ impl Shared {
 
     /// Whether publishing ends when the message has its place in the order.
     pub(super) fn is_waited_for(&self, guarantee: Guarantee) -> bool {
-        self.url.is_ordered() && guarantee >= Guarantee::Ordered
+        self.transport.acknowledges && guarantee >= Guarantee::Ordered
     }
 
     /// How many of our messages have no place yet, where that is told.
     pub(super) fn unplaced(&self) -> usize {
-        if !self.url.is_ordered() {
+        if !self.transport.acknowledges {
             return 0;
         }
         // What is settled is counted after it was published.
@@ -146,18 +150,18 @@ impl Shared {
     /// Whether all that was published has its place, where that is told, and all that was found is brought.
     pub(super) fn is_settled(&self) -> bool {
         self.lease.with(|driver| {
-            let Some(Driver { group, road, .. }) = driver.as_ref() else { return true };
-            let has_accused = if let Road::Brokers(through) = road { through.has_accused() } else { true };
-            has_accused && group.is_settled() && group.delivery().brokers().is_none_or(|way| way.is_settled())
+            let Some(Driver { group, shell, .. }) = driver.as_ref() else { return true };
+            shell.is_settled() && group.is_settled()
         })
     }
 
     /// Why it takes so long until there is a key.
     pub(super) fn late(&self, patience: Duration) -> Error {
-        self.lease.with(|driver| match driver.as_ref().map(|it| (&it.road, it.group.delivery().brokers())) {
-            Some((Road::Brokers(through), Some(way))) if !through.has_begun() => through.late(way, patience),
-            _ => not_ready(patience),
-        })
+        let late = self.lease.with(|driver| {
+            let waits = driver.as_ref().filter(|it| it.group.epoch().is_none());
+            waits.and_then(|it| it.shell.late(patience))
+        });
+        late.unwrap_or_else(|| not_ready(patience))
     }
 
     /// Nothing more will come of it: readers are told, and whoever waits.
@@ -174,21 +178,29 @@ impl Shared {
         seen.ended.clone().or_else(|| seen.excluded.as_ref().map(Error::excluded))
     }
 
-    /// The pattern that brokers are told of for a filter; `None` where nobody is.
-    pub(super) fn told_to_brokers(&self, filter: &Filter) -> Option<Pattern> {
-        let through = matches!(self.url.way, Way::Quorum(_)) && self.url.keys != Scheme::Contributory;
-        through.then(|| filter.as_pattern())
+    /// The pattern that the transport is told of for a filter; `None` where it brings everything.
+    pub(super) fn told_to_transport(&self, filter: &Filter) -> Option<Pattern> {
+        self.transport.subscribes.then(|| filter.as_pattern())
     }
 
-    /// Does something with the brokers' machine, and what it wants done.
-    pub(super) fn with_brokers<T>(&self, act: impl FnOnce(Now, &mut sealcast_client::Way) -> T) -> Option<T> {
+    /// Does something with the group, and what it wants done.
+    pub(super) fn with_group(&self, act: impl FnOnce(Now, &mut AnyGroup)) -> Result<()> {
         let now = self.clock.now();
         self.lease.with(|driver| {
-            let driver = driver.as_mut()?;
-            let done = act(now, driver.group.delivery_mut().brokers_mut()?);
+            let driver = driver.as_mut().ok_or_else(Error::closed)?;
+            act(now, &mut driver.group);
             driver.pump(self, now);
-            Some(done)
+            Ok(())
         })
+    }
+
+    /// The transport brings a pattern's messages, or those who carry them refuse.
+    pub(super) fn subscribed(&self, pattern: &Pattern, result: std::result::Result<(), Reason>) {
+        let queues = lock(&self.queues);
+        let told = queues.iter().filter(|q| q.filter.as_pattern() == *pattern);
+        told.for_each(|q| *lock(&q.stands) = Some(result));
+        drop(queues);
+        self.changed.ring();
     }
 
     /// The error that a user sees.
@@ -204,9 +216,9 @@ impl Shared {
             .with_hint("leave origin=mac out of the URL"),
             PublishError::Forked => Error::forked(),
             PublishError::Excluded(why) => Error::excluded(&why),
-            PublishError::Send(SendError::TooLong) if matches!(self.url.way, Way::Quorum(_)) => {
-                let most = limits::BODY_BYTES_MAX;
-                Error::new(Code::TooLarge, format!("a message through brokers has at most {most} bytes, sealed"))
+            PublishError::Send(SendError::TooLong) if self.transport.message_bytes_max < limits::MESSAGE_BYTES_MAX => {
+                let most = self.transport.message_bytes_max;
+                Error::new(Code::TooLarge, format!("a message over this transport has at most {most} bytes, sealed"))
             }
             PublishError::Send(why) => why.into(),
         }
@@ -235,18 +247,14 @@ impl Shared {
 
     /// Opens the receiving socket, if it is not open: plain publishers do without.
     pub(super) fn listen(&self) -> Result<()> {
-        let Way::Multicast(address) = self.url.way else { return Ok(()) };
         self.lease.with(|driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
-            if !matches!(driver.road, Road::Closed) {
-                return Ok(());
-            }
-            let (receiver, warnings) = UdpReceiver::open(address, &self.url.options)?;
+            let Some(Listening { warnings, ear }) = driver.listen()? else { return Ok(()) };
             lock(&self.seen).warnings.extend(warnings);
-            if let Some(ear) = self.line.as_ref().and_then(|line| receiver.ear(&line.udp)) {
+            if let Some(ear) = ear {
                 self.own.listen(ear, |topic| self.wants(topic));
             }
-            driver.listen(receiver).map_err(|e| Error::system("waiting for the socket", &e))
+            Ok(())
         })
     }
 
@@ -263,8 +271,9 @@ impl Shared {
             return;
         }
         lock(&self.queues).retain(|q| !Arc::ptr_eq(q, queue));
-        if let Some(pattern) = self.told_to_brokers(&queue.filter) {
-            self.with_brokers(|now, way| way.unsubscribe(now, &pattern));
+        if let Some(pattern) = self.told_to_transport(&queue.filter) {
+            // A closed session has no subscriptions.
+            let _ = self.with_group(|now, group| group.unsubscribe(now, &pattern));
         }
         self.own.adjust(|topic| self.wants(topic));
         self.generation.fetch_add(1, Ordering::Release);
@@ -325,7 +334,7 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
     match outcome {
         Outcome::Placed(number) => Ok(Some(number)),
         Outcome::Accepted => Ok(None),
-        Outcome::Denied(reason) => Err(crate::brokers::refused(reason)),
+        Outcome::Denied(reason) => Err(refused(reason)),
         Outcome::InDoubt => Err(Error::new(Code::InDoubt, "the group went on without this member while it published")
             .with_hint("sealcast group show; when the others are there again, ask them or publish it again")),
         Outcome::Failed | Outcome::Superseded(_) => {

@@ -10,10 +10,9 @@ use std::time::Instant;
 use super::Session;
 use super::filter::Filter;
 use super::queue::{Queue, SlowReader, Subscription};
-use crate::brokers;
+use crate::brokers::refused;
 use crate::error::{Error, Result};
 use crate::group::lock;
-use crate::url::{Scheme, Way};
 
 /// A subscription about to be made.
 #[must_use = "nothing is subscribed to unless it is awaited or .wait() is called"]
@@ -44,10 +43,10 @@ impl Subscribe<'_> {
         self
     }
 
-    /// Subscribes; through brokers, once they know it.
+    /// Subscribes; where those who carry messages have to know it, once they do.
     ///
     /// # Errors
-    /// If the pattern cannot be read, the socket cannot be opened, or the brokers refuse it or do not answer.
+    /// If the pattern cannot be read, the socket cannot be opened, or those who carry messages refuse it or do not answer.
     pub fn wait(self) -> Result<Subscription> {
         let shared = self.session.inner.shared.clone();
         let mut doing = self.into_future();
@@ -64,9 +63,6 @@ impl Subscribe<'_> {
         shared.may_subscribe(&filter, self.pattern)?;
         shared.listen()?;
         let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
-        if let Some(pattern) = shared.told_to_brokers(&queue.filter) {
-            shared.with_brokers(|now, way| way.subscribe(now, &pattern)).ok_or_else(Error::closed)??;
-        }
         lock(&shared.queues).push(queue.clone());
         shared.own.adjust(|topic| shared.wants(topic));
         shared.generation.fetch_add(1, Ordering::Release);
@@ -78,7 +74,11 @@ impl Subscribe<'_> {
         if let Some(why) = why {
             queue.close(why);
         }
-        Ok(Subscription { shared: shared.clone(), queue })
+        let subscription = Subscription { shared: shared.clone(), queue };
+        if let Some(pattern) = shared.told_to_transport(&subscription.queue.filter) {
+            shared.with_group(|now, group| group.subscribe(now, &pattern))?;
+        }
+        Ok(subscription)
     }
 }
 
@@ -108,8 +108,7 @@ impl Subscribing<'_> {
         let begun = match self.begun.take() {
             Some(begun) => begun,
             None => {
-                let through = matches!(shared.url.way, Way::Quorum(_)) && shared.url.keys != Scheme::Contributory;
-                if through && lock(&shared.seen).view.is_none() {
+                if shared.transport.subscribes && lock(&shared.seen).view.is_none() {
                     // What cannot be opened yet would be lost.
                     return shared.ended().map(Err);
                 }
@@ -119,11 +118,13 @@ impl Subscribing<'_> {
                 }
             }
         };
-        let Some(pattern) = shared.told_to_brokers(&begun.queue.filter) else { return Some(Ok(begun)) };
-        let stands = shared.with_brokers(|_, way| way.stands(&pattern)).flatten();
+        if !shared.transport.subscribes {
+            return Some(Ok(begun));
+        }
+        let stands = *lock(&begun.queue.stands);
         match (stands, shared.ended()) {
             (Some(Ok(())), _) => Some(Ok(begun)),
-            (Some(Err(code)), _) => Some(Err(brokers::refused(code.into()))),
+            (Some(Err(reason)), _) => Some(Err(refused(reason))),
             (None, Some(why)) => Some(Err(why)),
             (None, None) => {
                 self.begun = Some(begun);

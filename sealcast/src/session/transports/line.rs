@@ -20,9 +20,9 @@ use crate::io::process::Process;
 use crate::io::udp::UdpSender;
 
 /// See the module.
-pub(super) struct Line {
-    pub(super) gate: Arc<Mutex<Gate>>,
-    pub(super) sender: Arc<Mutex<Sender>>,
+pub(in crate::session) struct Line {
+    gate: Arc<Mutex<Gate>>,
+    sender: Arc<Mutex<Sender>>,
     pub(super) udp: UdpSender,
     clock: Clock,
     process: Process,
@@ -41,8 +41,8 @@ pub(super) struct Line {
     gathers: AtomicBool,
     flusher: Mutex<Flusher>,
     wake: Condvar,
-    pub(super) sent_datagrams: AtomicU64,
-    pub(super) failed_sends: AtomicU64,
+    pub(in crate::session) sent_datagrams: AtomicU64,
+    pub(in crate::session) failed_sends: AtomicU64,
 }
 
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Line {
     ///
     /// `patient` callers wait while the network is slower than they are; others are told `Full`. `first` is done before
     /// anything else, unless this is a forked child.
-    pub(super) fn publish(
+    pub(in crate::session) fn publish(
         &self,
         message: &Publication<'_>,
         patient: bool,
@@ -159,7 +159,7 @@ impl Line {
     }
 
     /// Sends everything that has gathered; returns when it is with the kernel.
-    pub(super) fn flush(&self) {
+    pub(in crate::session) fn flush(&self) {
         // Before the lock, which a thread that is not in the child may have held.
         if self.process.is_ours() {
             self.drain(&lock(&self.transmit));
@@ -219,7 +219,7 @@ impl Line {
     }
 
     /// The flusher thread; `sent` is told when there may be room again. It is not in a forked child.
-    pub(super) fn run_flusher(&self, sent: impl Fn()) {
+    pub(in crate::session) fn run_flusher(&self, sent: impl Fn()) {
         let mut due = None;
         loop {
             {
@@ -249,7 +249,7 @@ impl Line {
     }
 
     /// Sends what is left and ends the flusher thread.
-    pub(super) fn close(&self) {
+    pub(in crate::session) fn close(&self) {
         lock(&self.flusher).closing = true;
         self.armed.store(true, Ordering::Release);
         self.wake.notify_all();

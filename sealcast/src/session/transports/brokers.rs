@@ -1,0 +1,307 @@
+//! Brokers: a channel to each, and what must outlive a crash.
+//!
+//! ```text
+//! channels open ─▶ f + 1 brokers say where the order is, and that they know us ─▶ the transport is up, and keys begin
+//! ```
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mio::Registry;
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_broker::operation::Registration;
+use sealcast_client::{self as client, Cargo, Config, Notice, Standing};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_delivery::{Batch, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
+use sealcast_wire::{Address, Dropped, Drops, EpochId, Monotonic, Now, Protect, Source};
+
+use super::{Fault, Listening, Shell, Transport};
+use crate::brokers::{self, ClientKey, Evidence, FRAME_OPERATIONS, Findings, Record};
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::group::lock;
+use crate::io::channel::{Channel, Heard};
+use crate::session::driver::AnyGroup;
+
+/// What is needed to reach brokers.
+pub(in crate::session) struct Reach {
+    pub(in crate::session) cluster: Arc<ClusterFile>,
+    pub(in crate::session) key: ClientKey,
+    pub(in crate::session) registrations: Vec<Registration>,
+    pub(in crate::session) cargo: Cargo,
+}
+
+/// What can be asked of brokers beside what every transport does.
+#[derive(Clone)]
+pub(in crate::session) struct Brokers(Arc<Mutex<Through>>);
+
+struct Through {
+    cluster: Arc<ClusterFile>,
+    machine: Machine,
+    channels: Vec<Channel>,
+    registry: Registry,
+    record: Record,
+    /// Publications are sealed under the brokers' key.
+    seals: bool,
+    trouble: Option<Error>,
+    findings: Findings,
+}
+
+/// The brokers' machine, on which its shell works, too.
+#[derive(Clone)]
+struct Machine(Arc<Mutex<client::Way>>);
+
+/// A client of these brokers.
+pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transport> {
+    let Reach { cluster, key, registrations, cargo } = reach;
+    let (key, record) = key.into_parts();
+    let config = Config {
+        genesis: cluster.genesis.clone(),
+        key: key.clone(),
+        registrations,
+        frame_operations: FRAME_OPERATIONS,
+    };
+    let seals = cargo == Cargo::Messages { sealed: true };
+    let machine = client::Way::new(now, config, record.last().as_deref(), cargo)
+        .map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
+    let machine = Machine(Arc::new(Mutex::new(machine.of_cluster(cluster.clone()))));
+    let through = Through {
+        machine: machine.clone(),
+        channels: channels(&cluster, &key),
+        findings: Findings::new(true),
+        cluster,
+        registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
+        record,
+        seals,
+        trouble: None,
+    };
+    let brokers = Brokers(Arc::new(Mutex::new(through)));
+    let shell: Box<dyn Shell> = Box::new(brokers.clone());
+    Ok(Transport { delivery: Box::new(machine), shell: Box::new(|_| (shell, None)), brokers: Some(brokers) })
+}
+
+impl Brokers {
+    /// What is known of them.
+    pub(in crate::session) fn info(&self) -> BrokersInfo {
+        lock(&self.0).info()
+    }
+
+    /// Evidence of misbehaviour since the last call.
+    pub(in crate::session) fn evidence(&self) -> Vec<Evidence> {
+        lock(&self.0).findings.take()
+    }
+}
+
+impl Shell for Brokers {
+    fn listen(&mut self, _registry: &Registry) -> Result<Option<Listening>> {
+        Ok(None)
+    }
+
+    fn receive(&mut self, now: Now, _group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
+        let mut through = lock(&self.0);
+        let any = through.attend(now) | through.judge(now);
+        through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended(why)))
+    }
+
+    /// Queues requests for the broker that the batch names.
+    fn send(&mut self, batch: &Batch) {
+        let Some(Address::Node(broker)) = batch.to else { return };
+        if let Some(channel) = lock(&self.0).channels.get_mut(broker as usize) {
+            // What a closed channel does not take, the machine sends again when it opens.
+            batch.iter().for_each(|request| {
+                channel.send(request);
+            });
+        }
+    }
+
+    fn flush(&mut self) {
+        for channel in &mut lock(&self.0).channels {
+            // A channel closed by this tells when it is next attended.
+            channel.flush();
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let next = lock(&self.0).channels.iter().filter_map(Channel::timeout).min();
+        next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn woken(&mut self, token: mio::Token) {
+        if let Some(channel) = lock(&self.0).channels.get_mut(token.0) {
+            channel.woken();
+        }
+    }
+
+    fn keep(&mut self, record: &[u8]) -> std::io::Result<bool> {
+        lock(&self.0).record.keep(record).map(|()| true)
+    }
+
+    fn noticed(&mut self, notice: &sealcast_keys::Notice) {
+        lock(&self.0).findings.by_keys(notice);
+    }
+
+    /// All that is to be brought before the brokers has been.
+    fn is_settled(&self) -> bool {
+        let through = lock(&self.0);
+        through.findings.has_accused() && lock(&through.machine.0).is_settled()
+    }
+
+    fn late(&self, patience: Duration) -> Option<Error> {
+        lock(&self.0).late(patience)
+    }
+
+    /// Ends all channels; what is queued is sent as far as the kernel takes it.
+    fn end(&mut self) {
+        let mut through = lock(&self.0);
+        // What the highest block was is known again from the brokers, but for what this protects from.
+        let record = lock(&through.machine.0).record();
+        let _ = through.record.keep(&record);
+        through.channels.iter_mut().for_each(Channel::end);
+    }
+}
+
+impl Through {
+    /// Reads and writes what can be without waiting; whether anything came.
+    fn attend(&mut self, now: Now) -> bool {
+        let mut any = false;
+        let mut machine = lock(&self.machine.0);
+        for (broker, channel) in (0_u16..).zip(&mut self.channels) {
+            channel.attend(&self.registry, &mut |heard| {
+                any = true;
+                match heard {
+                    Heard::Opened => machine.connected(now, broker),
+                    Heard::Closed => machine.disconnected(now, broker),
+                    Heard::Message(bytes) => machine.heard(now, broker, bytes),
+                }
+            });
+        }
+        any
+    }
+
+    /// Takes in what the machine found out about brokers, and brings before them what the keys found out about publishers;
+    /// whether there is something to send for it.
+    fn judge(&mut self, now: Now) -> bool {
+        let mut machine = lock(&self.machine.0);
+        while let Some(notice) = machine.poll_notice() {
+            if let Notice::RolledBack { seen, height } = &notice {
+                self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));
+            }
+            if notice == Notice::NotVouched {
+                self.trouble.get_or_insert(brokers::ended());
+            }
+            self.findings.by_order(&notice);
+        }
+        if let Some(Err(code)) = machine.group_stands() {
+            self.trouble.get_or_insert(brokers::refused(code.into()));
+        }
+        while let Some((token, outcome)) = machine.poll_ended() {
+            let _ = self.findings.ended(token, &outcome, machine.newest());
+        }
+        self.findings.bring(|operation| machine.submit(now, operation))
+    }
+
+    fn late(&self, patience: Duration) -> Option<Error> {
+        let machine = lock(&self.machine.0);
+        match machine.standing() {
+            Some(it) if it.registered && self.seals && machine.key().is_none() => {
+                let error = Error::new(Code::NotReady, "the brokers have no threshold key yet");
+                Some(error.with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers"))
+            }
+            Some(it) if it.registered && machine.is_up() => None,
+            Some(it) if !it.registered => {
+                let what = "the brokers do not accept our certificate: expired, or not of its issuer";
+                let error = Error::new(Code::Denied, what);
+                Some(error.with_hint("sealcast id show; the cluster file names the issuers"))
+            }
+            Some(_) | None => Some(brokers::no_quorum(&self.cluster, &self.channels, patience)),
+        }
+    }
+
+    fn info(&self) -> BrokersInfo {
+        let machine = lock(&self.machine.0);
+        BrokersInfo {
+            name: self.cluster.genesis.name.clone(),
+            cluster: self.cluster.cluster().0,
+            client: machine.client().0,
+            answering: self.channels.iter().filter(|it| it.is_open()).count(),
+            brokers: self.channels.len(),
+            standing: machine.standing().cloned(),
+        }
+    }
+}
+
+impl Delivery for Machine {
+    fn properties(&self) -> Properties {
+        lock(&self.0).properties()
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> std::result::Result<Token, SendError> {
+        lock(&self.0).send(now, protect, message)
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        lock(&self.0).handle(now, input);
+    }
+
+    fn open_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> std::result::Result<Output, Dropped> {
+        lock(&self.0).open_at(index, source, flags, frame, protect)
+    }
+
+    fn next_id(&mut self, now: Now) -> std::result::Result<Option<[u8; 16]>, SendError> {
+        lock(&self.0).next_id(now)
+    }
+
+    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
+        lock(&self.0).sent(epoch)
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        lock(&self.0).timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
+        lock(&self.0).handle_timeout(now, protect);
+    }
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        lock(&self.0).poll(batch)
+    }
+
+    fn drops(&self) -> Drops {
+        lock(&self.0).drops()
+    }
+}
+
+/// Where a session through brokers stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokersInfo {
+    /// The cluster's name.
+    pub name: String,
+    /// Its id.
+    pub cluster: [u8; 32],
+    /// Who we are to it.
+    pub client: [u8; 32],
+    /// Brokers with whom a channel is open, of so many.
+    pub answering: usize,
+    /// All of them.
+    pub brokers: usize,
+    /// Where the order is: height, policy, key epoch; once f + 1 brokers have said so.
+    pub standing: Option<Standing>,
+}
+
+fn channels(cluster: &ClusterFile, key: &Arc<OriginKey>) -> Vec<Channel> {
+    let places = cluster.broker_keys().into_iter().zip(&cluster.addresses).enumerate();
+    places.map(|(n, (broker, at))| Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())).collect()
+}

@@ -1,0 +1,107 @@
+//! How bytes travel: one constructor for each transport, and what the driver asks of the shell around its machine.
+
+mod brokers;
+mod line;
+mod memory;
+mod udp;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mio::Registry;
+use sealcast_delivery::{Batch, Delivery};
+use sealcast_keys::Notice;
+use sealcast_wire::Now;
+
+pub use brokers::BrokersInfo;
+pub(super) use brokers::{Brokers, Reach};
+pub(super) use line::Line;
+
+use super::driver::AnyGroup;
+use crate::error::{Error, Result};
+use crate::group::Gate;
+use crate::io::clock::Clock;
+use crate::io::udp::{Ear, Warning};
+use crate::url::{Url, Way, needs_brokers};
+
+/// A transport, before it is joined with keys.
+pub(super) struct Transport {
+    pub(super) delivery: Box<dyn Delivery>,
+    pub(super) shell: MakeShell,
+    /// What only brokers can be asked.
+    pub(super) brokers: Option<Brokers>,
+}
+
+/// Makes the shell, and the tx queue that publishers' threads use where there is one, once the group has its gate.
+pub(super) type MakeShell = Box<dyn FnOnce(Arc<Mutex<Gate>>) -> (Box<dyn Shell>, Option<Arc<Line>>)>;
+
+/// Sockets and files around a transport's machine, worked by whoever drives the session.
+pub(super) trait Shell: Send {
+    /// Hears from now on, if it does not yet and has to be told.
+    fn listen(&mut self, registry: &Registry) -> Result<Option<Listening>>;
+
+    /// Hands what has come to the group, at most a system call's worth; whether there was anything.
+    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault>;
+
+    /// Sends a batch, or sees to it that it is sent.
+    fn send(&mut self, batch: &Batch);
+
+    /// Hands to the kernel what was sent.
+    fn flush(&mut self);
+
+    /// How long the driver may wait for its sockets.
+    fn timeout(&self) -> Option<Duration>;
+
+    /// The system says that something happened on this socket.
+    fn woken(&mut self, token: mio::Token);
+
+    /// Makes a record of the transport's durable; `false` if the session's store is to keep it.
+    fn keep(&mut self, record: &[u8]) -> io::Result<bool>;
+
+    /// The key scheme found this.
+    fn noticed(&mut self, notice: &Notice);
+
+    /// Whether all that it does by itself is done.
+    fn is_settled(&self) -> bool;
+
+    /// Why there is no key yet, if that is the transport's.
+    fn late(&self, patience: Duration) -> Option<Error>;
+
+    /// Sends what is queued, as far as the kernel takes it, and closes.
+    fn end(&mut self);
+}
+
+/// What a shell says when it begins to listen.
+pub(super) struct Listening {
+    /// What is not as it should be.
+    pub(super) warnings: Vec<Warning>,
+    /// Keeps our own datagrams from us, where the system can.
+    pub(super) ear: Option<Ear>,
+}
+
+/// Why nothing was received.
+pub(super) enum Fault {
+    /// The system's own, which may pass.
+    Io(io::Error),
+    /// Nothing more will come of it.
+    Ended(Error),
+}
+
+/// The transport of a URL.
+pub(super) fn open(
+    url: &Url,
+    reach: Option<Reach>,
+    clock: Clock,
+    registry: &Registry,
+    waker: &Arc<mio::Waker>,
+) -> Result<Transport> {
+    match &url.way {
+        Way::Multicast(address) => udp::open(*address, url, clock),
+        Way::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
+        Way::Quorum(_) => {
+            let reach = reach.ok_or_else(|| needs_brokers(&url.to_string()))?;
+            brokers::open(reach, clock.now(), registry)
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! UDP multicast: publishers' threads send through a [`Line`], and the driver receives.
+
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::Registry;
+use sealcast_delivery::Batch;
+use sealcast_delivery::multicast::{Config, Multicast};
+use sealcast_keys::Notice;
+use sealcast_wire::{Address, Now};
+
+use super::{Fault, Line, Listening, Shell, Transport};
+use crate::error::{Error, Result};
+use crate::io::clock::Clock;
+use crate::io::udp::{self, UdpReceiver, UdpSender};
+use crate::session::driver::AnyGroup;
+use crate::url::{Options, Url};
+
+/// See the module. A plain publisher needs no receiving socket.
+struct Udp {
+    group: SocketAddr,
+    options: Options,
+    line: Arc<Line>,
+    receiver: Option<Box<UdpReceiver>>,
+}
+
+/// A member of the multicast group with this address.
+pub(super) fn open(group: SocketAddr, url: &Url, clock: Clock) -> Result<Transport> {
+    let options = url.options.clone();
+    let mut config = Config { segment: udp::segment(group, &options)?, plain: !url.is_sealed(), ..Config::default() };
+    config.detect = options.detect.unwrap_or(config.detect);
+    let mut multicast = Multicast::new(config);
+    multicast.transmitted_by_shell();
+    let sender = multicast.sender();
+    let udp = UdpSender::open(group, &options)?;
+    let shell = move |gate| {
+        let line = Arc::new(Line::new(gate, sender, udp, clock, options.linger, options.batch));
+        let shell: Box<dyn Shell> = Box::new(Udp { group, options, line: line.clone(), receiver: None });
+        (shell, Some(line))
+    };
+    Ok(Transport { delivery: Box::new(multicast), shell: Box::new(shell), brokers: None })
+}
+
+impl Shell for Udp {
+    fn listen(&mut self, registry: &Registry) -> Result<Option<Listening>> {
+        if self.receiver.is_some() {
+            return Ok(None);
+        }
+        let (receiver, warnings) = UdpReceiver::open(self.group, &self.options)?;
+        let fd: RawFd = receiver.as_raw_fd();
+        let registered = registry.register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE);
+        registered.map_err(|e| Error::system("waiting for the socket", &e))?;
+        let ear = receiver.ear(&self.line.udp);
+        self.receiver = Some(Box::new(receiver));
+        Ok(Some(Listening { warnings, ear }))
+    }
+
+    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
+        let Some(receiver) = &mut self.receiver else { return Ok(false) };
+        let received = receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram));
+        let any = received.map_err(Fault::Io)?;
+        if any {
+            self.line.hear();
+        }
+        Ok(any)
+    }
+
+    /// What it means is in the line's sender: the machine does not transmit by itself.
+    fn send(&mut self, _batch: &Batch) {
+        self.line.flush();
+    }
+
+    fn flush(&mut self) {}
+
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn woken(&mut self, _token: mio::Token) {}
+
+    fn keep(&mut self, _record: &[u8]) -> std::io::Result<bool> {
+        Ok(false)
+    }
+
+    fn noticed(&mut self, _notice: &Notice) {}
+
+    fn is_settled(&self) -> bool {
+        true
+    }
+
+    fn late(&self, _patience: Duration) -> Option<Error> {
+        None
+    }
+
+    fn end(&mut self) {}
+}
+
+const SOCKET: mio::Token = mio::Token(0);
