@@ -51,7 +51,6 @@ pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration, registrations, vouched};
 pub(crate) use refusals::refused;
 pub use sealcast_keys::threshold::Shortage;
-pub(crate) use sealing::threshold;
 
 use crate::code::Code;
 use crate::error::{Error, Result};

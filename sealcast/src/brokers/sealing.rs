@@ -110,7 +110,7 @@ impl Sealing {
 ///
 /// # Errors
 /// [`Code::Content`] if key and cluster do not fit together; the system's own.
-pub(crate) fn threshold<G: Group>(
+fn threshold<G: Group>(
     cluster: &ClusterFile,
     key: &VouchedKey,
     name: &str,

@@ -154,7 +154,7 @@ impl Driver {
         match self.shell.receive(now, &mut self.group) {
             Ok(any) => any,
             // The network may be down for a while; the next readiness of the socket tells when it is not.
-            Err(Fault::Io(_)) => {
+            Err(Fault::Refused) => {
                 shared.failed_receives.fetch_add(1, Ordering::Relaxed);
                 false
             }

@@ -82,8 +82,8 @@ pub(super) struct Listening {
 
 /// Why nothing was received.
 pub(super) enum Fault {
-    /// The system's own, which may pass.
-    Io(io::Error),
+    /// The system refused; that may pass.
+    Refused,
     /// Nothing more will come of it.
     Ended(Error),
 }

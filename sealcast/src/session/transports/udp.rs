@@ -60,7 +60,7 @@ impl Shell for Udp {
     fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
         let Some(receiver) = &mut self.receiver else { return Ok(false) };
         let received = receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram));
-        let any = received.map_err(Fault::Io)?;
+        let any = received.map_err(|_| Fault::Refused)?;
         if any {
             self.line.hear();
         }
