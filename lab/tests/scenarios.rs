@@ -116,6 +116,21 @@ fn rule_g8_churner() {
     played("churner", 15);
 }
 
+/// Seeds in which, where a twentieth is lost, some members had installed an epoch and others gave its agreement up: those
+/// made another one of the same number, and the group split.
+#[test]
+fn rule_a9_a_churner_splits_no_group_that_loses_messages() {
+    let scenario = Scenario::find("churner").expect("a scenario of that name");
+    let knobs = Knobs { loss: Chance::of(0.05), ..scenario.knobs };
+    for seed in LOSSY_CHURN {
+        let report = scenario.play(&knobs, seed, Keep::default());
+        let again = again(scenario, &knobs, seed, Ground::Simulator);
+        assert!(report.holds(), "{:?}\nagain: {again}", report.violations);
+    }
+}
+
+const LOSSY_CHURN: [u64; 6] = [0, 4, 12, 15, 16, 17];
+
 #[test]
 fn rule_g2_climber() {
     played("climber", 15);

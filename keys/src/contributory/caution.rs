@@ -71,9 +71,10 @@ impl Contributory {
 
     /// This proposer's epoch was not vouched for: it is not followed for a while, that doubles each time.
     pub(super) fn doubt(&mut self, now: Now, proposer: ShortId) {
+        let most = self.by_mistake();
         let Some(person) = self.people.get(&proposer) else { return };
         let doubt = self.doubted.entry(person.id.cert).or_insert(Strike { count: 0, until: now.monotonic });
-        doubt.until = now.monotonic + (timing::DOUBT * (1 << doubt.count.min(7))).min(timing::STRIKE_MAX);
+        doubt.until = now.monotonic + (timing::DOUBT * (1 << doubt.count.min(7))).min(most);
         doubt.count = doubt.count.saturating_add(1);
         if self.doubted.len() > limits::REMEMBERED_PEOPLE_MAX {
             let first = self.doubted.iter().min_by_key(|(_, d)| d.until).map(|(cert, _)| *cert);

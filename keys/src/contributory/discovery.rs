@@ -380,6 +380,11 @@ impl Contributory {
     /// It is our turn.
     pub(super) fn propose(&mut self, now: Now) {
         self.planned = None;
+        // Whoever has gone on from the agreement that we are about to give up knows that it made an epoch.
+        if let Some(later) = self.later.take_if(|_| self.installed.as_ref().is_some_and(|i| i.agreed.people.len() >= 2))
+        {
+            return self.come_back_to(now, later);
+        }
         let Some(wish) = self.wish(now) else { return };
         self.propose_wish(now, &wish);
     }
@@ -924,12 +929,19 @@ impl Contributory {
         }
     }
 
+    /// The longest time for which somebody is left out or not followed for what may be no fault of its own.
+    pub(super) fn by_mistake(&self) -> Duration {
+        (self.config.detect * 2).min(timing::STRIKE_MAX)
+    }
+
     /// Somebody is left out of the next attempt, for a while that doubles each time.
     pub(super) fn strike(&mut self, now: Now, short: ShortId, why: Misbehaviour) {
+        // Loss can make an honest member look silent: it is asked again as soon as a captured one must be back.
+        let most = if why == Misbehaviour::Silent { self.by_mistake() } else { timing::STRIKE_MAX };
         let strike = self.strikes.entry(short).or_insert(Strike { count: 0, until: now.monotonic });
         let wait = timing::STRIKE * (1 << strike.count.min(7));
         strike.count = strike.count.saturating_add(if why == Misbehaviour::Silent { 1 } else { 3 });
-        strike.until = now.monotonic + wait.min(timing::STRIKE_MAX);
+        strike.until = now.monotonic + wait.min(most);
         let until = strike.until;
         while self.strikes.len() > limits::REMEMBERED_PEOPLE_MAX {
             self.strikes.pop_first();
