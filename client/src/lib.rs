@@ -216,15 +216,23 @@ impl Quorum {
         if self.sending.has_room(limits::OPERATION_BYTES_MAX) { Ok(number) } else { Err(SendError::Full) }
     }
 
-    /// Publishes what was sealed under [`Quorum::number`], before any other verb.
+    /// Publishes what was sealed under [`Quorum::number`], before any other verb; what was sealed `again` keeps the token
+    /// under which it was superseded.
     ///
     /// # Errors
     /// As [`Quorum::number`], and `TooLong`; `Retired` if it is another number.
-    pub fn publish_sealed(&mut self, now: Now, number: u64, publication: Publication) -> Result<Token, SendError> {
+    pub fn publish_sealed(
+        &mut self,
+        now: Now,
+        number: u64,
+        publication: Publication,
+        again: Option<Token>,
+    ) -> Result<Token, SendError> {
         if self.number(now)? != number {
             return Err(SendError::Retired);
         }
-        self.operation(now, What::Sealed, &Operation::Publish(Box::new(publication)))
+        let token = again.unwrap_or_else(|| self.token());
+        self.operation_as(now, token, What::Sealed, &Operation::Publish(Box::new(publication)))
     }
 
     /// Any other operation: advertisements, acts of administrators, registrations, `Sync`.
@@ -267,11 +275,20 @@ impl Quorum {
     }
 
     fn operation(&mut self, now: Now, what: What, operation: &Operation) -> Result<Token, SendError> {
+        let token = self.token();
+        self.operation_as(now, token, what, operation)
+    }
+
+    fn token(&mut self) -> Token {
+        self.tokens += 1;
+        Token(self.tokens)
+    }
+
+    fn operation_as(&mut self, now: Now, token: Token, what: What, operation: &Operation) -> Result<Token, SendError> {
         if let Operation::Publish(publication) = operation {
             publication.check_topics().map_err(|_| SendError::BadTopic)?;
         }
-        self.tokens += 1;
-        let op = Op::new(Token(self.tokens), what, operation);
+        let op = Op::new(token, what, operation);
         if op.bytes.len() > limits::OPERATION_BYTES_MAX {
             return Err(SendError::TooLong);
         }
@@ -279,7 +296,7 @@ impl Quorum {
             return Err(SendError::Full);
         }
         self.sending.push(now.monotonic, op);
-        Ok(Token(self.tokens))
+        Ok(token)
     }
 
     /// Wants publications. A subscription of this client to the same is gone on with, from the cursor if the record has

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_broker::cluster_file::ClusterFile;
-use sealcast_broker::operation::{Body, Client, Constraint, Execute, Header, Interest, Operation, Publication};
+use sealcast_broker::operation::{
+    Body as Contents, Client, Constraint, Execute, Header, Interest, Operation, Publication,
+};
 use sealcast_broker::state::Code;
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{Pattern, check_topic};
@@ -27,7 +29,7 @@ use sealcast_wire::{
 use super::{Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Quorum, Standing};
 use sealcast_delivery::memory::{BestEffort, keys_message};
 use sealcast_delivery::{
-    Batch, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What,
+    Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What,
 };
 
 /// See the module.
@@ -370,7 +372,7 @@ impl Way {
         let Published { entry, publication, .. } = it;
         let key = entry.client.0;
         match (&self.cargo, publication.body) {
-            (Cargo::Group(_), Body::Plain(datagram)) => {
+            (Cargo::Group(_), Contents::Plain(datagram)) => {
                 let source = Source::Client { key, epoch: EpochId::default() };
                 let ours = if entry.client == *self.client() { self.came_back(&datagram) } else { None };
                 if datagram.get(1) == Some(&KIND_SEALED) {
@@ -388,7 +390,7 @@ impl Way {
                 self.put(Output::Keys { source, bytes: bytes.to_vec() });
                 Ok(())
             }
-            (Cargo::Group(_), Body::Sealed(_) | Body::Digest { .. }) => Err(Dropped::Foreign),
+            (Cargo::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
             (Cargo::Messages { .. }, body) => {
                 if self.newest.is_some_and(|newest| newest >= entry.sn) {
                     return Ok(());
@@ -399,11 +401,11 @@ impl Way {
                 let topic = headers.iter().find(read).or(headers.first()).ok_or(Dropped::Malformed)?;
                 let topic: Arc<str> = topic.topic.as_str().into();
                 let epoch = EpochId { counter: entry.epoch, hash: entry.policy };
-                let envelope = Publication { body: Body::Plain(Vec::new()), ..publication };
+                let envelope = Publication { body: Contents::Plain(Vec::new()), ..publication };
                 let (header, body) = match body {
-                    Body::Plain(body) => (Vec::new(), body),
-                    Body::Digest { hash, .. } => (Vec::new(), hash.to_vec()),
-                    Body::Sealed(body) => (sealed_header(&entry.client, entry.number, &envelope), body),
+                    Contents::Plain(body) => (Vec::new(), body),
+                    Contents::Digest { hash, .. } => (Vec::new(), hash.to_vec()),
+                    Contents::Sealed(body) => (sealed_header(&entry.client, entry.number, &envelope), body),
                 };
                 let epoch = if header.is_empty() { EpochId::default() } else { epoch };
                 self.put(Output::Deliver(Delivered {
@@ -443,7 +445,7 @@ impl Way {
             execute: Execute::Nothing,
             policy: 0,
             epoch: 0,
-            body: Body::Plain(body),
+            body: Contents::Plain(body),
         };
         self.quorum.publish(now, publication)
     }
@@ -498,7 +500,7 @@ impl Delivery for Way {
         }
         let token = match (&self.cargo, message.what) {
             (Cargo::Group(name), what) => {
-                let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
+                let kind = if let What::Keys { .. } = what { KEYS } else { MESSAGES };
                 let topic = format!("{}/{kind}", group_topic(name));
                 let datagram = self.frames.datagram(protect.map(|p| &**p), &message)?;
                 let id = id_of(&datagram);
@@ -511,10 +513,22 @@ impl Delivery for Way {
                 let sent = sent_micros.map_or_else(Vec::new, |at| [SENT, &at.to_be_bytes()[..]].concat());
                 self.publish(now, topic.to_owned(), sent, body.to_vec())?
             }
-            (Cargo::Messages { .. }, What::Sealed { header, body, .. }) => {
-                let (number, publication) = sealed_publication(header, body).ok_or(SendError::TooLong)?;
-                self.quorum.publish_sealed(now, number, publication)?
+            (Cargo::Messages { sealed: true }, What::Message { body: Body::Sealed(seal), again, .. }) => {
+                let number = self.quorum.number(now)?;
+                let sealed = seal.seal(Some(u128::from(number).to_be_bytes()))?;
+                let (number, publication) =
+                    sealed_publication(&sealed.header, &sealed.body).ok_or(SendError::TooLong)?;
+                self.quorum.publish_sealed(now, number, publication, again)?
             }
+            (Cargo::Messages { sealed: false }, What::Message { envelope, body: Body::Clear(body), .. }) => {
+                if body.len() > limits::BODY_BYTES_MAX {
+                    return Err(SendError::TooLong);
+                }
+                let body = Contents::Plain(body.to_vec());
+                let publication = Publication::of(envelope, body).map_err(|_| SendError::TooLong)?;
+                self.quorum.publish(now, publication)?
+            }
+            (Cargo::Messages { .. }, What::Message { .. }) => return Err(SendError::PerDatagram),
             (Cargo::Messages { .. }, What::Keys { .. }) => return Err(SendError::PerDatagram),
         };
         self.drain(now);
@@ -569,13 +583,6 @@ impl Delivery for Way {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         self.frames.take_at(index, source, flags, frame, protect)
-    }
-
-    fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
-        match self.cargo {
-            Cargo::Messages { sealed: true } => Ok(Some(u128::from(self.quorum.number(now)?).to_be_bytes())),
-            _ => Ok(None),
-        }
     }
 
     fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
@@ -641,7 +648,7 @@ fn sealed_publication(header: &[u8], ciphertext: &[u8]) -> Option<(u64, Publicat
         return None;
     }
     let SealedHeader { number, envelope, .. } = SealedHeader::from_bytes(header).ok()?;
-    let publication = Publication::of(&envelope, Body::Sealed(ciphertext.to_vec())).ok()?;
+    let publication = Publication::of(&envelope, Contents::Sealed(ciphertext.to_vec())).ok()?;
     Some((number, publication))
 }
 
@@ -672,7 +679,7 @@ mod tests {
             execute: Execute::Increment { key: b"k".to_vec(), by: 2 },
             policy: 3,
             epoch: 4,
-            body: Body::Sealed(b"ciphertext".to_vec()),
+            body: Contents::Sealed(b"ciphertext".to_vec()),
         };
         let header = sealed_header(&Client([7; 32]), 9, &publication);
         assert_eq!(sealed_publication(&header, b"ciphertext"), Some((9, publication)));

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
-    Agreement, Domain, Dropped, Drops, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now,
-    Protect, Reason, Slot, Source, To, Transition, View, limits,
+    Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Guarantee,
+    Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Transition, Unsealed, View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -59,12 +59,6 @@ pub trait Delivery: Send {
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped>;
-
-    /// The id that the next message sealed as a whole is bound to, where the transport gives it; else whoever seals draws one.
-    ///
-    /// # Errors
-    /// Why nothing can be sealed now.
-    fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError>;
 
     /// Names the last packets sealed for an epoch, so that they can be vouched for (A5), and seals nothing more for it; none
     /// unless [`Properties::names_packets`].
@@ -110,10 +104,6 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         (**self).open_at(index, source, flags, frame, protect)
-    }
-
-    fn next_id(&mut self, now: Now) -> Result<Option<[u8; 16]>, SendError> {
-        (**self).next_id(now)
     }
 
     fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
@@ -267,14 +257,14 @@ pub enum What<'a> {
         /// The payload.
         body: &'a [u8],
     },
-    /// Application data that the key scheme sealed as a whole, for ways that seal per message.
-    Sealed {
-        /// Its topic, where the carriers order by it.
-        topic: &'a str,
-        /// What carriers may read.
-        header: &'a [u8],
-        /// What they may not.
-        body: &'a [u8],
+    /// Application data that travels as one message, for transports whose carriers read what is on it.
+    Message {
+        /// What they read: topics, conditions, an executable operation.
+        envelope: &'a Envelope,
+        /// What it holds.
+        body: Body<'a>,
+        /// It was sent before under this token and superseded: a transport that keeps details by token goes on with that one.
+        again: Option<Token>,
     },
     /// A key scheme's message on the open lane or, sealed, on the control lane.
     Keys {
@@ -283,6 +273,24 @@ pub enum What<'a> {
         /// Whether to seal it under the group's key.
         sealed: bool,
     },
+}
+
+/// What a message holds that travels as one.
+#[derive(Clone, Copy)]
+pub enum Body<'a> {
+    /// Bytes that carriers may read, too.
+    Clear(&'a [u8]),
+    /// What the key scheme seals once the transport knows which id the message gets.
+    Sealed(&'a dyn SealMessage),
+}
+
+impl std::fmt::Debug for Body<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Body::Clear(bytes) => write!(f, "{} bytes in clear", bytes.len()),
+            Body::Sealed(_) => f.write_str("to be sealed"),
+        }
+    }
 }
 
 /// What a way wants done.
@@ -400,9 +408,12 @@ pub enum SendError {
     /// Only the primary component orders (B1).
     #[error("not in the primary component")]
     NotPrimary,
-    /// This way seals per datagram and carries no message-sealed cargo.
-    #[error("this way seals per datagram")]
+    /// This transport seals datagrams and carries no messages that are sealed as a whole, or with more on them than a topic.
+    #[error("this transport seals per datagram")]
     PerDatagram,
+    /// The key scheme did not seal the message.
+    #[error(transparent)]
+    Unsealed(#[from] Unsealed),
     /// It is not known yet where the order is.
     #[error("not enough brokers have answered yet")]
     NotReady,

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Access, Agreement, CertHash, Dropped, EpochId, Evidence, Guarantee, Lane, Monotonic, Now, Protect, Slot, Source,
-    To, Transition, View,
+    Access, Agreement, CertHash, Dropped, Envelope, EpochId, Evidence, Guarantee, Lane, Monotonic, Now, Protect, Slot,
+    Source, To, Transition, View,
 };
-pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches};
+pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
 pub use status::{CompartmentStatus, MemberStatus, Status};
 
 pub mod contributory;
@@ -95,6 +95,8 @@ pub struct Properties {
     pub data: Need,
     /// What it asks the transport for.
     pub fetches: Fetches,
+    /// Whether it seals whole messages ([`Keys::seal`]); otherwise it seals datagrams, or nothing.
+    pub seals_messages: bool,
 }
 
 /// A guarantee, with at least this agreement.
@@ -108,8 +110,13 @@ impl Need {
 
 impl Properties {
     /// Any transport will do.
-    pub const ANY: Properties =
-        Properties { open: Need::NOTHING, control: Need::NOTHING, data: Need::NOTHING, fetches: Fetches::NOTHING };
+    pub const ANY: Properties = Properties {
+        open: Need::NOTHING,
+        control: Need::NOTHING,
+        data: Need::NOTHING,
+        fetches: Fetches::NOTHING,
+        seals_messages: false,
+    };
 
     /// What messages of a lane need.
     pub fn of(&self, lane: Lane) -> Need {
@@ -433,27 +440,12 @@ pub enum CommandError {
 /// A message to be sealed as a whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Seal<'a> {
-    /// Its topic.
-    pub topic: &'a str,
-    /// Drawn once by the client; binds retries to one message.
+    /// The transport's id of the message, else one drawn by whoever seals; binds retries to one message.
     pub id: [u8; 16],
-    /// Who may read it, in the scheme's own bytes; empty if nothing is said.
-    pub policy: &'a [u8],
-    /// The executable operation, if any.
-    pub operation: &'a [u8],
-    /// The plaintext.
-    pub body: &'a [u8],
-}
-
-/// A message sealed as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
-    /// What carriers may read.
-    pub header: Vec<u8>,
-    /// What they may not.
-    pub body: Vec<u8>,
-    /// The key epoch that it was sealed for.
-    pub epoch: EpochId,
+    /// What carriers read. The scheme sets its versions to those in force.
+    pub envelope: &'a Envelope,
+    /// The plaintexts: one, or several that readers open together or not at all.
+    pub bodies: &'a [&'a [u8]],
 }
 
 /// A message of a message-sealed way, as delivered.

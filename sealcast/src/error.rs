@@ -131,7 +131,11 @@ impl From<SendError> for Error {
             SendError::TooLong => Code::TooLarge,
             SendError::BadTopic => Code::BadValue,
             SendError::NotGiven(_) | SendError::PerDatagram => Code::BadPair,
-            SendError::NotPrimary | SendError::Retired | SendError::NotReady | SendError::Old => Code::NotReady,
+            SendError::NotPrimary
+            | SendError::Retired
+            | SendError::NotReady
+            | SendError::Old
+            | SendError::Unsealed(_) => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
         let hint = match error {

@@ -14,6 +14,7 @@
 
 use crate::codec::{Malformed, Reader, Writer};
 use crate::limits;
+use crate::member::EpochId;
 
 /// What stands on a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,23 @@ pub struct Envelope {
 }
 
 impl Envelope {
+    /// One topic and nothing else.
+    pub fn of_topic(topic: &str) -> Envelope {
+        Envelope {
+            headers: vec![(topic.to_owned(), None)],
+            associated: Vec::new(),
+            access: None,
+            execute: NOTHING.to_vec(),
+            policy: 0,
+            epoch: 0,
+        }
+    }
+
+    /// The first topic.
+    pub fn topic(&self) -> &str {
+        self.headers.first().map_or("", |(topic, _)| topic)
+    }
+
     /// Its bytes.
     pub fn encode(&self, w: &mut Writer) {
         w.u16(u16::try_from(self.headers.len()).expect("headers have a limit"));
@@ -126,6 +144,32 @@ impl SealedHeader {
         Ok(header)
     }
 }
+
+/// A message that a key scheme sealed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// What carriers read.
+    pub header: Vec<u8>,
+    /// What they cannot read.
+    pub body: Vec<u8>,
+    /// The key epoch that it was sealed for.
+    pub epoch: EpochId,
+}
+
+/// The capability to seal one message as a whole, as [`crate::Protect`] is one to seal datagrams: the transport that is handed
+/// it names the id that the message is bound to, and sees no plaintext.
+pub trait SealMessage {
+    /// Seals the message under the transport's id of it, or under one that the sealer draws.
+    ///
+    /// # Errors
+    /// [`Unsealed`]; whoever handed the capability over knows why.
+    fn seal(&self, id: Option<[u8; 16]>) -> Result<Sealed, Unsealed>;
+}
+
+/// The key scheme did not seal a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key scheme did not seal the message")]
+pub struct Unsealed;
 
 /// The bytes of an executable operation, of whatever kind.
 fn execute<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {

@@ -22,7 +22,7 @@ pub mod time;
 pub use address::{Address, Source, To};
 pub use codec::{Malformed, Reader, Writer};
 pub use dropped::{Dropped, Drops, Reason};
-pub use envelope::{Envelope, SealedHeader};
+pub use envelope::{Envelope, SealMessage, Sealed, SealedHeader, Unsealed};
 pub use evidence::{Culprit, Evidence};
 pub use fetch::{Fetch, FetchId, Fetched, Fetches};
 pub use frame::{Domain, Header};

@@ -183,13 +183,14 @@ impl Client {
             let versions = Standing { epoch: standing.epoch, policy: standing.policy };
             self.tell_keys(now, keys::Input::InForce(versions.into()));
             let publication = it.publication(0);
-            let Ok(sealed) = self.keys.seal_together(number, publication.envelope(), &[&it.payload]) else {
-                return false;
-            };
+            let envelope = publication.envelope();
+            let id = u128::from(number).to_be_bytes();
+            let message = keys::Seal { id, envelope: &envelope, bodies: &[&it.payload] };
+            let Ok(sealed) = self.keys.seal(&message) else { return false };
             let Ok(header) = SealedHeader::from_bytes(&sealed.header) else { return false };
             let (policy, epoch) = (header.envelope.policy, header.envelope.epoch);
             let publication = Publication { policy, epoch, body: Body::Sealed(sealed.body), ..publication };
-            self.quorum.publish_sealed(now, number, publication)
+            self.quorum.publish_sealed(now, number, publication, None)
         } else {
             self.quorum.publish(now, it.publication(0))
         };

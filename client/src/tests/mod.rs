@@ -311,18 +311,22 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
     let now = world.now();
     let client = &mut world.members[first].quorum;
     let number = client.number(now).expect("it is known where the order is");
-    assert_eq!(client.publish_sealed(now, number + 1, sealed(0)), Err(SendError::Retired));
-    let token = client.publish_sealed(now, number, sealed(0)).expect("there is room");
+    assert_eq!(client.publish_sealed(now, number + 1, sealed(0), None), Err(SendError::Retired));
+    let token = client.publish_sealed(now, number, sealed(0), None).expect("there is room");
     world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
     assert_eq!(world.members[first].told.outcomes[&token], Outcome::Superseded { policy: 1, epoch: 0 });
     let now = world.now();
     let client = &mut world.members[first].quorum;
     let again = client.number(now).expect("it is known");
     assert!(again > number, "a number is used once");
-    client.publish_sealed(now, again, sealed(1)).expect("there is room");
+    let kept = client.publish_sealed(now, again, sealed(1), Some(token));
+    assert_eq!(kept, Ok(token), "what is sealed again keeps its token");
+    world.members[first].told.outcomes.clear();
     world.until(5_000_000, |it| !it.members[trader].told.delivered.is_empty());
     assert_eq!(world.members[trader].told.delivered[0].publication, sealed(1));
     assert_eq!(world.members[trader].told.delivered[0].entry.number, again);
+    world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
+    assert!(matches!(world.members[first].told.outcomes[&token], Outcome::Executed { number, .. } if number == again));
 }
 
 #[test]

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use sealcast_wire::frame::FLAG_SIGNED;
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
-use sealcast_wire::{Dropped, Drops, EpochId, Fetched, Guarantee, Monotonic, Now, Protect, Source, To};
+use sealcast_wire::{Dropped, Drops, EpochId, Fetched, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
 use super::frame::{Data, Frame};
 use super::{Outbox, open_datagram};
-use crate::{Batch, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What};
+use crate::{
+    Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What,
+};
 
 /// The machine of `mem:`.
 #[derive(Debug)]
@@ -73,11 +75,13 @@ impl BestEffort {
                 let protect = protect.ok_or(SendError::Exhausted(sealcast_wire::Exhausted))?;
                 self.seal(protect, sealcast_wire::Domain::GROUP, 0, &Frame::Keys(bytes))
             }
-            What::Sealed { topic, header, body } => {
+            What::Message { body: Body::Clear(_), .. } => Err(SendError::PerDatagram),
+            What::Message { envelope, body: Body::Sealed(seal), .. } => {
+                let (topic, Sealed { header, body, .. }) = (envelope.topic(), seal.seal(None)?);
                 if topic.len() > TOPIC_BYTES_MAX || header.len() > usize::from(u16::MAX) {
                     return Err(SendError::TooLong);
                 }
-                self.bounded(open_datagram(&Frame::Sealed { topic, header, body }))
+                self.bounded(open_datagram(&Frame::Sealed { topic, header: &header, body: &body }))
             }
             What::Data { topic, domain, signed, sent_micros, body } => {
                 if topic.len() > TOPIC_BYTES_MAX {
@@ -241,10 +245,6 @@ impl Delivery for BestEffort {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         self.take_at(index, source, flags, frame, protect)
-    }
-
-    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
-        Ok(None)
     }
 
     fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {

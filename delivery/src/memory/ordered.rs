@@ -397,10 +397,6 @@ impl Delivery for Ordered {
         self.best_effort.take_at(index, source, flags, frame, protect)
     }
 
-    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
-        Ok(None)
-    }
-
     fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
         Vec::new()
     }

@@ -139,7 +139,7 @@ impl Delivery for Multicast {
                 sender.data(now.monotonic, protect, Data { topic, domain, signed, sent_micros, body })?
             }
             What::Keys { bytes, sealed } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,
-            What::Sealed { .. } => return Err(SendError::PerDatagram),
+            What::Message { .. } => return Err(SendError::PerDatagram),
         };
         Ok(Token(number))
     }
@@ -180,10 +180,6 @@ impl Delivery for Multicast {
         _protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         Err(Dropped::Foreign)
-    }
-
-    fn next_id(&mut self, _now: Now) -> Result<Option<[u8; 16]>, SendError> {
-        Ok(None)
     }
 
     fn timeout(&self) -> Option<Monotonic> {

@@ -50,7 +50,6 @@ use sealcast_crypto::group::{Group, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{Ciphertext, Combiner};
-use sealcast_wire::envelope::NOTHING;
 use sealcast_wire::{
     Agreement, CertHash, Change, Culprit, Dropped, Drops, Envelope, Evidence, Fetch, FetchId, Fetched, Guarantee,
     Incarnation, Malformed, Member, MemberId, Monotonic, Now, SealedHeader, Slot, Took, View, limits,
@@ -140,23 +139,6 @@ impl<G: Group> Threshold<G> {
         };
         machine.install(Change::Formed);
         machine
-    }
-
-    /// Seals payloads of one envelope into one ciphertext, under the client's number of the publication. Each number is
-    /// sealed once; whoever sends again sends the same bytes. The versions in the envelope are set to those in force.
-    ///
-    /// # Errors
-    /// [`SealError::Policy`] if the envelope is over a limit, [`SealError::TooLarge`] if the payloads are.
-    pub fn seal_together(&mut self, number: u64, envelope: Envelope, payloads: &[&[u8]]) -> Result<Sealed, SealError> {
-        let Standing { epoch, policy } = self.standing;
-        let envelope = Envelope { epoch, policy, ..envelope };
-        if !envelope.is_sound() {
-            return Err(SealError::Policy);
-        }
-        let plaintext = sealed::together(payloads, Ciphertext::<G>::OVERHEAD).ok_or(SealError::TooLarge)?;
-        let header = SealedHeader { client: self.config.client, number, envelope };
-        let ciphertext = self.config.key.encrypt(&sealed::label(&header), &plaintext, &mut self.rng);
-        Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.standing.into() })
     }
 
     /// The versions that we seal for.
@@ -406,19 +388,19 @@ impl<G: Group> Keys for Threshold<G> {
         Ok(())
     }
 
-    /// The simple case of [`Threshold::seal_together`]: one topic without a value, one payload. The number of the
-    /// publication is the last eight bytes of the message's id; the first eight are zero.
+    /// Seals the bodies into one ciphertext. The client's number of the publication is the last eight bytes of the id; the
+    /// first eight are zero. Each number is sealed once; a client that sends again sends the same bytes.
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         let number = u64::try_from(u128::from_be_bytes(message.id)).map_err(|_| SealError::Number)?;
-        let envelope = Envelope {
-            headers: vec![(message.topic.to_owned(), None)],
-            associated: Vec::new(),
-            access: (!message.policy.is_empty()).then(|| message.policy.to_vec()),
-            execute: if message.operation.is_empty() { NOTHING } else { message.operation }.to_vec(),
-            policy: self.standing.policy,
-            epoch: self.standing.epoch,
-        };
-        self.seal_together(number, envelope, &[message.body])
+        let Standing { epoch, policy } = self.standing;
+        let envelope = Envelope { epoch, policy, ..message.envelope.clone() };
+        if !envelope.is_sound() {
+            return Err(SealError::Policy);
+        }
+        let plaintext = sealed::together(message.bodies, Ciphertext::<G>::OVERHEAD).ok_or(SealError::TooLarge)?;
+        let header = SealedHeader { client: self.config.client, number, envelope };
+        let ciphertext = self.config.key.encrypt(&sealed::label(&header), &plaintext, &mut self.rng);
+        Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.standing.into() })
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -455,6 +437,7 @@ fn needs() -> Properties {
     Properties {
         data: Need(Guarantee::Ordered, Agreement::Byzantine),
         fetches: Fetches { shares: true, directory: false },
+        seals_messages: true,
         ..Properties::ANY
     }
 }

@@ -35,10 +35,15 @@ fn envelope() -> Envelope {
         headers: vec![("market/eurusd".into(), None), ("price".into(), Some("105".into()))],
         associated: b"ad".to_vec(),
         access: Some(b"a condition".to_vec()),
-        execute: NOTHING.to_vec(),
+        execute: sealcast_wire::envelope::NOTHING.to_vec(),
         policy: 0,
         epoch: 0,
     }
+}
+
+/// Seals under a client's number of the publication.
+fn seal(client: &mut Threshold<G>, number: u64, envelope: &Envelope, bodies: &[&[u8]]) -> Result<Sealed, SealError> {
+    client.seal(&Seal { id: u128::from(number).to_be_bytes(), envelope, bodies })
 }
 
 impl World {
@@ -62,7 +67,7 @@ impl World {
     }
 
     fn publish(&self, number: u64, payload: &[u8]) -> Sealed {
-        self.client().seal_together(number, envelope(), &[payload]).unwrap()
+        seal(&mut self.client(), number, &envelope(), &[payload]).unwrap()
     }
 
     fn checked(&self, it: &Sealed) -> Checked<G> {
@@ -172,11 +177,11 @@ fn one_ciphertext_serves_several_publications_of_one_policy() {
     let world = World::new(3, 4);
     let payloads: Vec<Vec<u8>> = (0..16).map(|i| vec![i; 10 + usize::from(i)]).collect();
     let borrowed: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
-    let it = world.client().seal_together(5, envelope(), &borrowed).unwrap();
+    let it = seal(&mut world.client(), 5, &envelope(), &borrowed).unwrap();
     let shares: Vec<_> = (0..3).map(|b| world.share(b, &it)).collect();
     let found = give(&mut world.client(), 3, &it, &shares);
     assert_eq!(found.opened, [(3, Some(payloads))]);
-    let sealed = |payloads: &[&[u8]]| world.client().seal_together(5, envelope(), payloads).map(|_| ());
+    let sealed = |payloads: &[&[u8]]| seal(&mut world.client(), 5, &envelope(), payloads).map(|_| ());
     assert_eq!(sealed(&[]), Err(SealError::TooLarge));
     assert_eq!(sealed(&vec![&b""[..]; limits::SEALED_TOGETHER_MAX]), Ok(()));
     assert_eq!(sealed(&vec![&b""[..]; limits::SEALED_TOGETHER_MAX + 1]), Err(SealError::TooLarge));
@@ -722,7 +727,7 @@ fn rule_e6_a_stale_publication_is_sealed_again_for_what_stands() {
     let world = World::new(3, 4);
     let mut client = world.client();
     did(&mut client);
-    assert_eq!(client.seal_together(5, envelope(), &[b"m"]).unwrap().epoch, EpochId { counter: 0, hash: 0 });
+    assert_eq!(seal(&mut client, 5, &envelope(), &[b"m"]).unwrap().epoch, EpochId { counter: 0, hash: 0 });
     let mut stands = |counter, hash| {
         client.handle(now(0), Input::InForce(EpochId { counter, hash })).unwrap();
         let mut views = Vec::new();
@@ -730,7 +735,7 @@ fn rule_e6_a_stale_publication_is_sealed_again_for_what_stands() {
             let Output::Epoch { view, protect: None, .. } = output else { panic!("a view") };
             views.push(view.epoch);
         }
-        let sealed = client.seal_together(6, envelope(), &[b"m"]).unwrap();
+        let sealed = seal(&mut client, 6, &envelope(), &[b"m"]).unwrap();
         let Envelope { policy, epoch, .. } = SealedHeader::from_bytes(&sealed.header).unwrap().envelope;
         assert_eq!(sealed.epoch, EpochId { counter: epoch, hash: policy });
         (views.len(), epoch, policy)
@@ -796,21 +801,28 @@ fn rule_e11_a_key_is_taken_for_which_2f_and_1_brokers_vouch() {
 }
 
 #[test]
-fn the_trait_seals_one_payload_under_the_number_in_its_id() {
+fn a_message_is_sealed_under_the_number_in_its_id_and_for_what_its_envelope_says() {
     let world = World::new(3, 4);
     let mut client = world.client();
-    let id = 5_u128.to_be_bytes();
-    let seal = Seal { topic: "pose", id, policy: b"condition", operation: &[], body: b"m" };
-    let it = client.seal(&seal).unwrap();
+    let access = |condition: Vec<u8>| Envelope { access: Some(condition), ..Envelope::of_topic("pose") };
+    let envelope = access(b"condition".to_vec());
+    let it = seal(&mut client, 5, &envelope, &[b"m"]).unwrap();
     let header = SealedHeader::from_bytes(&it.header).unwrap();
     assert_eq!((header.number, header.envelope.access), (5, Some(b"condition".to_vec())));
     let shares: Vec<_> = (0..3).map(|b| world.share(b, &it)).collect();
     assert_eq!(give(&mut client, 3, &it, &shares), opened(3, b"m"));
-    assert_eq!(client.seal(&Seal { id: [1; 16], ..seal }), Err(SealError::Number));
-    assert_eq!(client.seal(&Seal { topic: "", ..seal }), Err(SealError::Policy));
-    assert_eq!(client.seal(&Seal { operation: &[9], ..seal }), Err(SealError::Policy));
-    assert_eq!(client.seal(&Seal { policy: &[0; limits::EXPRESSION_BYTES_MAX + 1], ..seal }), Err(SealError::Policy));
+    let no_number = Seal { id: [1; 16], envelope: &envelope, bodies: &[b"m"] };
+    assert_eq!(client.seal(&no_number), Err(SealError::Number));
+    let unsound = [
+        Envelope::of_topic(""),
+        Envelope { execute: vec![9], ..Envelope::of_topic("pose") },
+        access(vec![0; limits::EXPRESSION_BYTES_MAX + 1]),
+    ];
+    for envelope in unsound {
+        assert_eq!(seal(&mut client, 6, &envelope, &[b"m"]), Err(SealError::Policy));
+    }
     assert_eq!(client.properties().data, Need(Guarantee::Ordered, Agreement::Byzantine));
+    assert!(client.properties().seals_messages);
 }
 
 #[test]

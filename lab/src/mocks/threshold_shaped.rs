@@ -210,6 +210,7 @@ impl Keys for ThresholdShaped {
         Properties {
             data: Need(Guarantee::Ordered, Agreement::Forkable),
             fetches: Fetches { shares: true, directory: false },
+            seals_messages: true,
             ..Properties::ANY
         }
     }
@@ -234,6 +235,7 @@ impl Keys for ThresholdShaped {
     }
 
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
+        let (topic, &[body]) = (message.envelope.topic(), message.bodies) else { return Err(SealError::TooLarge) };
         let mut key = [0; 32];
         self.rng.fill_bytes(&mut key);
         let shares = split(&key, THRESHOLD, BROKERS as u8, || self.rng.next_u32() as u8);
@@ -251,9 +253,9 @@ impl Keys for ThresholdShaped {
             let packet = hpke::seal_to(&broker, INFO, &id, w.as_slice(), &mut self.rng);
             packets.push(packet.expect("brokers have good keys"));
         }
-        let mut body = message.body.to_vec();
+        let mut body = body.to_vec();
         body.resize(body.len() + TAG_LEN, 0);
-        Key::new(Suite::Aes256Gcm, &Secret::from_bytes(key)).seal(0, message.topic.as_bytes(), &mut body);
+        Key::new(Suite::Aes256Gcm, &Secret::from_bytes(key)).seal(0, topic.as_bytes(), &mut body);
         let mut header = Header {
             author: self.name.clone(),
             id,
@@ -264,7 +266,7 @@ impl Keys for ThresholdShaped {
         };
         header.signature = signing_key(&self.name).sign(&header.statement(&body)).to_vec();
         let mut sealed = Writer::new();
-        sealed.bytes16(message.topic.as_bytes()).raw(&body);
+        sealed.bytes16(topic.as_bytes()).raw(&body);
         Ok(Sealed { header: header.bytes(), body: sealed.finish(), epoch: EPOCH })
     }
 

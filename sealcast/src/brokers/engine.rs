@@ -174,14 +174,14 @@ impl Engine {
         self.sealing.stands(now, &standing);
         let number = self.quorum.number(now)?;
         let bodies = [&[&body[..]], more].concat();
-        let sealed = self.sealing.seal(number, publication.envelope(), &bodies).map_err(|e| match e {
+        let sealed = self.sealing.seal(number, &publication.envelope(), &bodies).map_err(|e| match e {
             keys::SealError::TooLarge | keys::SealError::Policy => SendError::TooLong,
             _ => SendError::NotReady,
         })?;
         let Envelope { policy, epoch, .. } =
             SealedHeader::from_bytes(&sealed.header).map_err(|_| SendError::TooLong)?.envelope;
         let publication = Publication { policy, epoch, body: Body::Sealed(sealed.body), ..publication };
-        self.quorum.publish_sealed(now, number, publication)
+        self.quorum.publish_sealed(now, number, publication, None)
     }
 
     pub(super) fn submit(&mut self, operation: Operation) -> std::result::Result<Token, SendError> {

@@ -7,7 +7,7 @@ use sealcast_client::Standing;
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::threshold::{Config, Shortage, Standing as Versions, Threshold, pin};
-use sealcast_keys::{Delivered, Input, Keys, Output, SealError, Sealed};
+use sealcast_keys::{Delivered, Input, Keys, Output, Seal, SealError, Sealed};
 use sealcast_wire::{Envelope, FetchId, Fetched, Incarnation, Monotonic, Now};
 
 use crate::code::Code;
@@ -53,10 +53,11 @@ impl Sealing {
     pub(super) fn seal(
         &mut self,
         number: u64,
-        envelope: Envelope,
+        envelope: &Envelope,
         bodies: &[&[u8]],
     ) -> std::result::Result<Sealed, SealError> {
-        each!(self, it => it.seal_together(number, envelope, bodies), else Err(SealError::NotReady))
+        let message = Seal { id: u128::from(number).to_be_bytes(), envelope, bodies };
+        each!(self, it => it.seal(&message), else Err(SealError::NotReady))
     }
 
     /// The versions in force are these now (E6).

@@ -75,15 +75,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// What became of a message that is not the key scheme's, or of one for which handing it over was all.
     fn tell(&mut self, now: Now, token: delivery::Token, outcome: delivery::Outcome) {
         self.echoed(token);
-        if let Some(ours) = self.sealed.remove(&token) {
-            match outcome {
-                delivery::Outcome::Superseded(versions) => {
-                    // Sealed for what was replaced meanwhile (E6): again, for what is in force.
-                    self.tell_keys(now, keys::Input::InForce(versions));
-                    self.send_again(now, ours);
-                }
-                _ => self.ready.push_back(Output::Outcome(ours.first, outcome)),
-            }
+        if let Some(whole) = self.sealed.remove(&token) {
+            self.whole_became(now, token, whole, outcome);
         } else if !self.lost(now, token, outcome) && self.placed.is_none() {
             let token = self.names.remove(&token).unwrap_or(token);
             self.ready.push_back(Output::Outcome(token, outcome));

@@ -134,6 +134,25 @@ impl Gate {
         }
     }
 
+    /// Whether a message under these topics may be sealed as a whole now, for which epoch.
+    ///
+    /// # Errors
+    /// [`PublishError`]; `NotReady` also while the key is changing.
+    pub(super) fn admit_whole<'t>(
+        &mut self,
+        topics: impl Iterator<Item = &'t str>,
+    ) -> Result<Arc<Epoch>, PublishError> {
+        let epoch = match &self.state {
+            State::Open(epoch) => epoch.clone(),
+            State::Waiting | State::Paused(_) => return Err(PublishError::NotReady),
+            State::Closed(why) => return Err(PublishError::Excluded(why.clone())),
+        };
+        for topic in topics {
+            self.route(&epoch, topic)?;
+        }
+        Ok(epoch)
+    }
+
     /// Names the message that was queued last.
     pub(super) fn name_queued(&mut self, token: Token) {
         if let Some(queued) = self.queue.back_mut() {

@@ -23,6 +23,7 @@ mod ring;
 #[cfg(test)]
 mod tests;
 mod vouch;
+mod whole;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,7 @@ use sealcast_wire::{
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
 pub use message::{Message, Origin, ViewEvent};
+pub use whole::Together;
 
 use crate::error::Result;
 use crate::url::{OriginMode, check_pair};
@@ -45,6 +47,7 @@ use held::Held;
 use opening::Opening;
 use placed::{Ours, Placed};
 use ring::{Ring, Way};
+use whole::Whole;
 
 /// One group, as one member sees it.
 pub struct Group<K, D> {
@@ -64,7 +67,7 @@ pub struct Group<K, D> {
     /// Why we leave, if the application did not ask for it.
     leaving: Option<Exclusion>,
     /// Messages of ours that the scheme sealed as a whole, until it is known what became of them.
-    sealed: BTreeMap<delivery::Token, Ours>,
+    sealed: BTreeMap<delivery::Token, Whole>,
     /// Names given to messages before the way took them.
     named: u64,
     /// Such messages under way, where the way tells what becomes of them, by what it calls them.
@@ -225,26 +228,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Ours { first, message, tries }
         };
         let outgoing = |what| Outgoing { what, guarantee, to: To::Group, expect: None };
-        if epoch.protect.is_none() {
-            // A scheme without a capability seals whole messages, or nothing at all.
-            let id = match self.delivery.next_id(now) {
-                Ok(id) => id.unwrap_or_else(|| self.opening.draw_id()),
-                Err(delivery::SendError::NotReady) => return Err(PublishError::NotReady),
-                Err(why) => return Err(why.into()),
-            };
-            let seal = keys::Seal { topic, id, policy: &[], operation: &[], body };
-            match self.keys.seal(&seal) {
-                Ok(sealed) => {
-                    let what = What::Sealed { topic, header: &sealed.header, body: &sealed.body };
-                    let token = self.delivery.send(now, None, outgoing(what))?;
-                    self.sealed.insert(token, ours(token));
-                    return Ok(token);
-                }
-                Err(keys::SealError::PerDatagram) => {}
-                Err(keys::SealError::NotReady | keys::SealError::Number) => return Err(PublishError::NotReady),
-                Err(keys::SealError::Policy) => return Err(PublishError::Denied),
-                Err(keys::SealError::TooLarge) => return Err(delivery::SendError::TooLong.into()),
-            }
+        if self.keys.properties().seals_messages {
+            return self.send_whole(now, Whole::of_one(topic, body, guarantee, before));
         }
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
         let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;

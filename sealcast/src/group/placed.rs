@@ -456,7 +456,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 }
 
 /// How often a message is sealed anew: each time the key changed while it was under way.
-const TRIES_MAX: u32 = 16;
+pub(super) const TRIES_MAX: u32 = 16;
 /// How long the key of an epoch is kept whose end nobody has sealed yet: members say HERE when they install the next.
 pub(super) const OPEN_END: Duration = Duration::from_secs(30);
 

@@ -21,12 +21,15 @@ pub(super) struct Script {
     pub(super) outputs: VecDeque<keys::Output>,
     needs: keys::Need,
     has_room: bool,
+    /// It seals whole messages.
+    seals: bool,
 }
 
 impl Keys for Script {
     fn properties(&self) -> keys::Properties {
         let needs = self.needs;
-        keys::Properties { open: needs, control: needs, data: needs, ..keys::Properties::ANY }
+        let seals_messages = self.seals;
+        keys::Properties { open: needs, control: needs, data: needs, seals_messages, ..keys::Properties::ANY }
     }
     fn handle(&mut self, _: Now, input: keys::Input<'_>) -> std::result::Result<(), HandleError> {
         let it = match input {
@@ -43,8 +46,12 @@ impl Keys for Script {
         told(&self.story, it);
         Ok(())
     }
-    fn seal(&mut self, _: &keys::Seal<'_>) -> std::result::Result<keys::Sealed, keys::SealError> {
-        Err(keys::SealError::PerDatagram)
+    fn seal(&mut self, message: &keys::Seal<'_>) -> std::result::Result<keys::Sealed, keys::SealError> {
+        let body = message.bodies.concat();
+        match body.is_empty() {
+            true => Err(keys::SealError::TooLarge),
+            false => Ok(keys::Sealed { header: message.id.to_vec(), body, epoch: EpochId::default() }),
+        }
     }
     fn has_room(&self, _: usize) -> bool {
         self.has_room
@@ -84,7 +91,17 @@ impl Delivery for Wire {
             self.pending.push(bytes.to_vec());
         }
         self.next += 1;
-        Ok(delivery::Token(self.next))
+        let token = delivery::Token(self.next);
+        let What::Message { envelope, body, again } = message.what else { return Ok(token) };
+        let body = match body {
+            delivery::Body::Clear(bytes) => format!("{bytes:?} in clear"),
+            delivery::Body::Sealed(seal) => {
+                let sealed = seal.seal(Some(u128::from(self.next).to_be_bytes()))?;
+                format!("{:?} sealed under {}", sealed.body, sealed.header[15])
+            }
+        };
+        told(&self.story, format!("{} holds {body}", envelope.topic()));
+        Ok(again.unwrap_or(token))
     }
     fn handle(&mut self, _: Now, input: Input<'_>) {
         match input {
@@ -111,9 +128,6 @@ impl Delivery for Wire {
         _: &dyn Protect,
     ) -> std::result::Result<delivery::Output, Dropped> {
         Err(Dropped::Foreign)
-    }
-    fn next_id(&mut self, _: Now) -> std::result::Result<Option<[u8; 16]>, SendError> {
-        Ok(None)
     }
     fn sent(&mut self, _: EpochId) -> Vec<delivery::Packet> {
         Vec::new()
@@ -181,7 +195,7 @@ pub(super) fn group(needs: keys::Need, outputs: Vec<keys::Output>) -> (Group<Scr
 /// The same over a way that gives every record its place.
 pub(super) fn group_over(needs: keys::Need, outputs: Vec<keys::Output>, places: bool) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
-    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true };
+    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true, seals: false };
     let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
@@ -294,6 +308,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
         outputs: VecDeque::new(),
         needs: keys::Need(Guarantee::Ordered, Agreement::Byzantine),
         has_room: true,
+        seals: false,
     };
     let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places: false };
     let error = Group::new(keys, wire, OriginMode::Auto).err().expect("refused");
@@ -344,4 +359,56 @@ fn rule_g7_a_sealed_message_for_which_the_keys_have_no_room_is_kept_until_they_h
     }
     assert_eq!(drain(&mut group).len(), 2);
     assert_eq!(group.drops().of(Dropped::Queue), 0);
+}
+
+/// Topics of one message that is sealed as a whole.
+fn envelope() -> sealcast_wire::Envelope {
+    let mut envelope = sealcast_wire::Envelope::of_topic("market");
+    envelope.headers.push(("orders".into(), Some("5".into())));
+    envelope
+}
+
+#[test]
+fn rule_e6_what_was_sealed_for_what_was_replaced_is_sealed_again_and_keeps_its_token() {
+    let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
+    group.keys.seals = true;
+    let envelope = envelope();
+    let message = Together { envelope: &envelope, bodies: &[&[1], &[2]] };
+    assert_eq!(group.publish_together(NOW, message), Err(PublishError::NotReady), "there is no key yet");
+    drain(&mut group);
+    lock(&story).clear();
+    let token = group.publish_together(NOW, message).expect("it is taken");
+    assert!(!group.is_settled());
+    let superseded = delivery::Outcome::Superseded(EpochId { counter: 0, hash: 1 });
+    group.delivery.outputs.push_back(delivery::Output::Outcome(token, superseded));
+    assert!(drain(&mut group).is_empty(), "nothing has become of it");
+    group.delivery.outputs.push_back(delivery::Output::Outcome(token, delivery::Outcome::Placed(7)));
+    assert_eq!(drain(&mut group), [format!("Outcome({token:?}, Placed(7))")]);
+    assert!(group.is_settled());
+    assert_eq!(lock(&story)[..], ["market holds [1, 2] sealed under 1", "market holds [1, 2] sealed under 2"]);
+
+    let nothing = Together { envelope: &envelope, bodies: &[] };
+    assert_eq!(group.publish_together(NOW, nothing), Err(SendError::TooLong.into()));
+    // Whoever replaces what is in force for ever keeps nobody sealing for ever.
+    let token = group.publish_together(NOW, message).expect("it is taken");
+    let mut tries = 0;
+    while !group.is_settled() {
+        group.delivery.outputs.push_back(delivery::Output::Outcome(token, superseded));
+        tries += 1;
+        let failed = drain(&mut group);
+        assert!(failed.is_empty() || failed == [format!("Outcome({token:?}, Failed)")]);
+    }
+    assert_eq!(tries, placed::TRIES_MAX + 1);
+}
+
+#[test]
+fn what_is_published_together_travels_in_clear_where_nothing_is_sealed() {
+    let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
+    drain(&mut group);
+    lock(&story).clear();
+    let envelope = envelope();
+    group.publish_together(NOW, Together { envelope: &envelope, bodies: &[&[1]] }).expect("it is taken");
+    assert_eq!(lock(&story)[..], ["market holds [1] in clear"]);
+    let two = Together { envelope: &envelope, bodies: &[&[1], &[2]] };
+    assert_eq!(group.publish_together(NOW, two), Err(SendError::PerDatagram.into()), "in clear nothing is together");
 }

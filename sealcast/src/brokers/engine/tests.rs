@@ -14,6 +14,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{Ciphertext, KeyShare, PublicKey, deal};
 use sealcast_keys::threshold::sealed::{Attachment, What, label};
 use sealcast_keys::threshold::{self, Threshold, pin};
+use sealcast_keys::{Keys as _, Seal};
 use sealcast_wire::{Incarnation, SealedHeader, Utc};
 
 use super::super::inbox::{Content, Item};
@@ -173,7 +174,9 @@ impl Stage {
             epoch: 0,
             body: Body::Plain(Vec::new()),
         };
-        let sealed = self.publisher.seal_together(sn, publication.envelope(), &[body]).expect("it is small enough");
+        let envelope = publication.envelope();
+        let message = Seal { id: u128::from(sn).to_be_bytes(), envelope: &envelope, bodies: &[body] };
+        let sealed = self.publisher.seal(&message).expect("it is small enough");
         let publication = Publication { body: Body::Sealed(sealed.body.clone()), ..publication };
         let entry = Entry {
             sn,

@@ -259,10 +259,6 @@ impl Delivery for Machine {
         lock(&self.0).open_at(index, source, flags, frame, protect)
     }
 
-    fn next_id(&mut self, now: Now) -> std::result::Result<Option<[u8; 16]>, SendError> {
-        lock(&self.0).next_id(now)
-    }
-
     fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
         lock(&self.0).sent(epoch)
     }
