@@ -23,18 +23,26 @@
 //! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
 //! | `vouching` | whether a client that only waits is still registered |
 //! | `record` | what a restarted program goes on from (G6) |
-//! | `way` | the trait [`sealcast_delivery::Delivery`] over all of this |
+//! | `transport` | the trait [`sealcast_delivery::Delivery`] over all of this |
+//! | `handle` | what brokers do beside carrying a group's messages |
+//! | `machine` | what the two share: patterns, a group's topics, what callers wait for |
+//! | `readers`, `item`, `advertised` | what readers of subscriptions get, in order; what others advertise |
 
 #![forbid(unsafe_code)]
 
+mod advertised;
 mod asking;
 mod catching;
 mod channel;
 mod delivering;
 mod event;
+mod handle;
+mod item;
 mod line;
+mod machine;
 mod outcomes;
 mod pace;
+mod readers;
 mod reading;
 mod receipts;
 mod record;
@@ -42,9 +50,9 @@ mod sending;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod updates;
 mod vouching;
-mod way;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -56,9 +64,12 @@ use sealcast_broker::protocol::{Question, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, Utc, limits};
 
-pub use way::{Cargo, Way};
-
+pub use advertised::{Advertised, Advertisement, Advertisements};
 pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Proofs, Read, Standing, Stood};
+pub use handle::Handle;
+pub use item::{Content, Item};
+pub use machine::{Cargo, Done};
+pub use transport::Transport;
 
 use asking::{Asking, Purpose};
 use channel::Channel;
@@ -86,6 +97,15 @@ pub struct Config {
     pub frame_operations: usize,
 }
 
+/// Where a subscription begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    /// Where its reader left it.
+    Resumed,
+    /// Now.
+    Afresh,
+}
+
 /// The machine. Call a verb, then drain [`Quorum::poll`] until it answers `None`.
 #[derive(Debug)]
 pub struct Quorum {
@@ -105,7 +125,7 @@ pub struct Quorum {
     /// Subscriptions that were told to end: they are not gone on with, though brokers may still name them.
     ended: BTreeSet<u64>,
     /// What is wanted and not yet subscribed to: before it is known where the order is.
-    wanted: Vec<(Token, Interest)>,
+    wanted: Vec<(Token, Interest, Begin)>,
     bodies: Bodies,
     asking: Asking,
     reads: BTreeMap<Token, Reading>,
@@ -305,12 +325,23 @@ impl Quorum {
     /// # Errors
     /// As [`Quorum::publish`].
     pub fn subscribe(&mut self, now: Now, interest: Interest) -> Result<Token, SendError> {
+        self.want(now, interest, Begin::Resumed)
+    }
+
+    /// The same from now on, whatever was read of it before.
+    ///
+    /// # Errors
+    /// As [`Quorum::publish`].
+    pub fn subscribe_afresh(&mut self, now: Now, interest: Interest) -> Result<Token, SendError> {
+        self.want(now, interest, Begin::Afresh)
+    }
+
+    fn want(&mut self, now: Now, interest: Interest, begin: Begin) -> Result<Token, SendError> {
         if self.wanted.len() >= limits::SUBSCRIPTIONS_PER_CLIENT_MAX {
             return Err(SendError::Full);
         }
-        self.tokens += 1;
-        self.wanted.push((Token(self.tokens), interest));
-        let token = Token(self.tokens);
+        let token = self.token();
+        self.wanted.push((token, interest, begin));
         if self.standing().is_some() {
             self.take_up_wanted(now);
         }
@@ -402,6 +433,11 @@ impl Quorum {
     /// Subscriptions of a run before this one are of no use: what is subscribed to begins now.
     pub fn forget_subscriptions(&mut self) {
         self.lines.clear();
+    }
+
+    /// The number that an operation has now; `None` before it has one, and once it is known what became of it.
+    pub fn number_of(&self, token: Token) -> Option<u64> {
+        self.sending.number_of(token)
     }
 
     /// Whether it is known of all operations what became of them.

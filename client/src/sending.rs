@@ -148,6 +148,12 @@ impl Sending {
         self.first.map(|first| first + self.operations.len() as u64)
     }
 
+    /// The number that an operation has.
+    pub(super) fn number_of(&self, token: Token) -> Option<u64> {
+        let at = self.operations.iter().position(|op| op.token == token && !op.done)?;
+        self.first.map(|first| first + at as u64)
+    }
+
     /// The client's next number, as f + 1 brokers back it. Does nothing once operations have theirs.
     pub(super) fn begin(&mut self, next: u64) {
         if self.operations.is_empty() || self.first.is_none() {

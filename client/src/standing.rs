@@ -7,12 +7,12 @@ use sealcast_broker::operation::{Interest, Operation, Publication};
 use sealcast_broker::protocol::{self, Question, Welcome};
 use sealcast_wire::{Monotonic, Now, Utc, limits};
 
-use super::Quorum;
 use super::asking::Purpose;
 use super::channel::{Channel, Greeted, reached};
 use super::event::{Misdeed, Notice, Output, Standing, Stood};
 use super::line::Line;
 use super::sending::{Op, What};
+use super::{Begin, Quorum};
 use sealcast_delivery::Token;
 
 /// What is known of the order.
@@ -194,7 +194,10 @@ impl Quorum {
 
     /// Goes on with what stands, and subscribes to the rest of what is wanted.
     pub(super) fn take_up_wanted(&mut self, now: Now) {
-        for (token, interest) in std::mem::take(&mut self.wanted) {
+        for (token, interest, begin) in std::mem::take(&mut self.wanted) {
+            if begin == Begin::Afresh {
+                self.lines.retain(|_, line| line.is_read || line.interest != interest);
+            }
             let has_lapsed = |id: u64| self.stood(id).count() <= self.faulty && !self.lines[&id].stands;
             let held = self
                 .lines

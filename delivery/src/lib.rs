@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
-    Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Guarantee,
-    Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Transition, Unsealed, View, limits,
+    Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
+    Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Transition, Unsealed, View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -209,9 +209,20 @@ pub enum Input<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// The message of this index, which was delivered sealed, is opened or never will be: nobody waits any more for what was
-    /// fetched for it.
-    Opened(u64),
+    /// What the keys opened of a sealed message, which was delivered or came as [`Output::Open`]: its bodies, or ⊥. Nobody
+    /// waits any more for what was fetched for it.
+    Opened(u64, Option<&'a [Vec<u8>]>),
+    /// A channel to a peer is open, and the peer is the one of this address.
+    Connected(Address),
+    /// The channel to a peer is closed, or cannot be opened.
+    Disconnected(Address),
+    /// A channel brings a whole message.
+    Message {
+        /// From whom.
+        peer: Address,
+        /// The message.
+        bytes: &'a [u8],
+    },
     /// Bring what is published from now on under topics that match. The answer comes as [`Output::Subscribed`]; each of these
     /// is undone by one [`Input::Unsubscribe`]. A transport that brings everything ignores both ([`Properties::subscribes`]).
     Subscribe(&'a Pattern),
@@ -330,6 +341,16 @@ pub enum Output {
         index: u64,
         /// (broker, bytes).
         attachments: Vec<(u16, Vec<u8>)>,
+    },
+    /// A sealed message that the transport wants opened for a reader of its own; [`Input::Opened`] answers. None comes
+    /// between [`Input::Pause`] and [`Input::Resume`].
+    Open {
+        /// The message's index.
+        index: u64,
+        /// What carriers read.
+        header: Vec<u8>,
+        /// The sealed bodies.
+        body: Vec<u8>,
     },
     /// The answer to [`Input::Fetch`].
     Fetched(FetchId, Fetched),

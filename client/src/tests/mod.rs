@@ -4,6 +4,7 @@ mod broker;
 mod reading;
 mod retention;
 mod sending;
+mod transport;
 mod words;
 mod world;
 
@@ -320,7 +321,7 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
     let again = client.number(now).expect("it is known");
     assert!(again > number, "a number is used once");
     let kept = client.publish_sealed(now, again, sealed(1), Some(token));
-    assert_eq!(kept, Ok(token), "what is sealed again keeps its token");
+    assert_eq!((kept, client.number_of(token)), (Ok(token), Some(again)), "what is sealed again keeps its token");
     world.members[first].told.outcomes.clear();
     world.until(5_000_000, |it| !it.members[trader].told.delivered.is_empty());
     assert_eq!(world.members[trader].told.delivered[0].publication, sealed(1));

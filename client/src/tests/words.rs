@@ -12,7 +12,8 @@ use sealcast_crypto::secret::Secret;
 use sealcast_wire::Utc;
 
 use super::*;
-use sealcast_delivery::{Batch, Delivery};
+use sealcast_delivery::{Batch, Input};
+use sealcast_wire::Address;
 
 struct Words {
     quorum: Quorum,
@@ -243,17 +244,18 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
 #[test]
 fn what_nobody_reads_any_more_before_it_stands_ends_when_it_does() {
     let now = Now { monotonic: Monotonic(1_000_000), utc: Some(Utc(0)) };
-    let mut way = Way::new(now, config(), None, Cargo::Messages { sealed: false }).expect("there is no record");
+    let cargo = Cargo::Messages { sealed: false };
+    let (mut transport, _) = Transport::open(now, config(), None, cargo, None, false).expect("there is no record");
     let pattern = "a".parse().expect("a pattern");
-    way.subscribe(now, &pattern).expect("there is room");
-    way.unsubscribe(now, &pattern);
-    assert_eq!(way.stands(&pattern), None);
+    transport.handle(now, Input::Subscribe(&pattern));
+    transport.handle(now, Input::Unsubscribe(&pattern));
     for broker in 0..4 {
-        way.connected(now, broker);
-        way.heard(now, broker, &welcome(broker, 10, 3));
+        let peer = Address::Node(u32::from(broker));
+        transport.handle(now, Input::Connected(peer));
+        transport.handle(now, Input::Message { peer, bytes: &welcome(broker, 10, 3) });
     }
     let (mut ended, mut batch) = (Vec::new(), Batch::default());
-    while way.poll(&mut batch).is_some() {
+    while transport.poll(&mut batch).is_some() {
         for request in batch.iter() {
             if let Ok(Request::Submit(frame)) = Request::from_bytes(request) {
                 let frame = Frame::from_bytes(&frame).expect("it is a frame");

@@ -230,9 +230,11 @@ impl Delivery for BestEffort {
             | Input::Pause
             | Input::Resume
             | Input::Offer { .. }
-            | Input::Opened(_)
+            | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}
+            // There are no channels.
+            Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }
 

@@ -382,7 +382,9 @@ impl Delivery for Ordered {
             Input::Prepare(_) => self.best_effort.handle(now, input),
             Input::Install(_) => self.stuck = None,
             // The orderer does not wait, and brings everything.
-            Input::Pause | Input::Resume | Input::Opened(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Pause | Input::Resume | Input::Opened(..) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            // There are no channels.
+            Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }
 

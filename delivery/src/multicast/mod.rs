@@ -165,9 +165,11 @@ impl Delivery for Multicast {
             Input::Pause
             | Input::Resume
             | Input::Offer { .. }
-            | Input::Opened(_)
+            | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}
+            // There are no channels.
+            Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }
 

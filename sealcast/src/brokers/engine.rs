@@ -10,7 +10,7 @@ use sealcast_broker::operation::{Body, Interest, Operation, OperationId, Publica
 use sealcast_broker::protocol::{Status, Why};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Entry;
-use sealcast_client::{Answer, Config, Outcome, Proofs, Quorum, Read};
+use sealcast_client::{Advertised, Answer, Config, Outcome, Proofs, Quorum, Read};
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::tdh2::Ciphertext;
 use sealcast_delivery::{SendError, Token};
@@ -19,7 +19,6 @@ use sealcast_keys::threshold::Shortage;
 use sealcast_keys::threshold::sealed::together_overhead;
 use sealcast_wire::{Envelope, SealedHeader, Utc, limits};
 
-use super::advertised::Advertised;
 use super::credential::{self, Credential};
 use super::findings::Findings;
 use super::inbox::Inbox;

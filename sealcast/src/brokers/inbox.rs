@@ -4,57 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sealcast_broker::operation::Body;
-use sealcast_broker::state::Entry;
+use sealcast_client::Item;
 use sealcast_wire::limits;
 
 use super::Shared;
 use crate::error::{Error, Result};
 use crate::group::lock;
-
-/// What a subscription gets, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// A publication.
-    Publication {
-        /// Its place in the subscription.
-        place: u64,
-        /// Where it stands in the order, and who published it.
-        entry: Box<Entry>,
-        /// What need not be kept from brokers.
-        associated: Vec<u8>,
-        /// What was published.
-        content: Content,
-    },
-    /// Publications that we may not read: ⊥.
-    Empty {
-        /// The first place.
-        place: u64,
-        /// How many.
-        count: u64,
-    },
-    /// Publications that the brokers no longer keep: what follows is the oldest that they have.
-    Lost {
-        /// The first place.
-        place: u64,
-        /// How many.
-        count: u64,
-    },
-}
-
-/// What readers get of a publication.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Its bodies: one, or as many as were sealed together.
-    Bodies(Vec<Vec<u8>>),
-    /// Bytes that lie elsewhere.
-    Elsewhere {
-        /// How many.
-        size: u64,
-        /// Their SHA-256.
-        hash: [u8; 32],
-    },
-}
 
 /// A subscription that stands in the order. Dropping it only ends the reading: it is gone on with by the next
 /// [`super::Brokers::subscribe`] to the same, unless [`super::Brokers::unsubscribe`] ends it.
@@ -80,39 +35,6 @@ struct State {
     closed: Option<Error>,
 }
 
-impl Item {
-    /// Bytes of what was published.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Item::Publication { associated, content, .. } => associated.len() + content.bytes(),
-            Item::Empty { .. } | Item::Lost { .. } => 0,
-        }
-    }
-}
-
-impl Content {
-    /// Its bodies; `None` if they lie elsewhere.
-    pub fn bodies(&self) -> Option<&[Vec<u8>]> {
-        match self {
-            Content::Bodies(bodies) => Some(bodies),
-            Content::Elsewhere { .. } => None,
-        }
-    }
-
-    /// Of what is not sealed; `None` of what is.
-    pub(super) fn of(body: Body) -> Option<Content> {
-        match body {
-            Body::Plain(bytes) => Some(Content::Bodies(vec![bytes])),
-            Body::Digest { size, hash } => Some(Content::Elsewhere { size, hash }),
-            Body::Sealed(_) => None,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.bodies().iter().flat_map(|it| it.iter()).map(Vec::len).sum()
-    }
-}
-
 impl State {
     fn is_full(&self) -> bool {
         self.items.len() >= limits::SUBSCRIBER_MESSAGES || self.bytes >= limits::CLIENT_WAITING_BYTES_MAX
@@ -123,10 +45,7 @@ impl State {
         let was_full = self.is_full();
         let Some(item) = self.items.pop_front() else { return (None, false) };
         self.bytes -= item.bytes();
-        self.taken = Some(match &item {
-            Item::Publication { place, entry, .. } => (place + 1, Some(entry.sn)),
-            Item::Empty { place, count } | Item::Lost { place, count } => (place + count, None),
-        });
+        self.taken = Some(item.end());
         (Some(item), was_full && !self.is_full())
     }
 }

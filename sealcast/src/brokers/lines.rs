@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use sealcast_broker::state::Entry;
+use sealcast_client::{Content, Item};
 use sealcast_wire::limits;
 
-use super::inbox::{Content, Inbox, Item};
+use super::inbox::Inbox;
 use crate::error::Error;
 
 /// See the module.

@@ -9,7 +9,6 @@
 //! [`Code::NoQuorum`]. Calls block the thread that makes them.
 
 mod accusing;
-mod advertised;
 mod credential;
 mod engine;
 mod file;
@@ -39,17 +38,17 @@ use sealcast_client::{Answer, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::Utc;
 
-pub use advertised::{Advertisement, Advertisements};
 pub(crate) use credential::ended;
 pub(crate) use engine::no_quorum;
 pub(crate) use engine::rolled_back;
 pub use file::{load, load_named, save};
 pub(crate) use findings::Findings;
 pub use findings::{Evidence, misled};
-pub use inbox::{Content, Item, Subscription};
+pub use inbox::Subscription;
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration, registrations, vouched};
 pub(crate) use refusals::refused;
+pub use sealcast_client::{Advertisement, Advertisements, Content, Item};
 pub use sealcast_keys::threshold::Shortage;
 
 use crate::code::Code;

@@ -6,7 +6,7 @@ use sealcast_wire::{Dropped, Now, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message};
-use super::opening::Sealed;
+use super::opening::{Of, Sealed};
 use super::placed::Record;
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
 use super::{Group, Output};
@@ -48,6 +48,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery::Output::Attach { index, attachments } => {
                 let more = keys::Delivered { index, header: &[], body: None, attachments: &attachments };
                 self.tell_keys(now, keys::Input::Delivered(more));
+            }
+            delivery::Output::Open { index, header, body } => {
+                self.opening.want(index, header, body);
+                self.open_kept(now);
             }
             delivery::Output::Fetched(id, result) => self.tell_keys(now, keys::Input::Fetched(id, result)),
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
@@ -168,7 +172,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 From::Anonymous
             }
             Source::Outside(_) | Source::Client { .. } => {
-                let sealed = Sealed { index, source, topic, sent_micros, header, body, attachments };
+                let of = Some(Of { source, topic, sent_micros });
+                let sealed = Sealed { index, header, body, attachments, of };
                 if !self.opening.keep(sealed) {
                     self.drops.count(Dropped::Queue);
                     self.leave_behind(now);

@@ -75,7 +75,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.exclude(why);
             }
             keys::Output::Opened { index, origin, bodies } => {
-                self.delivery.handle(now, Input::Opened(index));
+                self.delivery.handle(now, Input::Opened(index, bodies.as_deref()));
                 for message in self.opening.opened(index, origin, bodies, self.ring.current()) {
                     self.ready.push_back(Output::Deliver(message));
                 }

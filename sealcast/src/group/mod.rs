@@ -285,6 +285,21 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
+    /// A channel to a peer is open, and the peer is the one of this address.
+    pub fn connected(&mut self, now: Now, peer: Address) {
+        self.delivery.handle(now, Input::Connected(peer));
+    }
+
+    /// The channel to a peer is closed, or cannot be opened.
+    pub fn disconnected(&mut self, now: Now, peer: Address) {
+        self.delivery.handle(now, Input::Disconnected(peer));
+    }
+
+    /// A peer's channel brings a whole message.
+    pub fn handle_message(&mut self, now: Now, peer: Address, bytes: &[u8]) {
+        self.delivery.handle(now, Input::Message { peer, bytes });
+    }
+
     fn take_in(&mut self, now: Now, from: Address, datagram: &mut [u8]) -> std::result::Result<(), Dropped> {
         let plain = self.ring.current().is_some_and(|e| e.protect.is_none());
         match *datagram {

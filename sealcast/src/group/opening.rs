@@ -1,5 +1,6 @@
-//! Messages of ways that seal per message: held until each is opened or ⊥, and then delivered topic by
-//! topic in the way's order.
+//! Messages of transports that carry sealed messages: held until each is opened or ⊥, and then delivered topic by topic in
+//! the transport's order. What a transport wants opened for readers of its own waits for room beside them, and for nothing
+//! else.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,12 +25,18 @@ pub(super) struct Opening {
 /// A message that came sealed.
 pub(super) struct Sealed {
     pub(super) index: u64,
-    pub(super) source: Source,
-    pub(super) topic: Arc<str>,
-    pub(super) sent_micros: Option<u64>,
     pub(super) header: Vec<u8>,
     pub(super) body: Vec<u8>,
     pub(super) attachments: Vec<(u16, Vec<u8>)>,
+    /// What the application gets with it; `None` if the transport alone wants it opened.
+    pub(super) of: Option<Of>,
+}
+
+/// Whose message it is, and where it belongs.
+pub(super) struct Of {
+    pub(super) source: Source,
+    pub(super) topic: Arc<str>,
+    pub(super) sent_micros: Option<u64>,
 }
 
 impl Sealed {
@@ -60,6 +67,13 @@ impl Opening {
         has_room
     }
 
+    /// A message that the transport wants opened for a reader of its own. It brings none once it is asked to wait.
+    pub(super) fn want(&mut self, index: u64, header: Vec<u8>, body: Vec<u8>) {
+        let sealed = Sealed { index, header, body, attachments: Vec::new(), of: None };
+        self.bytes += sealed.bytes();
+        self.kept.push_back(sealed);
+    }
+
     /// The next one to be opened, if the keys have room for so many bytes; it takes its place in its topic's order.
     pub(super) fn next(&mut self, has_room: impl FnOnce(usize) -> bool) -> Option<Sealed> {
         let first = self.kept.front().filter(|_| self.topic_of.len() < limits::HELD_DATAGRAMS_MAX)?;
@@ -68,10 +82,11 @@ impl Opening {
         }
         let first = self.kept.pop_front()?;
         self.bytes -= first.bytes();
-        let Sealed { index, ref topic, sent_micros, source, .. } = first;
-        self.topic_of.insert(index, topic.clone());
-        let line = self.topics.entry(topic.clone()).or_default();
-        line.entry(index).or_insert(State::Waits { sent_micros, from: source });
+        if let Some(Of { source, topic, sent_micros }) = &first.of {
+            self.topic_of.insert(first.index, topic.clone());
+            let line = self.topics.entry(topic.clone()).or_default();
+            line.entry(first.index).or_insert(State::Waits { sent_micros: *sent_micros, from: *source });
+        }
         Some(first)
     }
 
@@ -135,7 +150,8 @@ mod tests {
     fn sealed(index: u64, topic: &str) -> Sealed {
         let source = Source::Outside(sealcast_wire::Address::Node(0));
         let (header, body, attachments) = (Vec::new(), vec![7; 100], Vec::new());
-        Sealed { index, source, topic: topic.into(), sent_micros: None, header, body, attachments }
+        let of = Some(Of { source, topic: topic.into(), sent_micros: None });
+        Sealed { index, header, body, attachments, of }
     }
 
     #[test]
@@ -152,6 +168,18 @@ mod tests {
         let out: Vec<u64> = opening.opened(1, None, Some(vec![vec![1]]), None).iter().map(|m| m.sequence).collect();
         assert_eq!(out, [1, 3, 3], "what was sealed together has one place");
         assert!(opening.topics.is_empty() && opening.topic_of.is_empty() && opening.bytes == 0);
+    }
+
+    #[test]
+    fn what_the_transport_wants_opened_disturbs_no_topics_order() {
+        let mut opening = Opening::default();
+        assert!(opening.keep(sealed(1, "a")));
+        opening.want(0, Vec::new(), vec![7; 50]);
+        assert!(opening.is_behind(), "the transport brings no more until these have room");
+        assert_eq!([0, 0].map(|_| opening.next(|_| true).map(|it| it.index)), [Some(1), Some(0)]);
+        assert!(!opening.is_behind() && opening.bytes == 0);
+        assert!(opening.opened(0, None, Some(vec![vec![0]]), None).is_empty(), "the application did not ask for it");
+        assert_eq!(opening.opened(1, None, Some(vec![vec![1]]), None).len(), 1);
     }
 
     #[test]

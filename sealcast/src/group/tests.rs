@@ -116,7 +116,9 @@ impl Delivery for Wire {
             }
             Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
-            Input::Offer { .. } | Input::Opened(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
+            Input::Offer { .. } | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }
     fn open_at(
@@ -411,4 +413,23 @@ fn what_is_published_together_travels_in_clear_where_nothing_is_sealed() {
     assert_eq!(lock(&story)[..], ["market holds [1] in clear"]);
     let two = Together { envelope: &envelope, bodies: &[&[1], &[2]] };
     assert_eq!(group.publish_together(NOW, two), Err(SendError::PerDatagram.into()), "in clear nothing is together");
+}
+
+#[test]
+fn what_the_transport_wants_opened_waits_for_room_and_comes_back_to_it() {
+    let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
+    drain(&mut group);
+    lock(&story).clear();
+    group.keys.has_room = false;
+    group.delivery.outputs.push_back(delivery::Output::Open { index: 3, header: vec![1], body: vec![2] });
+    drain(&mut group);
+    assert_eq!(lock(&story)[..], ["hold true"], "the transport is asked to wait");
+    group.keys.has_room = true;
+    group.keys.outputs.push_back(keys::Output::Opened { index: 2, origin: None, bodies: None });
+    drain(&mut group);
+    let bodies = Some(vec![vec![7]]);
+    group.keys.outputs.push_back(keys::Output::Opened { index: 3, origin: None, bodies });
+    assert!(drain(&mut group).is_empty(), "the application did not ask for it");
+    let told = lock(&story).clone();
+    assert_eq!(told, ["hold true", "opened 2: None", "open 3", "hold false", "opened 3: Some([[7]])"]);
 }

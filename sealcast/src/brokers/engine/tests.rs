@@ -7,6 +7,7 @@ use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Claim, Client, Execute, OperationId, Registration};
 use sealcast_broker::protocol::{Contents, Reply, SignedKey, Standing, Update, Welcome};
 use sealcast_broker::state::{self, Notice as Places, Run};
+use sealcast_client::{Content, Item};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::group::{Parameters, Ristretto255};
 use sealcast_crypto::secret::Secret;
@@ -17,7 +18,6 @@ use sealcast_keys::threshold::{self, Threshold, pin};
 use sealcast_keys::{Keys as _, Seal};
 use sealcast_wire::{Incarnation, SealedHeader, Utc};
 
-use super::super::inbox::{Content, Item};
 use super::super::{ClientKey, FRAME_OPERATIONS};
 use super::*;
 

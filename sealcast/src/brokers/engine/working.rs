@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use sealcast_broker::operation::Body;
 use sealcast_broker::state;
-use sealcast_client::{self as client, Notice, Outcome};
+use sealcast_client::{self as client, Advertisement, Content, Item, Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys::{self as keys, Delivered};
 use sealcast_wire::Now;
 
-use super::super::advertised::Advertisement;
 use super::super::credential;
-use super::super::inbox::{Content, Item};
 use super::super::lines::Sealed;
 use super::super::refusals;
 use super::super::sealing::Sealing;

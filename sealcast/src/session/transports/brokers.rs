@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use mio::Registry;
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::operation::Registration;
-use sealcast_client::{self as client, Cargo, Config, Notice, Standing};
+use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, Standing};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_delivery::{Batch, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
-use sealcast_wire::{Address, Dropped, Drops, EpochId, Monotonic, Now, Protect, Source};
+use sealcast_delivery::{Batch, Token};
+use sealcast_wire::{Address, Now};
 
 use super::{Fault, Listening, Shell, Transport};
 use crate::brokers::{self, ClientKey, Evidence, FRAME_OPERATIONS, Findings, Record};
@@ -37,7 +37,7 @@ pub(in crate::session) struct Brokers(Arc<Mutex<Through>>);
 
 struct Through {
     cluster: Arc<ClusterFile>,
-    machine: Machine,
+    handle: Handle,
     channels: Vec<Channel>,
     registry: Registry,
     record: Record,
@@ -45,11 +45,9 @@ struct Through {
     seals: bool,
     trouble: Option<Error>,
     findings: Findings,
+    /// An accusation under way.
+    accusation: Option<Token>,
 }
-
-/// The brokers' machine, on which its shell works, too.
-#[derive(Clone)]
-struct Machine(Arc<Mutex<client::Way>>);
 
 /// A client of these brokers.
 pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transport> {
@@ -62,11 +60,12 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         frame_operations: FRAME_OPERATIONS,
     };
     let seals = cargo == Cargo::Messages { sealed: true };
-    let machine = client::Way::new(now, config, record.last().as_deref(), cargo)
-        .map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
-    let machine = Machine(Arc::new(Mutex::new(machine.of_cluster(cluster.clone()))));
+    let last = record.last();
+    let opened = client::Transport::open(now, config, last.as_deref(), cargo, Some(cluster.clone()), false);
+    let (delivery, handle) =
+        opened.map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
     let through = Through {
-        machine: machine.clone(),
+        handle,
         channels: channels(&cluster, &key),
         findings: Findings::new(true),
         cluster,
@@ -74,10 +73,11 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         record,
         seals,
         trouble: None,
+        accusation: None,
     };
     let brokers = Brokers(Arc::new(Mutex::new(through)));
     let shell: Box<dyn Shell> = Box::new(brokers.clone());
-    Ok(Transport { delivery: Box::new(machine), shell: Box::new(|_| (shell, None)), brokers: Some(brokers) })
+    Ok(Transport { delivery, shell: Box::new(|_| (shell, None)), brokers: Some(brokers) })
 }
 
 impl Brokers {
@@ -97,9 +97,9 @@ impl Shell for Brokers {
         Ok(None)
     }
 
-    fn receive(&mut self, now: Now, _group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
+    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
         let mut through = lock(&self.0);
-        let any = through.attend(now) | through.judge(now);
+        let any = through.attend(now, group) | through.judge(now);
         through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended(why)))
     }
 
@@ -143,7 +143,7 @@ impl Shell for Brokers {
     /// All that is to be brought before the brokers has been.
     fn is_settled(&self) -> bool {
         let through = lock(&self.0);
-        through.findings.has_accused() && lock(&through.machine.0).is_settled()
+        through.findings.has_accused() && through.handle.is_settled()
     }
 
     fn late(&self, patience: Duration) -> Option<Error> {
@@ -154,7 +154,7 @@ impl Shell for Brokers {
     fn end(&mut self) {
         let mut through = lock(&self.0);
         // What the highest block was is known again from the brokers, but for what this protects from.
-        let record = lock(&through.machine.0).record();
+        let record = through.handle.record();
         let _ = through.record.keep(&record);
         through.channels.iter_mut().for_each(Channel::end);
     }
@@ -162,16 +162,16 @@ impl Shell for Brokers {
 
 impl Through {
     /// Reads and writes what can be without waiting; whether anything came.
-    fn attend(&mut self, now: Now) -> bool {
+    fn attend(&mut self, now: Now, group: &mut AnyGroup) -> bool {
         let mut any = false;
-        let mut machine = lock(&self.machine.0);
-        for (broker, channel) in (0_u16..).zip(&mut self.channels) {
+        for (broker, channel) in (0_u32..).zip(&mut self.channels) {
+            let peer = Address::Node(broker);
             channel.attend(&self.registry, &mut |heard| {
                 any = true;
                 match heard {
-                    Heard::Opened => machine.connected(now, broker),
-                    Heard::Closed => machine.disconnected(now, broker),
-                    Heard::Message(bytes) => machine.heard(now, broker, bytes),
+                    Heard::Opened => group.connected(now, peer),
+                    Heard::Closed => group.disconnected(now, peer),
+                    Heard::Message(bytes) => group.handle_message(now, peer, bytes),
                 }
             });
         }
@@ -181,8 +181,7 @@ impl Through {
     /// Takes in what the machine found out about brokers, and brings before them what the keys found out about publishers;
     /// whether there is something to send for it.
     fn judge(&mut self, now: Now) -> bool {
-        let mut machine = lock(&self.machine.0);
-        while let Some(notice) = machine.poll_notice() {
+        while let Some(notice) = self.handle.notice() {
             if let Notice::RolledBack { seen, height } = &notice {
                 self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));
             }
@@ -191,23 +190,27 @@ impl Through {
             }
             self.findings.by_order(&notice);
         }
-        if let Some(Err(code)) = machine.group_stands() {
+        if let Some(Err(code)) = self.handle.group_status() {
             self.trouble.get_or_insert(brokers::refused(code.into()));
         }
-        while let Some((token, outcome)) = machine.poll_ended() {
-            let _ = self.findings.ended(token, &outcome, machine.newest());
+        if let Some(token) = self.accusation
+            && let Some(Done::Outcome(outcome)) = self.handle.done(token)
+        {
+            self.accusation = None;
+            let _ = self.findings.ended(token, &outcome, self.handle.newest());
         }
-        self.findings.bring(|operation| machine.submit(now, operation))
+        let (handle, accusation) = (&self.handle, &mut self.accusation);
+        self.findings.bring(|operation| handle.submit(now, operation).inspect(|token| *accusation = Some(*token)))
     }
 
     fn late(&self, patience: Duration) -> Option<Error> {
-        let machine = lock(&self.machine.0);
-        match machine.standing() {
-            Some(it) if it.registered && self.seals && machine.key().is_none() => {
+        let handle = &self.handle;
+        match handle.standing() {
+            Some(it) if it.registered && self.seals && handle.key().is_none() => {
                 let error = Error::new(Code::NotReady, "the brokers have no threshold key yet");
                 Some(error.with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers"))
             }
-            Some(it) if it.registered && machine.is_up() => None,
+            Some(it) if it.registered && handle.is_up() => None,
             Some(it) if !it.registered => {
                 let what = "the brokers do not accept our certificate: expired, or not of its issuer";
                 let error = Error::new(Code::Denied, what);
@@ -218,65 +221,14 @@ impl Through {
     }
 
     fn info(&self) -> BrokersInfo {
-        let machine = lock(&self.machine.0);
         BrokersInfo {
             name: self.cluster.genesis.name.clone(),
             cluster: self.cluster.cluster().0,
-            client: machine.client().0,
+            client: self.handle.client().0,
             answering: self.channels.iter().filter(|it| it.is_open()).count(),
             brokers: self.channels.len(),
-            standing: machine.standing().cloned(),
+            standing: self.handle.standing(),
         }
-    }
-}
-
-impl Delivery for Machine {
-    fn properties(&self) -> Properties {
-        lock(&self.0).properties()
-    }
-
-    fn send(
-        &mut self,
-        now: Now,
-        protect: Option<&Arc<dyn Protect>>,
-        message: Outgoing<'_>,
-    ) -> std::result::Result<Token, SendError> {
-        lock(&self.0).send(now, protect, message)
-    }
-
-    fn handle(&mut self, now: Now, input: Input<'_>) {
-        lock(&self.0).handle(now, input);
-    }
-
-    fn open_at(
-        &mut self,
-        index: u64,
-        source: Source,
-        flags: u16,
-        frame: &mut [u8],
-        protect: &dyn Protect,
-    ) -> std::result::Result<Output, Dropped> {
-        lock(&self.0).open_at(index, source, flags, frame, protect)
-    }
-
-    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
-        lock(&self.0).sent(epoch)
-    }
-
-    fn timeout(&self) -> Option<Monotonic> {
-        lock(&self.0).timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
-        lock(&self.0).handle_timeout(now, protect);
-    }
-
-    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
-        lock(&self.0).poll(batch)
-    }
-
-    fn drops(&self) -> Drops {
-        lock(&self.0).drops()
     }
 }
 

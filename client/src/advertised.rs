@@ -28,14 +28,15 @@ pub struct Advertisements {
 }
 
 /// What waits to be taken.
-#[derive(Default)]
-pub(super) struct Advertised {
+#[derive(Debug, Default)]
+pub struct Advertised {
     waiting: VecDeque<Advertisement>,
     missed: u64,
 }
 
 impl Advertised {
-    pub(super) fn put(&mut self, advertisement: Advertisement) {
+    /// Takes one in; the oldest makes room.
+    pub fn put(&mut self, advertisement: Advertisement) {
         if self.waiting.len() >= limits::CLIENT_ADVERTISEMENTS_MAX {
             self.waiting.pop_front();
             self.missed += 1;
@@ -43,7 +44,8 @@ impl Advertised {
         self.waiting.push_back(advertisement);
     }
 
-    pub(super) fn take(&mut self) -> Advertisements {
+    /// What came since the last call.
+    pub fn take(&mut self) -> Advertisements {
         let Advertised { waiting, missed } = std::mem::take(self);
         Advertisements { came: waiting.into(), missed }
     }

@@ -1,0 +1,168 @@
+//! The trait [`Delivery`] over the brokers: any key scheme through their one order.
+//!
+//! ```text
+//!   Group ─ Delivery ─▶ Transport ─┐
+//!                                  ├─ one machine: the brokers' client, patterns, readers, what callers wait for
+//!   callers ──────────▶ Handle ────┘
+//! ```
+//! A transport comes with the [`Handle`] to what brokers do beside carrying a group's messages. A shell keeps a channel to
+//! every broker: it tells [`Input::Connected`], [`Input::Message`] and [`Input::Disconnected`] by the broker's number, and
+//! sends each batch to the broker that it names.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_wire::{
+    Address, Agreement, Dropped, Drops, EpochId, Fetches, Malformed, Monotonic, Now, Protect, Source, To, limits,
+};
+
+use super::Config;
+use super::handle::Handle;
+use super::machine::{Cargo, Machine, Next};
+use sealcast_delivery::{Batch, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Transport(Arc<Mutex<Machine>>);
+
+impl Transport {
+    /// The transport of a client that may have run before, and the handle to it. If it `resumes`, subscriptions of the runs
+    /// before go on when the handle subscribes to the same again. Otherwise they end, and of the record only what protects
+    /// from brokers that went back is used (E11). What a group itself reads begins now either way. The cluster's file is for
+    /// a key scheme that asks for the brokers' key ([`sealcast_wire::Fetch::Key`]).
+    ///
+    /// # Errors
+    /// The record is none, or of another cluster or client.
+    pub fn open(
+        now: Now,
+        config: Config,
+        record: Option<&[u8]>,
+        cargo: Cargo,
+        cluster: Option<Arc<ClusterFile>>,
+        resumes: bool,
+    ) -> Result<(Box<dyn Delivery>, Handle), Malformed> {
+        let machine = Arc::new(Mutex::new(Machine::new(now, config, record, cargo, cluster, resumes)?));
+        Ok((Box::new(Transport(machine.clone())), Handle(machine)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Machine> {
+        lock(&self.0)
+    }
+}
+
+/// What the lock guards stays usable after a panic of its holder: no verb leaves half a change behind.
+pub(super) fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Delivery for Transport {
+    fn properties(&self) -> Properties {
+        let orders_all = self.lock().orders_all();
+        Properties {
+            best_effort: Some(Agreement::Byzantine),
+            fifo: Some(Agreement::Byzantine),
+            ordered: Some(Agreement::Byzantine),
+            // Brokers keep it; when members hold it, nobody says.
+            safe: None,
+            orders_all,
+            connects: true,
+            subscribes: !orders_all,
+            acknowledges: true,
+            message_bytes_max: limits::BODY_BYTES_MAX,
+            fetches: Fetches { shares: true, directory: false },
+            names_packets: false,
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Now,
+        protect: Option<&Arc<dyn Protect>>,
+        message: Outgoing<'_>,
+    ) -> Result<Token, SendError> {
+        self.lock().send(now, protect, message)
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) {
+        let mut machine = self.lock();
+        match input {
+            // What is sealed comes in messages of brokers.
+            Input::Frame { .. } => machine.drops.count(Dropped::Foreign),
+            Input::Connected(peer) => match broker(peer) {
+                Some(broker) => machine.quorum.connected(now, broker),
+                None => machine.drops.count(Dropped::Foreign),
+            },
+            Input::Disconnected(peer) => match broker(peer) {
+                Some(broker) => machine.quorum.disconnected(now, broker),
+                None => machine.drops.count(Dropped::Foreign),
+            },
+            Input::Message { peer, bytes } => match broker(peer) {
+                Some(broker) => machine.quorum.handle(now, broker, bytes),
+                None => machine.drops.count(Dropped::Foreign),
+            },
+            Input::Pause => machine.pause(now, true),
+            Input::Resume => machine.pause(now, false),
+            Input::Fetch(id, what) => machine.fetch(now, id, what),
+            // A group's topics are subscribed to from the beginning.
+            Input::Subscribe(_) | Input::Unsubscribe(_) if machine.orders_all() => {}
+            Input::Subscribe(pattern) => machine.subscribe(now, pattern),
+            Input::Unsubscribe(pattern) => machine.leave_pattern(now, pattern),
+            Input::Opened(index, bodies) => machine.opened(now, index, bodies),
+            Input::Prepare(_) => machine.put(Output::Flushed([0; 32])),
+            // Brokers keep nothing but publications.
+            Input::Install(_) | Input::Offer { .. } => {}
+        }
+        machine.drain(now);
+    }
+
+    fn open_at(
+        &mut self,
+        index: u64,
+        source: Source,
+        flags: u16,
+        frame: &mut [u8],
+        protect: &dyn Protect,
+    ) -> Result<Output, Dropped> {
+        self.lock().frames.take_at(index, source, flags, frame, protect)
+    }
+
+    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
+        Vec::new()
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.lock().quorum.timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Now, _protect: Option<&Arc<dyn Protect>>) {
+        let mut machine = self.lock();
+        machine.quorum.handle_timeout(now);
+        machine.drain(now);
+    }
+
+    fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
+        match self.lock().next()? {
+            Next::Output(output) => Some(output),
+            Next::Request(broker, request) => {
+                batch.to = Some(Address::Node(u32::from(broker)));
+                batch.push(&request);
+                Some(Output::Transmit(To::Group))
+            }
+        }
+    }
+
+    fn drops(&self) -> Drops {
+        let machine = self.lock();
+        let mut drops = machine.quorum.drops().clone();
+        drops.add(&machine.drops);
+        drops
+    }
+}
+
+/// The number of the broker at an address.
+fn broker(peer: Address) -> Option<u16> {
+    match peer {
+        Address::Node(number) => u16::try_from(number).ok(),
+        Address::Socket(_) => None,
+    }
+}
