@@ -317,7 +317,7 @@ fn the_join_grows_no_more() {
     ];
     let polls_keys = ["keys.poll(", "sealing.poll("];
     let counts = [
-        Most::files("drivers", 3, &above, &polls_keys, &["delivery.poll(", "quorum.poll("]),
+        Most::files("drivers", 2, &above, &polls_keys, &["delivery.poll(", "quorum.poll("]),
         Most::methods("methods of Keys", 7, keys, "Keys", false),
         Most::methods("default methods of Keys", 0, keys, "Keys", true),
         Most::methods("methods of Delivery", 9, delivery, "Delivery", false),

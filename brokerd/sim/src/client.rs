@@ -1,19 +1,21 @@
-//! One correct client: the machine of `sealcast_client`, the keys of `keys::threshold`, and an application that takes
-//! what comes in order. What joins them does what `sealcast::brokers` does, on the simulation's time.
+//! One correct client: the very group that users run, with the keys of `keys::threshold` over the transport through brokers,
+//! on the simulation's time; and an application that takes what comes in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use sealcast_broker::operation::{Body, Client as Id, Operation, Publication, Registration};
+use sealcast::group::{Group, Output, PublishError, Together};
+use sealcast::url::OriginMode;
+use sealcast_broker::operation::{Client as Id, Operation};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code, Entry};
-use sealcast_client::{Config, Delivered, Notice, Outcome, Output, Quorum};
+use sealcast_client::{Cargo, Config, Content, Done, Handle, Item, Notice, Outcome, Transport};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::secret::Secret;
-use sealcast_delivery::Token;
+use sealcast_delivery::{Batch, Delivery, Token};
 use sealcast_keys::threshold::{Config as KeyConfig, Standing, Threshold, pin};
-use sealcast_keys::{self as keys, Keys as _};
-use sealcast_wire::{Culprit, Evidence, Incarnation, Monotonic, Now, SealedHeader, Utc};
+use sealcast_keys::{self as keys, Keys};
+use sealcast_wire::{Address, Culprit, Evidence, Incarnation, Monotonic, Now, Utc};
 
 use crate::cast::{Cast, Desk, Interest, Plan, key};
 
@@ -23,30 +25,27 @@ pub struct Client {
     pub id: Id,
     /// What it may read.
     pub desk: Desk,
-    quorum: Quorum,
-    keys: Threshold<Ristretto255>,
+    group: Group<Box<dyn Keys>, Box<dyn Delivery>>,
+    handle: Handle,
+    batch: Batch,
     /// What is still to be sent: plans by their numbers in the run.
     pub plans: VecDeque<(usize, Arc<Plan>)>,
     /// Acts and other operations still to be sent.
     pub acts: VecDeque<(usize, Operation)>,
     sent: BTreeMap<Token, Sent>,
     receipts: BTreeMap<Token, usize>,
-    lines: BTreeMap<u64, VecDeque<Waiting>>,
     /// What it is still to subscribe to.
     wanted: Interest,
+    subscribing: Option<Token>,
+    subscription: Option<u64>,
 }
 
 /// What a token stands for.
 enum Sent {
-    Plan(usize, Arc<Plan>),
+    /// A plan that the group seals, and the number under which it is sealed.
+    Sealed(usize, Arc<Plan>, Option<u64>),
+    Clear(usize),
     Act(usize),
-}
-
-/// A place of its subscription, perhaps still sealed.
-enum Waiting {
-    Opened { place: u64, entry: Box<Entry>, body: Vec<u8> },
-    Empty { place: u64, count: u64 },
-    Sealed { place: u64, entry: Box<Entry> },
 }
 
 /// What comes of a client's work.
@@ -75,62 +74,65 @@ pub enum Said {
 
 impl Client {
     /// It knows genesis and the threshold key, and has an issuer's word.
-    pub fn new(cast: &Cast, seed: u8, desk: Desk, interest: Interest) -> Client {
+    ///
+    /// # Panics
+    /// If it knows a key that is none.
+    pub fn new(cast: &Cast, seed: u8, desk: Desk, wanted: Interest) -> Client {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
-        let registration = Some(cast.registration(seed, desk));
-        Client::with(cast, seed, desk, interest, registration)
-            .unwrap_or_else(|| panic!("{id:?} knows a key that is none"))
-    }
-
-    fn with(cast: &Cast, seed: u8, desk: Desk, wanted: Interest, registration: Option<Registration>) -> Option<Client> {
-        let origin = Arc::new(key(seed));
-        let id = Id(origin.public_bytes());
-        let registrations = registration.into_iter().collect();
+        let registrations = vec![cast.registration(seed, desk)];
         let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
         let encoded = cast.key.encode();
         let brokers: Vec<[u8; 32]> = cast.genesis.brokers.iter().copied().collect();
         let pinned = pin(&cast.cluster.0, &encoded);
-        let of_keys = KeyConfig::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned).ok()?;
+        let of_keys = KeyConfig::<Ristretto255>::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned);
+        let of_keys = of_keys.unwrap_or_else(|why| panic!("{id:?}: {why}"));
         let secret = Secret::from_bytes([seed; 32]);
         let keys = Threshold::new("client", Incarnation([seed; 16]), of_keys, Standing::default(), &secret);
-        Some(Client {
+        let now = Now { monotonic: Monotonic(0), utc: None };
+        let cargo = Cargo::Messages { sealed: true };
+        let (transport, handle) = Transport::open(now, config, None, cargo, None, true).expect("there is no record");
+        let keys: Box<dyn Keys> = Box::new(keys);
+        let group = Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need");
+        Client {
             id,
             desk,
-            quorum: Quorum::new(config),
-            keys,
+            group,
+            handle,
+            batch: Batch::default(),
             plans: VecDeque::new(),
             acts: VecDeque::new(),
             sent: BTreeMap::new(),
             receipts: BTreeMap::new(),
-            lines: BTreeMap::new(),
             wanted,
-        })
+            subscribing: None,
+            subscription: None,
+        }
     }
 
     /// The channel to a broker is open.
     pub fn connected(&mut self, now: Now, broker: u16) {
-        self.quorum.connected(now, broker);
+        self.group.connected(now, Address::Node(u32::from(broker)));
     }
 
     /// The channel to a broker is closed.
     pub fn disconnected(&mut self, now: Now, broker: u16) {
-        self.quorum.disconnected(now, broker);
+        self.group.disconnected(now, Address::Node(u32::from(broker)));
     }
 
     /// A broker says something.
     pub fn handle(&mut self, now: Now, broker: u16, reply: &[u8]) {
-        self.quorum.handle(now, broker, reply);
+        self.group.handle_message(now, Address::Node(u32::from(broker)), reply);
     }
 
     /// When [`Client::work`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
-        [self.quorum.timeout(), self.keys.timeout()].into_iter().flatten().min()
+        self.group.timeout()
     }
 
     /// The time of the newest block that it believes in.
     pub fn believes(&self) -> Option<Utc> {
-        self.quorum.at()
+        self.handle.at()
     }
 
     /// What waits for an outcome or to be sent.
@@ -140,7 +142,7 @@ impl Client {
 
     /// Asks for the receipt of a plan that has its place.
     pub fn ask_receipt(&mut self, now: Now, plan: usize, height: u64, number: u64) {
-        if let Ok(token) = self.quorum.receipt(now, height, number) {
+        if let Ok(token) = self.handle.receipt(now, height, number) {
             self.receipts.insert(token, plan);
         }
     }
@@ -148,27 +150,24 @@ impl Client {
     /// Does all that can be done now.
     pub fn work(&mut self, now: Now) -> Vec<Said> {
         let mut said = Vec::new();
-        if self.quorum.timeout().is_some_and(|at| at <= now.monotonic) {
-            self.quorum.handle_timeout(now);
-        }
-        if self.keys.timeout().is_some_and(|at| at <= now.monotonic) {
-            self.keys.handle_timeout(now);
+        if self.group.timeout().is_some_and(|at| at <= now.monotonic) {
+            self.group.handle_timeout(now);
         }
         if let Some(wanted) = self.wanted
-            && self.quorum.subscribe(now, wanted.parse().expect("an interest")).is_ok()
+            && let Ok(token) = self.handle.subscribe(now, &wanted.parse().expect("an interest"))
         {
-            self.wanted = None;
+            (self.wanted, self.subscribing) = (None, token);
         }
         self.pump(now, &mut said);
         while let Some((plan, it)) = self.plans.front().cloned() {
-            if !self.publish(now, plan, &it, &mut said) {
+            if !self.publish(now, plan, it, &mut said) {
                 break;
             }
             self.plans.pop_front();
             self.pump(now, &mut said);
         }
         while let Some((act, operation)) = self.acts.front() {
-            let Ok(token) = self.quorum.submit(now, operation.clone()) else { break };
+            let Ok(token) = self.handle.submit(now, operation.clone()) else { break };
             self.sent.insert(token, Sent::Act(*act));
             self.acts.pop_front();
             self.pump(now, &mut said);
@@ -176,184 +175,148 @@ impl Client {
         said
     }
 
-    fn publish(&mut self, now: Now, plan: usize, it: &Arc<Plan>, said: &mut Vec<Said>) -> bool {
-        let Ok(number) = self.quorum.number(now) else { return false };
-        let token = if it.sealed {
-            let Some(standing) = self.quorum.standing() else { return false };
-            let versions = Standing { epoch: standing.epoch, policy: standing.policy };
-            self.tell_keys(now, keys::Input::InForce(versions.into()));
-            let publication = it.publication(0);
-            let envelope = publication.envelope();
-            let id = u128::from(number).to_be_bytes();
-            let message = keys::Seal { id, envelope: &envelope, bodies: &[&it.payload] };
-            let Ok(sealed) = self.keys.seal(&message) else { return false };
-            let Ok(header) = SealedHeader::from_bytes(&sealed.header) else { return false };
-            let (policy, epoch) = (header.envelope.policy, header.envelope.epoch);
-            let publication = Publication { policy, epoch, body: Body::Sealed(sealed.body), ..publication };
-            self.quorum.publish_sealed(now, number, publication, None)
+    fn publish(&mut self, now: Now, plan: usize, it: Arc<Plan>, said: &mut Vec<Said>) -> bool {
+        let Ok(number) = self.handle.number(now) else { return false };
+        let publication = it.publication(0);
+        let (token, sent) = if it.sealed {
+            let message = Together { envelope: &publication.envelope(), bodies: &[&it.payload] };
+            let token = match self.group.publish_together(now, message) {
+                Ok(token) => token,
+                Err(PublishError::NotReady | PublishError::Send(_)) => return false,
+                Err(why) => panic!("{:?} publishes what it may: {why}", self.id),
+            };
+            self.handle.follow(token);
+            (token, Sent::Sealed(plan, it, Some(number)))
         } else {
-            self.quorum.publish(now, it.publication(0))
+            let Ok(token) = self.handle.publish(now, publication) else { return false };
+            (token, Sent::Clear(plan))
         };
-        let Ok(token) = token else { return false };
         said.push(Said::Sends(plan, number));
-        self.sent.insert(token, Sent::Plan(plan, it.clone()));
+        self.sent.insert(token, sent);
         true
     }
 
     fn pump(&mut self, now: Now, said: &mut Vec<Said>) {
         loop {
-            if let Some(output) = self.quorum.poll(now) {
-                self.perform(now, output, said);
-            } else if let Some(output) = self.keys.poll() {
-                self.perform_for_keys(now, output, said);
-            } else {
-                return;
+            self.batch.clear();
+            match self.group.poll(now, &mut self.batch) {
+                Some(output) => self.perform(now, output, said),
+                None if !self.collect(now, said) => return,
+                None => {}
             }
         }
     }
 
     fn perform(&mut self, now: Now, output: Output, said: &mut Vec<Said>) {
         match output {
-            Output::Send { broker, request } => said.push(Said::Send(broker, request)),
-            Output::Standing(it) => {
-                let versions = Standing { epoch: it.epoch, policy: it.policy };
-                self.tell_keys(now, keys::Input::InForce(versions.into()));
+            Output::Transmit(_) => {
+                let Some(Address::Node(broker)) = self.batch.to else { return };
+                let broker = u16::try_from(broker).expect("brokers are few");
+                said.extend(self.batch.iter().map(|request| Said::Send(broker, request.into())));
             }
-            Output::Delivered(it) => self.deliver(now, *it, said),
-            Output::Skipped { subscription, place, count } => {
-                self.line_up(now, subscription, Waiting::Empty { place, count }, said);
-            }
-            Output::Attach { sn, broker, attachment } => {
-                let attachments = [(broker, attachment)];
-                let more = keys::Delivered { index: sn, header: &[], body: None, attachments: &attachments };
-                self.tell_keys(now, keys::Input::Delivered(more));
-            }
-            Output::Outcome(token, outcome) => self.settle_outcome(token, outcome, said),
-            Output::Subscribed { subscription, .. } => {
-                self.lines.entry(subscription).or_default();
-                said.push(Said::Subscribed);
-            }
-            Output::Receipt(token, receipt) => {
-                if let (Some(plan), Some(receipt)) = (self.receipts.remove(&token), receipt) {
-                    said.push(Said::Receipt(plan, receipt));
-                }
-            }
-            Output::Notice(Notice::Misbehaved { broker, how }) => said.push(Said::Accused(broker, format!("{how:?}"))),
-            Output::Notice(Notice::Evidence(it)) => said.push(Said::Accused(it.word.broker, "Testimony".into())),
-            Output::Notice(_)
-            | Output::Read(..)
-            | Output::Status(..)
-            | Output::Proofs(..)
-            | Output::Store(_)
-            | Output::Lost { .. }
-            | Output::Advertised { .. } => {}
-        }
-    }
-
-    fn settle_outcome(&mut self, token: Token, outcome: Outcome, said: &mut Vec<Said>) {
-        match (self.sent.remove(&token), outcome) {
-            (Some(Sent::Plan(plan, it)), Outcome::Superseded { .. }) => self.plans.push_front((plan, it)),
-            (Some(Sent::Plan(plan, _)), Outcome::Executed { height, number, outcome }) => {
-                let sn = outcome.detail.first_chunk().map_or(u64::MAX, |sn| u64::from_be_bytes(*sn));
-                said.push(Said::Outcome(plan, height, number, outcome.code, sn));
-            }
-            (Some(Sent::Act(act)), Outcome::Executed { height, outcome, .. }) => {
-                said.push(Said::Acted(act, height, outcome.code));
-            }
-            // What a broker refuses or has forgotten is missed at the end, unless it is nothing of ours.
-            (Some(sent), _) => {
-                self.sent.insert(token, sent);
-            }
-            (None, _) => {}
-        }
-    }
-
-    fn perform_for_keys(&mut self, now: Now, output: keys::Output, said: &mut Vec<Said>) {
-        match output {
-            keys::Output::Opened { index, bodies, .. } => {
-                self.quorum.opened(index);
-                let body = bodies.and_then(|bodies| bodies.into_iter().next());
-                for line in self.lines.values_mut() {
-                    for it in line.iter_mut() {
-                        if let Waiting::Sealed { place, entry } = it
-                            && entry.sn == index
-                        {
-                            *it = match &body {
-                                Some(body) => {
-                                    Waiting::Opened { place: *place, entry: entry.clone(), body: body.clone() }
-                                }
-                                None => Waiting::Empty { place: *place, count: 1 },
-                            };
-                        }
+            // It is durable at once, and no client of the simulation ends.
+            Output::Store { .. } => self.group.stored(),
+            Output::Outcome(token, _) => {
+                self.resealed(said);
+                match (self.sent.remove(&token), self.handle.done(token)) {
+                    (Some(Sent::Sealed(plan, ..)), Some(Done::Outcome(it @ Outcome::Executed { .. }))) => {
+                        said.push(executed(plan, &it));
                     }
-                }
-                self.advance(now, said);
-            }
-            keys::Output::Fetch { id, what } => {
-                let result = self.quorum.fetch(now, &what);
-                self.tell_keys(now, keys::Input::Fetched(id, result));
-            }
-            keys::Output::Notice { notice: keys::Notice::Evidence(Evidence { against, .. }), .. } => match against {
-                Culprit::Broker(broker) => {
-                    said.push(Said::Accused(broker, "false share".into()));
-                }
-                Culprit::Publisher { client, number } => {
-                    said.push(Said::Convicted(Id(client), number));
-                }
-            },
-            _ => {}
-        }
-    }
-
-    /// Nothing is refused: these are no commands and no messages.
-    fn tell_keys(&mut self, now: Now, input: keys::Input<'_>) {
-        let _ = self.keys.handle(now, input);
-    }
-
-    fn deliver(&mut self, now: Now, delivered: Delivered, said: &mut Vec<Said>) {
-        let Delivered { subscription, place, entry, publication } = delivered;
-        let entry = Box::new(entry);
-        match &publication.body {
-            Body::Sealed(body) => {
-                let header =
-                    SealedHeader { client: entry.client.0, number: entry.number, envelope: publication.envelope() };
-                let (header, sn) = (header.to_bytes(), entry.sn);
-                self.line_up(now, subscription, Waiting::Sealed { place, entry }, said);
-                let it = keys::Delivered { index: sn, header: &header, body: Some(body), attachments: &[] };
-                self.tell_keys(now, keys::Input::Delivered(it));
-            }
-            Body::Plain(body) => {
-                let body = body.clone();
-                self.line_up(now, subscription, Waiting::Opened { place, entry, body }, said);
-            }
-            Body::Digest { hash, .. } => {
-                let body = hash.to_vec();
-                self.line_up(now, subscription, Waiting::Opened { place, entry, body }, said);
-            }
-        }
-    }
-
-    fn line_up(&mut self, now: Now, subscription: u64, waiting: Waiting, said: &mut Vec<Said>) {
-        self.lines.entry(subscription).or_default().push_back(waiting);
-        self.advance(now, said);
-    }
-
-    /// The application takes what is ready, in order.
-    fn advance(&mut self, now: Now, said: &mut Vec<Said>) {
-        for (subscription, line) in &mut self.lines {
-            while let Some(next) = line.pop_front_if(|next| !matches!(next, Waiting::Sealed { .. })) {
-                match next {
-                    Waiting::Opened { place, entry, body } => {
-                        self.quorum.taken(now, *subscription, place + 1, Some(entry.sn));
-                        said.push(Said::Delivered(place, entry, body));
+                    // It was sealed again too often, or there was no room to.
+                    (Some(Sent::Sealed(plan, it, _)), None) => {
+                        self.handle.forget(now, token);
+                        self.plans.push_front((plan, it));
                     }
-                    Waiting::Empty { place, count } => {
-                        self.quorum.taken(now, *subscription, place + count, None);
-                        said.push(Said::Empty(place, count));
-                    }
-                    Waiting::Sealed { .. } => {}
+                    // What a broker refuses or has forgotten is missed at the end.
+                    (Some(sent), _) => _ = self.sent.insert(token, sent),
+                    (None, _) => {}
                 }
+            }
+            Output::Notice { notice: keys::Notice::Evidence(Evidence { against, .. }), .. } => {
+                said.push(match against {
+                    Culprit::Broker(broker) => Said::Accused(broker, "false share".into()),
+                    Culprit::Publisher { client, number } => Said::Convicted(Id(client), number),
+                })
+            }
+            Output::Deliver(_)
+            | Output::View(_)
+            | Output::Notice { .. }
+            | Output::Described(_)
+            | Output::Subscribed(..) => {}
+        }
+    }
+
+    /// Takes what came for the application, in order; whether there was anything.
+    fn collect(&mut self, now: Now, said: &mut Vec<Said>) -> bool {
+        let before = said.len();
+        self.resealed(said);
+        if let Some(token) = self.subscribing
+            && let Some(Done::Subscribed(subscription)) = self.handle.done(token)
+        {
+            (self.subscribing, self.subscription) = (None, Some(subscription));
+            said.push(Said::Subscribed);
+        }
+        while let Some(item) = self.subscription.and_then(|it| self.handle.next(now, it)) {
+            match item {
+                Item::Publication { place, entry, content: Content::Bodies(bodies), .. } => {
+                    said.push(Said::Delivered(place, entry, bodies.concat()));
+                }
+                Item::Publication { place, entry, content: Content::Elsewhere { hash, .. }, .. } => {
+                    said.push(Said::Delivered(place, entry, hash.to_vec()));
+                }
+                Item::Empty { place, count } => said.push(Said::Empty(place, count)),
+                Item::Lost { .. } => {}
+            }
+        }
+        let handle = &self.handle;
+        self.sent.retain(|token, sent| {
+            let (plan, is_act) = match sent {
+                Sent::Sealed(..) => return true,
+                Sent::Clear(plan) => (*plan, false),
+                Sent::Act(act) => (*act, true),
+            };
+            match handle.done(*token) {
+                Some(Done::Outcome(Outcome::Executed { height, outcome, .. })) if is_act => {
+                    said.push(Said::Acted(plan, height, outcome.code));
+                }
+                Some(Done::Outcome(it @ Outcome::Executed { .. })) => said.push(executed(plan, &it)),
+                _ => return true,
+            }
+            false
+        });
+        self.receipts.retain(|token, plan| match handle.done(*token) {
+            Some(Done::Receipt(receipt)) => {
+                said.extend(receipt.map(|it| Said::Receipt(*plan, it)));
+                false
+            }
+            _ => true,
+        });
+        while let Some(notice) = handle.notice() {
+            match notice {
+                Notice::Misbehaved { broker, how } => said.push(Said::Accused(broker, format!("{how:?}"))),
+                Notice::Evidence(it) => said.push(Said::Accused(it.word.broker, "Testimony".into())),
+                Notice::Unregistered | Notice::NotRegistered(..) | Notice::NotVouched | Notice::RolledBack { .. } => {}
+            }
+        }
+        said.len() > before
+    }
+
+    /// Tells under which numbers plans were sealed again.
+    fn resealed(&mut self, said: &mut Vec<Said>) {
+        for (token, sent) in &mut self.sent {
+            if let Sent::Sealed(plan, _, number) = sent
+                && let Some(now) = self.handle.number_of(*token)
+                && number.replace(now) != Some(now)
+            {
+                said.push(Said::Sends(*plan, now));
             }
         }
     }
+}
+
+/// What became of a plan.
+fn executed(plan: usize, outcome: &Outcome) -> Said {
+    let Outcome::Executed { height, number, outcome } = outcome else { unreachable!("it was executed") };
+    let sn = outcome.detail.first_chunk().map_or(u64::MAX, |sn| u64::from_be_bytes(*sn));
+    Said::Outcome(plan, *height, *number, outcome.code, sn)
 }
