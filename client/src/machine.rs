@@ -262,8 +262,10 @@ impl Machine {
 
     /// The group reads a pattern from now on.
     pub(super) fn subscribe(&mut self, now: Now, pattern: &Pattern) {
+        // One that becomes active now tells so by itself.
+        let before = self.pattern_status(pattern).filter(Result::is_ok);
         let status = match self.read_pattern(now, pattern) {
-            Ok(()) => self.pattern_status(pattern),
+            Ok(()) => before,
             Err(_) => Some(Err(Code::TooMany)),
         };
         if let Some(status) = status {
