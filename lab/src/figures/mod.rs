@@ -143,7 +143,7 @@ const LAN: &[Unit] = &[
     Unit { rows: throughput::ROWS, about: "throughput without loss", measure: throughput::measure },
     Unit { rows: throughput::CPU_ROWS, about: "processor time of a sender", measure: throughput::cpu },
     Unit { rows: membership::EVICTION, about: "eviction", measure: membership::eviction },
-    Unit { rows: insider::ROWS, about: "an insider that comes and goes", measure: insider::measure },
+    Unit { rows: insider::ROWS, about: "an insider at its worst", measure: insider::measure },
     Unit { rows: membership::LOSS, about: "losses at a change of key", measure: membership::loss },
     Unit { rows: hostile::ROWS, about: "hostile datagrams", measure: hostile::measure },
 ];

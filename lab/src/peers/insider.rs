@@ -126,9 +126,12 @@ fn kind(words: &[&str]) -> Result<Misbehaviour, Failure> {
         ["splitter", lie, node, members] => {
             let lie = match lie {
                 "contribution" => Lie::Contribution,
+                "heard" => Lie::Heard,
                 "share" => Lie::Share,
                 "confirmation" => Lie::Confirmation,
-                _ => Lie::Epoch,
+                "epoch" => Lie::Epoch,
+                "publics" => Lie::Publics,
+                _ => return Err(format!("there is no lie {lie}").into()),
             };
             Misbehaviour::Splitter { lie, told_truth: node.parse()?, members: members.parse()? }
         }
@@ -158,3 +161,20 @@ fn options(interface: Option<IpAddr>) -> Options {
 
 /// Between two looks for a line.
 const LINES: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lie_has_a_word_and_no_other_word_is_one() {
+        let lie = |word| match kind(&["splitter", word, "0", "4"]) {
+            Ok(Misbehaviour::Splitter { lie, .. }) => Some(lie),
+            _ => None,
+        };
+        let words = ["contribution", "heard", "share", "confirmation", "epoch", "publics"];
+        let lies = [Lie::Contribution, Lie::Heard, Lie::Share, Lie::Confirmation, Lie::Epoch, Lie::Publics];
+        assert_eq!(words.map(lie), lies.map(Some));
+        assert_eq!(lie("truth"), None);
+    }
+}
