@@ -119,7 +119,7 @@ impl Delivery for Transport {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {

@@ -57,7 +57,7 @@ impl Target {
         &mut self,
         now: Monotonic,
         source: Source,
-        flags: u16,
+        flags: u8,
         record: &[u8],
         protect: &dyn Protect,
     ) -> Points {
@@ -242,7 +242,7 @@ mod tests {
             points.add(if stranger {
                 target.datagram(now, Address::Node(draw(5) as u32), &bytes)
             } else {
-                let slot = Slot(draw(2) as u16);
+                let slot = Slot(draw(2) as u32);
                 let (domain, counter) = (Domain(draw(2) as u16), n);
                 let source =
                     Source::Inside { epoch: hostile.epoch(), slot, incarnation: incarnation(slot), counter, domain };

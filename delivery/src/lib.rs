@@ -55,7 +55,7 @@ pub trait Delivery: Send {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped>;
@@ -99,7 +99,7 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
@@ -189,7 +189,7 @@ pub enum Input<'a> {
         /// From whom, as far as its seal proves.
         source: Source,
         /// Its flags.
-        flags: u16,
+        flags: u8,
         /// The frame.
         frame: &'a mut [u8],
         /// The capability that opened it, if one did.

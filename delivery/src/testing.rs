@@ -30,13 +30,13 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Slot `slot` of `members` in an epoch whose key follows from its counter.
-    pub(crate) fn member(epoch: u32, slot: u16, members: u16) -> Ring {
+    pub(crate) fn member(epoch: u32, slot: u32, members: u32) -> Ring {
         let mut keys = BTreeMap::new();
         for of in 0..members {
             for domain in 0..DOMAINS {
                 let mut secret = [0; 32];
                 secret[..4].copy_from_slice(&epoch.to_be_bytes());
-                secret[4..6].copy_from_slice(&of.to_be_bytes());
+                secret[4..6].copy_from_slice(&Slot(of).to_bytes());
                 secret[6..8].copy_from_slice(&domain.to_be_bytes());
                 let key = Key::new(Suite::Aes256Gcm, &Secret::from_bytes(secret));
                 keys.insert((Slot(of), Domain(domain)), key);
@@ -54,7 +54,7 @@ impl Ring {
     }
 
     /// Seals chosen plaintext as any member: what a hostile insider can do.
-    pub(crate) fn forge(&self, domain: Domain, flags: u16, slot: Slot, counter: u64, plaintext: &[u8]) -> Vec<u8> {
+    pub(crate) fn forge(&self, domain: Domain, flags: u8, slot: Slot, counter: u64, plaintext: &[u8]) -> Vec<u8> {
         let mut datagram = vec![0; HEADER_LEN];
         datagram.extend_from_slice(plaintext);
         datagram.extend_from_slice(&[0; 16]);
@@ -68,18 +68,18 @@ impl Ring {
 /// The same process in every epoch.
 pub(crate) fn incarnation(slot: Slot) -> Incarnation {
     let mut bytes = [0xAA; 16];
-    bytes[..2].copy_from_slice(&slot.0.to_be_bytes());
+    bytes[..2].copy_from_slice(&slot.to_bytes());
     Incarnation(bytes)
 }
 
 /// All members of an epoch.
-pub(crate) fn group(epoch: u32, members: u16) -> Vec<Arc<dyn Protect>> {
+pub(crate) fn group(epoch: u32, members: u32) -> Vec<Arc<dyn Protect>> {
     (0..members).map(|slot| Arc::new(Ring::member(epoch, slot, members)) as Arc<dyn Protect>).collect()
 }
 
-fn signing(slot: u16) -> OriginKey {
+fn signing(slot: u32) -> OriginKey {
     let mut seed = [7; 32];
-    seed[..2].copy_from_slice(&slot.to_be_bytes());
+    seed[..2].copy_from_slice(&Slot(slot).to_bytes());
     OriginKey::from_seed(&Secret::from_bytes(seed))
 }
 
@@ -97,7 +97,7 @@ impl Protect for Ring {
         if counter.load(Ordering::Relaxed) < self.packets_max { Ok(()) } else { Err(Exhausted) }
     }
 
-    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
+    fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         self.ready(domain)?;
         let counter = self.counters[usize::from(domain.0)].fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.slot, flags, counter }.write(datagram);
@@ -106,7 +106,7 @@ impl Protect for Ring {
         Ok(counter)
     }
 
-    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped> {
         let Header { domain, epoch, slot, flags, counter } = Header::parse(datagram)?;
         let key = self.keys.get(&(slot, domain)).filter(|_| epoch == self.epoch).ok_or(Dropped::NoKey)?;
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
@@ -120,11 +120,11 @@ impl Protect for Ring {
     }
 
     fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
-        proof.extend_from_slice(self.signing[usize::from(self.slot.0)].sign(statement).as_ref());
+        proof.extend_from_slice(self.signing[self.slot.index()].sign(statement).as_ref());
     }
 
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
-        self.signing.get(usize::from(by.0)).is_some_and(|key| key.public().verify(statement, proof).is_ok())
+        self.signing.get(by.index()).is_some_and(|key| key.public().verify(statement, proof).is_ok())
     }
 }
 

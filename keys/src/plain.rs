@@ -22,7 +22,7 @@ impl Plain {
     pub fn new(name: &str, incarnation: Incarnation) -> Plain {
         let me = Member { id: MemberId { cert: Default::default(), incarnation }, name: name.into() };
         let view =
-            View { epoch: EpochId { counter: 1, hash: 0 }, members: vec![me], me: Slot(0), change: Change::Formed };
+            View::new(None, EpochId { counter: 1, hash: 0 }, [me].into_iter().collect(), Slot(0), Change::Formed);
         Plain { outputs: VecDeque::from([Output::Epoch { view, protect: None, access: Arc::new(Everything) }]) }
     }
 }

@@ -1,12 +1,12 @@
 //! The outer frame of every datagram that is not LCM's.
 //!
 //! ```text
-//! sealed:  0      1      2        4         8        16      18      20         28            n-16
-//!          | 0x5C | 1    | domain | counter | hash   | slot  | flags | counter  | ciphertext  | tag |
-//!                 kind             `--- epoch id ---'                `- packet -'
+//! sealed:  0      1      2        4         8        16    18    19      20         28            n-16
+//!          | 0x5C | 1    | domain | counter | hash   | slot, 24  | flags | counter  | ciphertext  | tag |
+//!                 kind             `--- epoch id ---'                    `- packet -'
 //! open:    | 0x5C | 2    | message of a key scheme, which protects and proves itself |
 //! ```
-//! All integers are big-endian. The whole sealed header is the AEAD's associated data.
+//! All integers are big-endian; of the slot, the lower 16 bits come first. The whole sealed header is the AEAD's associated data.
 
 use crate::codec::{Malformed, Reader};
 use crate::member::{EpochId, Slot};
@@ -24,7 +24,7 @@ pub const OPEN_HEADER_LEN: usize = 2;
 /// Length of the AEAD's tag, bytes.
 pub const TAG_LEN: usize = 16;
 /// Flag: the plaintext ends in an origin proof (A12).
-pub const FLAG_SIGNED: u16 = 1;
+pub const FLAG_SIGNED: u8 = 1;
 
 /// Which of an epoch's keys seals: 0 is the group's own, 1 and up are topic compartments (A8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +45,7 @@ pub struct Header {
     /// The sender's slot.
     pub slot: Slot,
     /// `FLAG_…`; unknown flags are refused.
-    pub flags: u16,
+    pub flags: u8,
     /// The sender's packet counter in this epoch and domain.
     pub counter: u64,
 }
@@ -64,8 +64,8 @@ impl Header {
         let header = Header {
             domain: Domain(r.u16()?),
             epoch: EpochId { counter: r.u32()?, hash: r.u64()? },
-            slot: Slot(r.u16()?),
-            flags: r.u16()?,
+            slot: Slot(u32::from(r.u16()?) | u32::from(r.u8()?) << 16),
+            flags: r.u8()?,
             counter: r.u64()?,
         };
         if header.flags & !FLAG_SIGNED != 0 {
@@ -77,15 +77,16 @@ impl Header {
     /// Writes the header into the first `HEADER_LEN` bytes.
     ///
     /// # Panics
-    /// If `datagram` is shorter than that.
+    /// If `datagram` is shorter than that, or the slot has more bits than the wire.
     #[inline]
     pub fn write(&self, datagram: &mut [u8]) {
         datagram[0] = MAGIC;
         datagram[1] = KIND_SEALED;
         datagram[2..4].copy_from_slice(&self.domain.0.to_be_bytes());
         datagram[4..16].copy_from_slice(&self.epoch.to_bytes());
-        datagram[16..18].copy_from_slice(&self.slot.0.to_be_bytes());
-        datagram[18..20].copy_from_slice(&self.flags.to_be_bytes());
+        let [beyond, high, middle, low] = self.slot.0.to_be_bytes();
+        assert!(beyond == 0, "a slot has 24 bits");
+        datagram[16..20].copy_from_slice(&[middle, low, high, self.flags]);
         datagram[20..28].copy_from_slice(&self.counter.to_be_bytes());
     }
 }
@@ -99,13 +100,14 @@ mod tests {
         let header = Header {
             domain: Domain(3),
             epoch: EpochId { counter: 7, hash: 0x0123_4567_89ab_cdef },
-            slot: Slot(9),
+            slot: Slot(0x03_0009),
             flags: FLAG_SIGNED,
             counter: u64::MAX - 1,
         };
         let mut datagram = vec![0; HEADER_LEN + TAG_LEN];
         header.write(&mut datagram);
         assert_ne!(datagram[0], b'L');
+        assert_eq!(datagram[16..20], [0, 9, 3, 1]);
         assert_eq!(Header::parse(&datagram), Ok(header));
     }
 

@@ -17,6 +17,7 @@ pub mod guarantee;
 pub mod limits;
 pub mod member;
 pub mod protect;
+pub mod roster;
 pub mod time;
 
 pub use address::{Address, Source, To};
@@ -29,4 +30,5 @@ pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane, Transition};
 pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};
 pub use protect::{Access, Exhausted, Protect};
+pub use roster::Roster;
 pub use time::{Monotonic, Now, Took, Utc};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Members of one contributory group; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
+/// Members of one contributory group, and of no other scheme's; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
 pub const MEMBERS_MAX: usize = 64;
 /// Greatest number of a first epoch, which those who agree on it cannot prove: so far a claim brings a new group.
 pub const FIRST_COUNTER_MAX: u32 = 1 << 16;
@@ -176,7 +176,6 @@ pub const LABEL_PARTS_MAX: usize = 64;
 /// Bytes of one encoded label.
 pub const LABEL_BYTES_MAX: usize = 64 << 10;
 
-const _: () = assert!(MEMBERS_MAX <= u16::MAX as usize);
 const _: () = assert!(REASSEMBLY_BYTES_PER_SENDER_MAX > MESSAGE_BYTES_MAX);
 const _: () = assert!(VOUCHED_PACKETS <= REPLAY_WINDOW_PACKETS);
 const _: () = assert!(ORIGIN_BATCH_MAX.is_power_of_two());

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::roster::Roster;
+
 /// SHA-256 of a member's certificate (DER): its lasting name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CertHash(pub [u8; 32]);
@@ -32,9 +34,28 @@ pub struct MemberId {
     pub incarnation: Incarnation,
 }
 
-/// A member's index in one epoch's roster; means nothing outside that epoch.
+/// A member's index, up to [`Slot::MAX`]: of one epoch's roster, or lasting where the scheme says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u16);
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The wire has 24 bits for it.
+    pub const MAX: Slot = Slot((1 << 24) - 1);
+
+    /// The slot as an index of what is kept by slot.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// As hashes and derived keys take it in.
+    ///
+    /// # Panics
+    /// If it has more than 16 bits.
+    pub fn to_bytes(self) -> [u8; 2] {
+        u16::try_from(self.0).expect("no scheme gives out a longer one").to_be_bytes()
+    }
+}
 
 /// An epoch: its number, and the first 64 bits of its transcript's hash (A13), so that two epochs of
 /// equal number in two halves of a group never look alike.
@@ -60,12 +81,16 @@ pub struct Member {
 pub struct View {
     /// The epoch whose key this membership shares.
     pub epoch: EpochId,
-    /// Sorted by `MemberId`; a member's slot is its index.
-    pub members: Vec<Member>,
+    /// Who is in it, by slot; shared with the views before and after.
+    pub members: Roster,
     /// Our own slot.
     pub me: Slot,
     /// Why there is a new view.
     pub change: Change,
+    /// Who was not in the view before; everybody, if there was none.
+    pub came: Vec<Member>,
+    /// Who was in the view before and is not in this one.
+    pub went: Vec<Member>,
 }
 
 /// What led to a view. Decides how the previous epoch's traffic is treated (A5).
@@ -95,15 +120,24 @@ impl Change {
 }
 
 impl View {
+    /// A view that follows on `before`, or the first one. It costs O(change · log n) if its roster was made from that one's.
+    pub fn new(before: Option<&Roster>, epoch: EpochId, members: Roster, me: Slot, change: Change) -> View {
+        let nobody = Roster::default();
+        let before = before.unwrap_or(&nobody);
+        let cloned = |of: Vec<&Member>| of.into_iter().cloned().collect();
+        let (came, went) = (cloned(members.without(before)), cloned(before.without(&members)));
+        View { epoch, members, me, change, came, went }
+    }
+
     /// The slot of a member, by certificate.
     pub fn slot_of(&self, cert: &CertHash) -> Option<Slot> {
-        let i = self.members.iter().position(|m| m.id.cert == *cert)?;
-        Some(Slot(u16::try_from(i).expect("a roster is bounded by limits::MEMBERS_MAX")))
+        self.members.find(cert).map(|(slot, _)| slot)
     }
 
     /// The member at a slot.
+    #[inline]
     pub fn member(&self, slot: Slot) -> Option<&Member> {
-        self.members.get(usize::from(slot.0))
+        self.members.get(slot)
     }
 }
 

@@ -36,12 +36,12 @@ pub trait Protect: Send + Sync {
     ///
     /// # Errors
     /// [`Exhausted`] when the epoch's packet counter is used up, or we hold no sending key of the domain.
-    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted>;
+    fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted>;
 
     /// Opens `datagram` in place: who it claims to be from, its flags, and the plaintext.
     ///
     /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window.
-    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped>;
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped>;
 
     /// Whether we read what this datagram claims to be, and lack its sender's key alone: that one may still come.
     fn awaits_sender(&self, _header: &Header) -> bool {

@@ -109,7 +109,7 @@ impl BestEffort {
     pub(super) fn take(
         &mut self,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: Frame<'_>,
         protect: Option<&dyn Protect>,
     ) -> Result<(), Dropped> {
@@ -150,7 +150,7 @@ impl BestEffort {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: &[u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
@@ -167,7 +167,7 @@ impl BestEffort {
         &self,
         protect: &dyn Protect,
         domain: sealcast_wire::Domain,
-        flags: u16,
+        flags: u8,
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, SendError> {
         let (before, after) = protect.overhead();
@@ -242,7 +242,7 @@ impl Delivery for BestEffort {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {

@@ -149,7 +149,7 @@ impl Ordered {
         &mut self,
         now: Now,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: Frame<'_>,
         protect: Option<&dyn Protect>,
     ) -> Result<(), Dropped> {
@@ -313,7 +313,7 @@ impl Ordered {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: Frame<'_>,
         protect: Option<&dyn Protect>,
     ) -> Result<(), Dropped> {
@@ -392,7 +392,7 @@ impl Delivery for Ordered {
         &mut self,
         index: u64,
         source: Source,
-        flags: u16,
+        flags: u8,
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {

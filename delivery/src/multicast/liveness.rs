@@ -22,8 +22,7 @@ impl Liveness {
 
     /// The members to be watched; all of them count as heard now.
     pub(super) fn install(&mut self, now: Monotonic, view: &View) {
-        let slots = (0..).map(Slot).zip(&view.members);
-        let others = slots.filter(|(slot, _)| *slot != view.me);
+        let others = view.members.slots().filter(|(slot, _)| *slot != view.me);
         self.members = others.map(|(slot, m)| (m.id.incarnation, (slot, now))).collect();
         self.check = (!self.members.is_empty()).then_some(now + self.detect);
     }

@@ -177,7 +177,7 @@ impl Delivery for Multicast {
         &mut self,
         _index: u64,
         _source: Source,
-        _flags: u16,
+        _flags: u8,
         _frame: &mut [u8],
         _protect: &dyn Protect,
     ) -> Result<Output, Dropped> {

@@ -255,7 +255,7 @@ fn statement(epoch: EpochId, domain: Domain, slot: Slot, root: &[u8; 32]) -> [u8
     Transcript::new("sealcast/v1/origin")
         .add(&epoch.to_bytes())
         .add(&domain.0.to_be_bytes())
-        .add(&slot.0.to_be_bytes())
+        .add(&slot.to_bytes())
         .add(root)
         .finish()
 }

@@ -87,12 +87,12 @@ fn receive(receiver: &mut Receiver, protect: &Arc<dyn Protect>, datagrams: &[Vec
     }
 }
 
-fn view(epoch: EpochId, slots: u16, me: u16) -> View {
+fn view(epoch: EpochId, slots: u32, me: u32) -> View {
     let member = |slot| Member {
         id: MemberId { cert: CertHash([u8::try_from(slot).expect("small"); 32]), incarnation: incarnation(Slot(slot)) },
         name: "robot".into(),
     };
-    View { epoch, members: (0..slots).map(member).collect(), me: Slot(me), change: Change::Formed }
+    View::new(None, epoch, (0..slots).map(member).collect(), Slot(me), Change::Formed)
 }
 
 fn at(micros: u64) -> Now {
@@ -813,7 +813,7 @@ struct SignedVectors {
     epoch_counter: u32,
     epoch_hash: u64,
     domain: u16,
-    slot: u16,
+    slot: u32,
     batches: Vec<BatchVector>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand_core::Rng;
-use sealcast_wire::{Change, Dropped, EpochId, Member, Monotonic, Now, Slot, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Monotonic, Now, Roster, Slot, View, limits};
 
 use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
 use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
@@ -269,7 +269,12 @@ impl Contributory {
     /// The view that an agreement makes, and what it changes of ours.
     fn view_of(&self, now: Now, agreed: &Agreed) -> View {
         let members = agreed.people.iter().map(|p| p.member()).collect();
-        View { epoch: agreed.epoch, members, me: agreed.me, change: self.change_to(now, &agreed.people) }
+        let change = self.change_to(now, &agreed.people);
+        View::new(self.installed_members(), agreed.epoch, members, agreed.me, change)
+    }
+
+    fn installed_members(&self) -> Option<&Roster> {
+        self.installed.as_ref().map(|i| &i.members)
     }
 
     fn change_to(&self, now: Now, people: &[Arc<Person>]) -> Change {
@@ -296,16 +301,17 @@ impl Contributory {
     fn prepare(&mut self, now: Now, attempt: &Attempt) {
         let Some(formation) = &attempt.formation else { return };
         let people = formation.people.clone();
-        let me = Slot(formation.slot(attempt.me) as u16);
+        let me = Slot(formation.slot(attempt.me) as u32);
         let epoch = EpochId { counter: attempt.proposal.content.counter, hash: 0 };
         self.prepare_view(now, epoch, &people, me);
     }
 
     fn prepare_view(&mut self, now: Now, epoch: EpochId, people: &[Arc<Person>], me: Slot) {
-        let members: Vec<Member> = people.iter().map(|p| p.member()).collect();
+        let members = people.iter().map(|p| p.member()).collect();
         let change = self.change_to(now, people);
         self.prepared = true;
-        self.outputs.push_back(Output::Prepare(View { epoch, members, me, change }));
+        let view = View::new(self.installed_members(), epoch, members, me, change);
+        self.outputs.push_back(Output::Prepare(view));
     }
 
     /// Somebody in the view must go: publishers pause at once.
@@ -318,7 +324,7 @@ impl Contributory {
         if people.len() < installed.agreed.people.len() {
             let me = people.iter().position(|p| p.short == self.me.short).unwrap_or(0);
             let epoch = EpochId { counter: next_counter(installed.agreed.epoch.counter), hash: 0 };
-            self.prepare_view(now, epoch, &people, Slot(me as u16));
+            self.prepare_view(now, epoch, &people, Slot(me as u32));
         }
     }
 
@@ -386,7 +392,8 @@ impl Contributory {
         let (keys, access) = (agreed.keys.clone(), agreed.table.clone());
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
-        self.installed = Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since });
+        self.installed =
+            Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since, members: view.members.clone() });
         if soon_again {
             self.charge_rekey(now, *attempt.proposal.proposer());
         }
@@ -410,7 +417,7 @@ impl Contributory {
         self.join_wait = timing::JOIN_RETRY;
         self.timers.stop(Timer::Join);
         self.timers.stop(Timer::Resend);
-        let rekey = self.config.rekey_after + timing::rank_wait(usize::from(self.installed_slot()));
+        let rekey = self.config.rekey_after + timing::rank_wait(self.installed_slot().index());
         self.timers.set(Timer::Rekey, now.monotonic + rekey);
         self.schedule_beacon(now, timing::BEACON_FIRST);
         self.greet(now);
@@ -509,8 +516,8 @@ impl Contributory {
         true
     }
 
-    fn installed_slot(&self) -> u16 {
-        self.installed.as_ref().map_or(0, |i| i.agreed.me.0)
+    fn installed_slot(&self) -> Slot {
+        self.installed.as_ref().map_or(Slot(0), |i| i.agreed.me)
     }
 
     /// The attempt cannot succeed: without whom it was for, and as it was if nobody can be named.

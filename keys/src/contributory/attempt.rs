@@ -997,7 +997,7 @@ impl Formation {
             group: env.group.clone(),
             suite: env.suite,
             epoch,
-            me: Slot(me as u16),
+            me: Slot(me as u32),
             members: self.people.iter().map(|p| (p.id.incarnation, p.key.clone())).collect(),
             secrets,
             readers: domains.iter().map(readers).collect(),
@@ -1006,7 +1006,7 @@ impl Formation {
         });
         Agreed {
             epoch,
-            me: Slot(me as u16),
+            me: Slot(me as u32),
             people: self.people.clone(),
             table: self.table.clone(),
             keys: Arc::new(keys),

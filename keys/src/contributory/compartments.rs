@@ -135,7 +135,7 @@ impl Table {
     }
 
     fn rights(&self, slot: Slot) -> Option<&Rights> {
-        self.rights.get(usize::from(slot.0)).map(|r| &**r)
+        self.rights.get(slot.index()).map(|r| &**r)
     }
 }
 

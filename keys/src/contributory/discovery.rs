@@ -732,7 +732,7 @@ impl Contributory {
     fn beacon_turn(&self) -> usize {
         let Some(installed) = &self.installed else { return 0 };
         let n = installed.agreed.people.len().max(1);
-        (usize::from(installed.agreed.me.0) + installed.agreed.epoch.hash as usize % n) % n
+        (installed.agreed.me.index() + installed.agreed.epoch.hash as usize % n) % n
     }
 
     /// The next beacon, in turns; one that is heard starts the wait anew.

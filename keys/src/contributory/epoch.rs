@@ -74,20 +74,20 @@ impl EpochKeys {
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
     /// one counts.
     pub(super) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
-        if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(usize::from(slot.0))) {
+        if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index())) {
             place.get_or_init(|| Receiving::new(self.parts.suite, key));
         }
     }
 
     /// Whether that key is here.
     pub(super) fn knows(&self, slot: Slot, domain: Domain) -> bool {
-        let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(usize::from(slot.0)));
+        let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index()));
         place.is_some_and(|p| p.get().is_some())
     }
 
     /// The key with which a slot seals in a domain that we read; who writes without reading announced it.
     fn receiving(&self, domain: Domain, slot: Slot) -> Option<&Receiving> {
-        let place = self.receiving.get(usize::from(domain.0))?.get(usize::from(slot.0))?;
+        let place = self.receiving.get(usize::from(domain.0))?.get(slot.index())?;
         if let Some(known) = place.get() {
             return Some(known);
         }
@@ -100,7 +100,7 @@ impl EpochKeys {
 
     fn statement(&self, slot: Slot, statement: &[u8]) -> [u8; 32] {
         let t = Transcript::new("sealcast/v1/vouch").add(self.parts.group.as_bytes());
-        t.add(&self.parts.epoch.to_bytes()).add(&slot.0.to_be_bytes()).add(statement).finish()
+        t.add(&self.parts.epoch.to_bytes()).add(&slot.to_bytes()).add(statement).finish()
     }
 }
 
@@ -128,7 +128,7 @@ impl Protect for EpochKeys {
         if sending.next.load(Ordering::Relaxed) < PACKETS_MAX { Ok(()) } else { Err(Exhausted) }
     }
 
-    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
+    fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
         let counter = sending.next.fetch_add(1, Ordering::Relaxed);
         if counter >= PACKETS_MAX {
@@ -141,12 +141,12 @@ impl Protect for EpochKeys {
         Ok(counter)
     }
 
-    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped> {
         let header = Header::parse(datagram).map_err(|_| Dropped::Malformed)?;
         if header.epoch != self.parts.epoch {
             return Err(Dropped::NoKey);
         }
-        let incarnation = self.parts.members.get(usize::from(header.slot.0)).ok_or(Dropped::Malformed)?.0;
+        let incarnation = self.parts.members.get(header.slot.index()).ok_or(Dropped::Malformed)?.0;
         let receiving = self.receiving(header.domain, header.slot).ok_or(Dropped::NoKey)?;
         if !receiving.window().is_new(header.counter) {
             return Err(Dropped::Replay);
@@ -164,7 +164,7 @@ impl Protect for EpochKeys {
     fn awaits_sender(&self, header: &Header) -> bool {
         let domain = usize::from(header.domain.0);
         let reads = self.parts.secrets.get(domain).is_some_and(Option::is_some);
-        let place = self.receiving.get(domain).and_then(|d| d.get(usize::from(header.slot.0)));
+        let place = self.receiving.get(domain).and_then(|d| d.get(header.slot.index()));
         reads
             && header.epoch == self.parts.epoch
             && place.is_some_and(|p| p.get().is_none())
@@ -176,14 +176,14 @@ impl Protect for EpochKeys {
     }
 
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
-        let member = self.parts.members.get(usize::from(by.0));
+        let member = self.parts.members.get(by.index());
         member.is_some_and(|(_, key)| key.verify(&self.statement(by, statement), proof).is_ok())
     }
 }
 
 /// G4: the key of one sender, in one run, in one domain of one epoch.
 fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Secret<32> {
-    let incarnation = parts.members[usize::from(slot.0)].0;
+    let incarnation = parts.members[slot.index()].0;
     hkdf(
         secret.expose(),
         &parts.epoch.to_bytes(),
@@ -191,7 +191,7 @@ fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Sec
             b"sealcast/v1/sub",
             parts.group.as_bytes(),
             &domain.0.to_be_bytes(),
-            &slot.0.to_be_bytes(),
+            &slot.to_bytes(),
             &incarnation.0,
             &[parts.suite as u8],
         ],
@@ -207,11 +207,11 @@ mod tests {
     const EPOCH: EpochId = EpochId { counter: 3, hash: 77 };
 
     /// Slot 0 and 1 read domain 0 and 1; slot 2 reads domain 0 only and writes domain 1.
-    fn keys(me: u16) -> EpochKeys {
+    fn keys(me: u32) -> EpochKeys {
         keys_of(me, [9; 16])
     }
 
-    fn keys_of(me: u16, last_incarnation: [u8; 16]) -> EpochKeys {
+    fn keys_of(me: u32, last_incarnation: [u8; 16]) -> EpochKeys {
         let signer = |i: u8| OriginKey::from_seed(&Secret::from_bytes([i; 32]));
         let incarnation = |i: u8| if i == 2 { Incarnation(last_incarnation) } else { Incarnation([i; 16]) };
         let reads = me < 2;

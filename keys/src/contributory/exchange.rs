@@ -386,7 +386,7 @@ impl Contributory {
             return Err(Dropped::Policy.into());
         }
         let Some((_, pair)) = agreed.pairs.iter().find(|(d, _)| *d == domain) else { return Ok(()) };
-        if agreed.keys.knows(sealcast_wire::Slot(slot as u16), domain) {
+        if agreed.keys.knows(sealcast_wire::Slot(slot as u32), domain) {
             return Err(Dropped::Stale.into());
         }
         let body = Message::SenderKey(m.clone()).body();
@@ -397,7 +397,7 @@ impl Contributory {
         let info = sender_key_info(&self.group, &m.epoch.to_bytes(), domain);
         let key = pair.open(&info, &m.author.0, &m.sealed).map_err(|_| Dropped::Auth)?;
         let key = Secret::try_from(&key[..]).map_err(|_| Dropped::Malformed)?;
-        let slot = sealcast_wire::Slot(slot as u16);
+        let slot = sealcast_wire::Slot(slot as u32);
         agreed.keys.learn(slot, domain, &key);
         self.outputs.push_back(Output::SenderKey { epoch: m.epoch, slot });
         Ok(())

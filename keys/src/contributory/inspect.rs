@@ -155,7 +155,7 @@ pub(super) fn status(of: &Contributory, now: Now) -> Status {
         rotates_in: of.config.rekey_after.saturating_sub(age) * pace,
         suite: of.config.suite,
         members,
-        me: installed.map_or(0, |i| usize::from(i.agreed.me.0)),
+        me: installed.map_or(0, |i| i.agreed.me.index()),
         compartments,
         evictions: of.statements.evictions().len(),
         crl_number: summary.crl,

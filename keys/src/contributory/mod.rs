@@ -72,7 +72,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::veil::{Veil, VeilError};
 use sealcast_wire::{
-    CertHash, Change, Dropped, Drops, EpochId, Incarnation, Lane, Monotonic, Now, Slot, Source, To, Utc, limits,
+    CertHash, Change, Dropped, Drops, EpochId, Incarnation, Lane, Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
 };
 
 pub use inspect::{Counters, Status, Tally};
@@ -294,6 +294,8 @@ struct Installed {
     ring_key: Arc<Key>,
     /// Since which epoch each member is in, by slot.
     since: Vec<u32>,
+    /// The same people as its view has them.
+    members: Roster,
 }
 
 /// An epoch of which we take in the sending keys of those who write without reading.
@@ -747,7 +749,7 @@ impl Contributory {
 
     fn suspect(&mut self, now: Now, slot: Slot) {
         let Some(installed) = &self.installed else { return };
-        let Some(person) = installed.agreed.people.get(usize::from(slot.0)) else { return };
+        let Some(person) = installed.agreed.people.get(slot.index()) else { return };
         if person.short != self.me.short && self.phase == Phase::Running {
             let short = person.short;
             self.removing.entry(short).or_insert(Change::Suspected);

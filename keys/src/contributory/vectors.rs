@@ -505,6 +505,7 @@ impl Story {
                 joins_since_setup: 0,
                 ring_key,
                 since: vec![1; agreed.people.len()],
+                members: agreed.people.iter().map(|p| p.member()).collect(),
             });
         }
     }
@@ -538,7 +539,7 @@ impl Story {
     }
 
     /// Seals a record as a member; all others who read its domain open it.
-    fn seal(&mut self, i: usize, agreement: &Agreement, domain: Domain, flags: u16, record: &[u8]) -> Vec<u8> {
+    fn seal(&mut self, i: usize, agreement: &Agreement, domain: Domain, flags: u8, record: &[u8]) -> Vec<u8> {
         let seat = agreement.seats.iter().position(|s| *s == i).unwrap();
         let agreed = &agreement.agreed[seat];
         let mut datagram = vec![0; HEADER_LEN];
@@ -559,7 +560,7 @@ impl Story {
         let statement = Transcript::new("sealcast/v1/origin")
             .add(&agreed.epoch.to_bytes())
             .add(&domain.0.to_be_bytes())
-            .add(&agreed.me.0.to_be_bytes())
+            .add(&agreed.me.to_bytes())
             .add(&tree.root())
             .finish();
         let mut signature = Vec::new();
@@ -581,7 +582,7 @@ impl Story {
         body.extend_from_slice(&datagram[20..28]);
         body.extend_from_slice(&sha256(datagram)[..16]);
         let statement = Transcript::new("sealcast/v1/vouch").add(&agreed.epoch.to_bytes());
-        let statement = statement.add(&agreed.me.0.to_be_bytes()).add(&body).finish();
+        let statement = statement.add(&agreed.me.to_bytes()).add(&body).finish();
         agreed.keys.vouch(&statement, &mut body);
         let mut record = whole(2, None, "", &body);
         record[0] |= 0x40;

@@ -174,7 +174,7 @@ impl<G: Group> Threshold<G> {
     }
 
     fn install(&mut self, change: Change) {
-        let view = View { epoch: self.standing.into(), members: vec![self.me.clone()], me: Slot(0), change };
+        let view = View::new(None, self.standing.into(), [self.me.clone()].into_iter().collect(), Slot(0), change);
         self.outputs.push_back(Output::Epoch { view, protect: None, access: Arc::new(Everything) });
     }
 

@@ -25,7 +25,7 @@ fn cast() -> Cast {
 fn view(counter: u32, members: &[usize], me: usize, change: Change) -> View {
     let me = members.iter().position(|m| *m == me).expect("the view's owner is in it");
     let members = members.iter().map(|m| member(*m)).collect();
-    View { epoch: EpochId { counter, hash: u64::from(counter) }, members, me: Slot(me as u16), change }
+    View::new(None, EpochId { counter, hash: u64::from(counter) }, members, Slot(me as u32), change)
 }
 
 fn installed(view: View, secret: u8) -> Event {

@@ -28,7 +28,7 @@ pub(super) struct Specimen {
 /// What a key opens.
 enum Inside {
     /// The record that a member sealed.
-    Record { domain: Domain, flags: u16, plaintext: Vec<u8> },
+    Record { domain: Domain, flags: u8, plaintext: Vec<u8> },
     /// The message under the veil.
     Open { message: Vec<u8> },
     /// Nothing: LCM's.
@@ -154,7 +154,7 @@ fn control(world: &World) -> Result<Specimen, Failure> {
 }
 
 /// Names a record by its first frame.
-fn record_kind(flags: u16, plaintext: &[u8]) -> String {
+fn record_kind(flags: u8, plaintext: &[u8]) -> String {
     let name = match Frames::of(plaintext).next() {
         Some(Ok(Frame::Whole { head, .. })) if head.keys => "control",
         Some(Ok(Frame::Whole { .. })) => "data",

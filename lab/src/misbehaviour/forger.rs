@@ -50,7 +50,7 @@ impl Forger {
         let epoch = heard.map_or(EpochId { counter: 1, hash: self.dice.bits() }, |h| h.epoch);
         let mut datagram = self.bytes(300);
         datagram.resize(datagram.len().max(HEADER_LEN + TAG_LEN), 0);
-        let slot = Slot(self.dice.below(4) as u16);
+        let slot = Slot(self.dice.below(4) as u32);
         let counter = self.dice.below(1 << 40);
         Header { domain: Domain(self.dice.below(3) as u16), epoch, slot, flags: 0, counter }.write(&mut datagram);
         datagram

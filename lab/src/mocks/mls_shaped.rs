@@ -340,7 +340,7 @@ impl MlsShaped {
         if *epoch != state.epoch {
             return Err(Dropped::Stale); // it asks again
         }
-        let leaver = state.roster.get(usize::from(slot.0)).ok_or(Dropped::Malformed)?.id.cert;
+        let leaver = state.roster.get(slot.index()).ok_or(Dropped::Malformed)?.id.cert;
         let lowest = state.roster.iter().find(|l| l.id.cert != leaver);
         if lowest.is_some_and(|l| l.id == self.leaf.id) {
             self.wish(Wish::Remove(leaver));
@@ -408,7 +408,7 @@ impl MlsShaped {
         let me = state.roster.iter().position(|l| l.id == self.leaf.id)?;
         let members = state.roster.iter().map(|l| Member { id: l.id, name: l.name.as_str().into() }).collect();
         // Not decided before it is accepted: until then it is no more than a wish.
-        Some(View { epoch: state.epoch, members, me: Slot(me as u16), change: Change::Left })
+        Some(View::new(None, state.epoch, members, Slot(me as u32), Change::Left))
     }
 
     fn exclude(&mut self, why: Exclusion) {
@@ -551,7 +551,7 @@ impl MlsShaped {
     }
 
     fn suspect(&mut self, slot: Slot) {
-        let cert = self.state.as_ref().and_then(|s| s.roster.get(usize::from(slot.0))).map(|l| l.id.cert);
+        let cert = self.state.as_ref().and_then(|s| s.roster.get(slot.index())).map(|l| l.id.cert);
         if let Some(cert) = cert {
             self.wish(Wish::Remove(cert));
         }

@@ -23,15 +23,15 @@ pub struct MockProtect {
 impl MockProtect {
     /// One sending key per member and incarnation (G4).
     pub fn new(view: &View, secret: &Secret<32>) -> MockProtect {
-        let key = |slot: u16, member: &sealcast_wire::Member| {
+        let key = |slot: Slot, member: &sealcast_wire::Member| {
             let parts: [&[u8]; 4] =
-                [b"sealcast/mock/sub", &view.epoch.to_bytes(), &slot.to_be_bytes(), &member.id.incarnation.0];
-            (Slot(slot), (member.id.incarnation, Key::new(Suite::Aes256Gcm, &hkdf(secret.expose(), b"", &parts))))
+                [b"sealcast/mock/sub", &view.epoch.to_bytes(), &slot.0.to_be_bytes(), &member.id.incarnation.0];
+            (slot, (member.id.incarnation, Key::new(Suite::Aes256Gcm, &hkdf(secret.expose(), b"", &parts))))
         };
         MockProtect {
             epoch: view.epoch,
             me: view.me,
-            keys: (0..).zip(&view.members).map(|(slot, m)| key(slot, m)).collect(),
+            keys: view.members.slots().map(|(slot, m)| key(slot, m)).collect(),
             vouching: hkdf(secret.expose(), b"", &[b"sealcast/mock/vouch"]),
             counter: AtomicU64::new(0),
             seen: Mutex::default(),
@@ -52,7 +52,7 @@ impl Protect for MockProtect {
         self.me
     }
 
-    fn seal(&self, domain: Domain, flags: u16, datagram: &mut [u8]) -> Result<u64, Exhausted> {
+    fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         let counter = self.counter.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.me, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
@@ -60,7 +60,7 @@ impl Protect for MockProtect {
         Ok(counter)
     }
 
-    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped> {
         let Header { domain, epoch, slot, flags, counter } = Header::parse(datagram).map_err(|_| Dropped::Malformed)?;
         if epoch != self.epoch {
             return Err(Dropped::NoKey);

@@ -101,7 +101,7 @@ impl ThresholdShaped {
         let mut members: Vec<Member> = self.roster.iter().map(member).collect();
         members.sort_by_key(|m| m.id);
         let me = members.iter().position(|m| *m.name == *self.name)?;
-        Some(View { epoch: EPOCH, members, me: Slot(me as u16), change: Change::Formed })
+        Some(View::new(None, EPOCH, members.into_iter().collect(), Slot(me as u32), Change::Formed))
     }
 
     fn take(&mut self, index: u64, broker: u16, attachment: &[u8]) -> Result<(), Malformed> {

@@ -1,14 +1,12 @@
 //! What the key scheme wants done: messages sent, changes prepared, keys installed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Outgoing, Token, What};
 use sealcast_keys::{self as keys, Keys};
-use sealcast_wire::{
-    CertHash, Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, Transition, View, limits,
-};
+use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, Transition, View, limits};
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
@@ -156,8 +154,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// Whether a view leaves out somebody of the installed one, so that no old key may be trusted (A5).
     fn excludes(&self, next: &View) -> bool {
         let gone = |e: &Arc<Epoch>| {
-            let stay: BTreeSet<&CertHash> = next.members.iter().map(|m| &m.id.cert).collect();
-            e.view.members.iter().any(|m| !stay.contains(&m.id.cert))
+            let went = e.view.members.without(&next.members);
+            went.iter().any(|m| next.slot_of(&m.id.cert).is_none())
         };
         next.change.excludes() || self.ring.current().is_some_and(gone)
     }

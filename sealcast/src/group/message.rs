@@ -1,10 +1,9 @@
 //! What an application gets: messages with their origin, and memberships as they change.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_keys::Exclusion;
-use sealcast_wire::{EpochId, Member, Slot, View};
+use sealcast_wire::{EpochId, Member, Roster, Slot, View};
 
 /// A delivered message.
 #[derive(Clone, Debug)]
@@ -128,12 +127,10 @@ pub enum ViewEvent {
 
 impl ViewEvent {
     pub(super) fn between(old: Option<&View>, view: Arc<View>) -> ViewEvent {
-        let none = Vec::new();
-        let before = old.map_or(&none, |v| &v.members);
-        let ids = |members: &[Member]| members.iter().map(|m| m.id).collect::<BTreeSet<_>>();
-        let (were, are) = (ids(before), ids(&view.members));
-        let joined = view.members.iter().filter(|m| !were.contains(&m.id)).cloned().collect();
-        let left = before.iter().filter(|m| !are.contains(&m.id)).cloned().collect();
+        let nobody = Roster::default();
+        let before = old.map_or(&nobody, |v| &v.members);
+        let cloned = |of: Vec<&Member>| of.into_iter().cloned().collect();
+        let (joined, left) = (cloned(view.members.without(before)), cloned(before.without(&view.members)));
         ViewEvent::Changed { view, joined, left }
     }
 }

@@ -33,8 +33,8 @@ use sealcast_crypto::identity::Pattern;
 use sealcast_delivery::{self as delivery, Batch, Delivery, Input, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_wire::{
-    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Reason, Slot, Source, To, View,
-    frame, limits,
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Reason, Source, To, View, frame,
+    limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -506,8 +506,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// By slot: how long ago a member was last heard under the current key, if ever.
     pub fn last_heard(&self, now: Monotonic) -> Vec<Option<Duration>> {
         let Some(entry) = self.ring.current_entry() else { return Vec::new() };
-        let slot = |i| Slot(u16::try_from(i).expect("a roster is bounded by limits::MEMBERS_MAX"));
-        (0..entry.epoch.view.members.len()).map(|i| entry.heard.get(&slot(i)).map(|at| now.since(*at))).collect()
+        let slots = entry.epoch.view.members.slots();
+        slots.map(|(slot, _)| entry.heard.get(&slot).map(|at| now.since(*at))).collect()
     }
 
     /// Why we are out, if so.

@@ -9,7 +9,7 @@
 //! Others may have installed an epoch that we passed over: what they sealed under it is opened like that of an epoch
 //! before. Until our next one it is opened only if vouched for.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,8 +221,7 @@ impl Ring {
         let member: MemberId = new.member(by)?.id;
         let at = self.position(part.old)?;
         let entry = &mut self.entries[at];
-        let slot = entry.epoch.view.members.iter().position(|m| m.id == member)?;
-        let slot = Slot(u16::try_from(slot).expect("a roster is bounded by limits::MEMBERS_MAX"));
+        let (slot, _) = entry.epoch.view.members.find(&member.cert).filter(|(_, m)| m.id == member)?;
         entry.vouched.entry(slot).or_default().add(part).then_some(slot)
     }
 
@@ -295,12 +294,7 @@ impl Ring {
 
 /// What becomes of an epoch that we passed over, when another one is installed: that of any other before it.
 fn after_passing(passed: &View, current: &View, until: Monotonic) -> Phase {
-    let stay: BTreeSet<&MemberId> = current.members.iter().map(|m| &m.id).collect();
-    if passed.members.iter().all(|m| stay.contains(&m.id)) {
-        Phase::Overlap { until }
-    } else {
-        Phase::Closing { until }
-    }
+    if passed.members.is_within(&current.members) { Phase::Overlap { until } } else { Phase::Closing { until } }
 }
 
 const _: () = assert!(limits::EPOCHS_HELD > 1);
@@ -336,7 +330,7 @@ mod tests {
         };
         let id = EpochId { counter, hash: u64::from(counter) };
         let members = (0..members).map(member).collect();
-        let view = View { epoch: id, members, me: Slot(0), change: Change::Joined };
+        let view = View::new(None, id, members, Slot(0), Change::Joined);
         Arc::new(Epoch { view: Arc::new(view), protect: None, access: Arc::new(Anything) })
     }
 
@@ -363,7 +357,7 @@ mod tests {
     fn rule_a5_a_key_that_was_passed_over_opens_only_what_is_vouched_for() {
         let (now, first, second, third) = (Monotonic(0), epoch(1, 2), epoch(2, 3), epoch(3, 2));
         let until = now + limits::EPOCH_OVERLAP;
-        let vouch = |ring: &mut Ring, by: u16| {
+        let vouch = |ring: &mut Ring, by: u32| {
             let words = vouch::write(second.view.epoch, &[], &Says(third.view.epoch, Slot(by)));
             let part = vouch::read(&words[0], Slot(by), &Says(third.view.epoch, Slot(by))).expect("it is well formed");
             ring.vouch(part, &third.view, Slot(by))
@@ -413,10 +407,10 @@ mod tests {
         fn slot(&self) -> Slot {
             self.1
         }
-        fn seal(&self, _: Domain, _: u16, _: &mut [u8]) -> Result<u64, Exhausted> {
+        fn seal(&self, _: Domain, _: u8, _: &mut [u8]) -> Result<u64, Exhausted> {
             Err(Exhausted)
         }
-        fn open<'a>(&self, _: &'a mut [u8]) -> Result<(Source, u16, &'a mut [u8]), Dropped> {
+        fn open<'a>(&self, _: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped> {
             Err(Dropped::NoKey)
         }
         fn vouch(&self, _: &[u8], _: &mut Vec<u8>) {}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use sealcast_delivery::{Properties, SendError};
 use sealcast_keys::{HandleError, Token};
 use sealcast_wire::{
-    Access, Agreement, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, limits,
+    Access, Agreement, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, Slot, limits,
 };
 
 use super::*;
@@ -125,7 +125,7 @@ impl Delivery for Wire {
         &mut self,
         _: u64,
         _: Source,
-        _: u16,
+        _: u8,
         _: &mut [u8],
         _: &dyn Protect,
     ) -> std::result::Result<delivery::Output, Dropped> {
@@ -178,7 +178,7 @@ pub(super) fn view(counter: u32, members: u8, change: Change) -> View {
         name: format!("m{n}").into(),
     };
     let members = (0..members).map(member).collect();
-    View { epoch: EpochId { counter, hash: 0 }, members, me: Slot(0), change }
+    View::new(None, EpochId { counter, hash: 0 }, members, Slot(0), change)
 }
 
 pub(super) fn installed(counter: u32, members: u8, change: Change) -> keys::Output {

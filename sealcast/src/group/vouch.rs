@@ -107,7 +107,7 @@ impl Word {
 }
 
 fn statement(new: EpochId, by: Slot, stated: &[u8]) -> [u8; 32] {
-    Transcript::new("sealcast/v1/vouch").add(&new.to_bytes()).add(&by.0.to_be_bytes()).add(stated).finish()
+    Transcript::new("sealcast/v1/vouch").add(&new.to_bytes()).add(&by.to_bytes()).add(stated).finish()
 }
 
 const PACKET_BYTES: usize = 2 + 8 + 16;
@@ -173,14 +173,14 @@ mod tests {
             self.slot
         }
 
-        fn seal(&self, _: Domain, _: u16, _: &mut [u8]) -> Result<u64, sealcast_wire::Exhausted> {
+        fn seal(&self, _: Domain, _: u8, _: &mut [u8]) -> Result<u64, sealcast_wire::Exhausted> {
             Err(sealcast_wire::Exhausted)
         }
 
         fn open<'a>(
             &self,
             _: &'a mut [u8],
-        ) -> Result<(sealcast_wire::Source, u16, &'a mut [u8]), sealcast_wire::Dropped> {
+        ) -> Result<(sealcast_wire::Source, u8, &'a mut [u8]), sealcast_wire::Dropped> {
             Err(sealcast_wire::Dropped::NoKey)
         }
 

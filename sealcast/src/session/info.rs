@@ -192,7 +192,7 @@ impl Shared {
         shown.members = info
             .view
             .iter()
-            .flat_map(|view| view.members.iter().enumerate().map(|(i, m)| (i == usize::from(view.me.0), m)))
+            .flat_map(|view| view.members.slots().map(|(slot, m)| (slot == view.me, m)))
             .map(|(me, m)| MemberInfo {
                 name: m.name.to_string(),
                 certificate: hex(&m.id.cert.0),

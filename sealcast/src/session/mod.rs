@@ -112,7 +112,11 @@ impl Session {
         let mut queues = lock(&shared.view_queues);
         let seen = lock(&shared.seen);
         if let Some(view) = &seen.view {
-            queue.push(ViewEvent::Changed { view: view.clone(), joined: view.members.clone(), left: Vec::new() });
+            queue.push(ViewEvent::Changed {
+                view: view.clone(),
+                joined: view.members.iter().cloned().collect(),
+                left: Vec::new(),
+            });
         }
         if let Some(why) = &seen.excluded {
             queue.push(ViewEvent::Excluded(why.clone()));

@@ -247,10 +247,10 @@ fn a_group_that_was_cut_in_two_heals() {
         // Each half misses the other.
         for slot in 0..8 {
             for i in [0, 7] {
-                let other = net.nodes[i].epochs.last().unwrap().view.members[slot].id.cert;
+                let other = net.nodes[i].epochs.last().unwrap().view.member(Slot(slot as u32)).unwrap().id.cert;
                 let theirs = (0..8).find(|j| net.nodes[*j].identity.certificate().hash == other).unwrap();
                 if net.nodes[theirs].part != net.nodes[i].part {
-                    net.suspect(i, Slot(slot as u16));
+                    net.suspect(i, Slot(slot as u32));
                 }
             }
         }
@@ -278,8 +278,8 @@ fn w13_those_who_were_left_behind_at_different_epochs_come_back() {
             for i in &on {
                 let view = net.nodes[*i].epochs.last().unwrap().view.clone();
                 let goes = |m: &sealcast_wire::Member| !on.iter().any(|n| net.nodes[*n].keys.me.id == m.id);
-                let slots: Vec<usize> = (0..view.members.len()).filter(|s| goes(&view.members[*s])).collect();
-                slots.into_iter().for_each(|slot| net.suspect(*i, Slot(slot as u16)));
+                let slots: Vec<Slot> = view.members.slots().filter(|(_, m)| goes(m)).map(|(slot, _)| slot).collect();
+                slots.into_iter().for_each(|slot| net.suspect(*i, slot));
             }
             assert!(net.run_until(20_000, |net| net.are_one(&on)), "{}", net.describe());
         }
@@ -317,7 +317,7 @@ fn rule_a14_the_roster_is_the_view_and_slots_follow_its_order() {
     let net = group(14, 7);
     for node in &net.nodes {
         let view = &node.epochs.last().unwrap().view;
-        assert!(view.members.is_sorted_by(|a, b| a.id < b.id));
+        assert!(view.members.iter().is_sorted_by(|a, b| a.id < b.id));
         assert_eq!(view.member(view.me).unwrap().id, node.keys.me.id);
         assert_eq!(node.keyed.last(), Some(&view.epoch), "opened with before it is sealed with");
         let status = node.keys.status(net.clock());
