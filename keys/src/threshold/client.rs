@@ -35,7 +35,7 @@ pub struct Setup {
 pub struct Client<G: Group = Ristretto255>(State<G>);
 
 enum State<G: Group> {
-    Fetching(Fetching),
+    Fetching(Box<Fetching>),
     Running(Box<Threshold<G>>),
 }
 
@@ -52,7 +52,8 @@ impl<G: Group> Client<G> {
     /// A client that asks for the key once its transport is up.
     pub fn new(setup: Setup) -> Client<G> {
         let versions = Standing { epoch: 0, policy: 0 };
-        Client(State::Fetching(Fetching { setup, versions, ask_at: None, asked: 0, outputs: VecDeque::new() }))
+        let fetching = Fetching { setup, versions, ask_at: None, asked: 0, outputs: VecDeque::new() };
+        Client(State::Fetching(Box::new(fetching)))
     }
 }
 
