@@ -382,7 +382,7 @@ impl Quorum {
                 Ok(()) => Fetched::Missing,
                 Err(_) => Fetched::NotAsked,
             },
-            Fetch::Blob(_) | Fetch::After(_) | Fetch::KeyPackage(_) | Fetch::Key => Fetched::Missing,
+            Fetch::Blob(_) | Fetch::KeyPackage(_) | Fetch::Key => Fetched::Missing,
         }
     }
 

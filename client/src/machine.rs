@@ -249,9 +249,7 @@ impl Machine {
     pub(super) fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) {
         let result = match what {
             Fetch::Key => self.key().map_or(Fetched::Missing, Fetched::Bytes),
-            Fetch::Shares { .. } | Fetch::Blob(_) | Fetch::After(_) | Fetch::KeyPackage(_) => {
-                self.quorum.fetch(now, what)
-            }
+            Fetch::Shares { .. } | Fetch::Blob(_) | Fetch::KeyPackage(_) => self.quorum.fetch(now, what),
         };
         if (what, &result) == (&Fetch::Key, &Fetched::Missing) {
             // The brokers may have made it since they welcomed us.
@@ -639,7 +637,7 @@ impl Machine {
                 if bytes.len() > limits::OPEN_BYTES_MAX {
                     return Err(Dropped::Malformed);
                 }
-                self.put(Output::Keys { source, bytes: bytes.to_vec() });
+                self.put(Output::Keys { source, position: Some(entry.sn), bytes: bytes.to_vec() });
                 Ok(())
             }
             (Cargo::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),

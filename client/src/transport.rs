@@ -19,7 +19,7 @@ use sealcast_wire::{
 use super::Config;
 use super::handle::Handle;
 use super::machine::{Cargo, Machine, Next};
-use sealcast_delivery::{Batch, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
+use sealcast_delivery::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
 
 /// See the module.
 #[derive(Debug)]
@@ -58,16 +58,18 @@ pub(super) fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
 impl Delivery for Transport {
     fn properties(&self) -> Properties {
         let orders_all = self.lock().orders_all();
+        // Whole messages are sealed for brokers, not for an epoch of members.
+        let cut = if orders_all { Cut::Position } else { Cut::Clock };
+        let channel = Some(Channel { agreement: Agreement::Byzantine, acknowledged: true, cut });
         Properties {
-            best_effort: Some(Agreement::Byzantine),
-            fifo: Some(Agreement::Byzantine),
-            ordered: Some(Agreement::Byzantine),
+            best_effort: channel,
+            fifo: channel,
+            ordered: channel,
             // Brokers keep it; when members hold it, nobody says.
             safe: None,
-            orders_all,
+            orders_keys: orders_all,
             connects: true,
             subscribes: !orders_all,
-            acknowledges: true,
             message_bytes_max: limits::BODY_BYTES_MAX,
             fetches: Fetches { shares: true, directory: false },
             names_packets: false,

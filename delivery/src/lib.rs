@@ -19,7 +19,7 @@ use std::sync::Arc;
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
     Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
-    Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Transition, Unsealed, View, limits,
+    Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -127,20 +127,19 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
     }
 }
 
-/// What a transport gives.
+/// What a transport gives, channel by channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// With which agreement it gives best effort; `None`: not at all.
-    pub best_effort: Option<Agreement>,
+    /// Messages that may be lost; `None`: there is no such channel.
+    pub best_effort: Option<Channel>,
     /// Each sender's messages in the order sent.
-    pub fifo: Option<Agreement>,
+    pub fifo: Option<Channel>,
     /// One order at all members.
-    pub ordered: Option<Agreement>,
+    pub ordered: Option<Channel>,
     /// The same, acknowledged once all members hold it.
-    pub safe: Option<Agreement>,
-    /// Everything that is sent, key schemes' messages too, takes its position in one order and comes back in it: sealed
-    /// datagrams as [`Output::Record`], which their receiver opens at their position.
-    pub orders_all: bool,
+    pub safe: Option<Channel>,
+    /// Key schemes' messages take their position in the order too, whatever they need.
+    pub orders_keys: bool,
     /// What it can be asked for.
     pub fetches: Fetches,
     /// It remembers what it sealed last ([`Delivery::sent`]); otherwise whoever transmits does.
@@ -149,8 +148,6 @@ pub struct Properties {
     pub connects: bool,
     /// It carries to a member only what that member subscribed to ([`Input::Subscribe`]).
     pub subscribes: bool,
-    /// It tells what became of each message ([`Output::Outcome`]).
-    pub acknowledges: bool,
     /// Bytes of the longest message that it carries, sealed.
     pub message_bytes_max: usize,
 }
@@ -158,21 +155,20 @@ pub struct Properties {
 impl Properties {
     /// Best effort and nothing else.
     pub const BEST_EFFORT: Properties = Properties {
-        best_effort: Some(Agreement::None),
+        best_effort: Some(Channel { agreement: Agreement::None, acknowledged: false, cut: Cut::Clock }),
         fifo: None,
         ordered: None,
         safe: None,
-        orders_all: false,
+        orders_keys: false,
         fetches: Fetches::NOTHING,
         names_packets: false,
         connects: false,
         subscribes: false,
-        acknowledges: false,
         message_bytes_max: limits::MESSAGE_BYTES_MAX,
     };
 
-    /// The agreement with which a guarantee is given; `None` if it is not given.
-    pub fn gives(&self, guarantee: Guarantee) -> Option<Agreement> {
+    /// The channel that gives a guarantee; `None` if it is not given.
+    pub fn gives(&self, guarantee: Guarantee) -> Option<Channel> {
         match guarantee {
             Guarantee::BestEffort => self.best_effort,
             Guarantee::Fifo => self.fifo,
@@ -180,6 +176,41 @@ impl Properties {
             Guarantee::Safe => self.safe,
         }
     }
+
+    /// Whether it tells what became of each message on the channel that gives a guarantee.
+    pub fn acknowledges(&self, guarantee: Guarantee) -> bool {
+        self.gives(guarantee).is_some_and(|channel| channel.acknowledged)
+    }
+
+    /// Whether it tells so on any channel.
+    pub fn acknowledges_any(&self) -> bool {
+        [self.best_effort, self.fifo, self.ordered, self.safe].iter().flatten().any(|channel| channel.acknowledged)
+    }
+
+    /// Whether a position in the order ends epochs on the channel that gives a guarantee.
+    pub fn cuts_by_position(&self, guarantee: Guarantee) -> bool {
+        self.gives(guarantee).is_some_and(|channel| channel.cut == Cut::Position)
+    }
+}
+
+/// One of a transport's channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Whether two halves of a group can both go on.
+    pub agreement: Agreement,
+    /// [`Output::Outcome`] tells what became of each message.
+    pub acknowledged: bool,
+    /// What ends an epoch.
+    pub cut: Cut,
+}
+
+/// What ends an epoch on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Time: for a while the messages of both epochs are taken (A5).
+    Clock,
+    /// A position in one order. Sealed datagrams come back as [`Output::Record`], and their receiver opens them there.
+    Position,
 }
 
 /// What happens to a transport.
@@ -248,8 +279,6 @@ pub struct Outgoing<'a> {
     pub guarantee: Guarantee,
     /// Whom for.
     pub to: To,
-    /// Accept only if `from` is still the epoch (ordered lanes).
-    pub expect: Option<Transition>,
 }
 
 /// The kinds of cargo.
@@ -313,12 +342,14 @@ pub enum Output {
     Keys {
         /// Who sent it.
         source: Source,
+        /// Its sequence number, where it has one in the order.
+        position: Option<u64>,
         /// Its bytes.
         bytes: Vec<u8>,
     },
     /// Application data.
     Deliver(Delivered),
-    /// A sealed datagram at its position in the transport's order ([`Properties::orders_all`]).
+    /// A sealed datagram at its position in the transport's order ([`Cut::Position`]).
     Record {
         /// Its place.
         index: u64,
@@ -397,7 +428,7 @@ pub enum Outcome {
     Accepted,
     /// The same, at this place of the way's order.
     Placed(u64),
-    /// Another message won the epoch that it expected.
+    /// It was sealed for versions of key and policy that these replaced.
     Superseded(sealcast_wire::EpochId),
     /// It may have been delivered or not: others may hold it.
     InDoubt,

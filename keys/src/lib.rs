@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sealcast_wire::{
     Access, Agreement, CertHash, Dropped, Envelope, EpochId, Evidence, Guarantee, Lane, Monotonic, Now, Protect, Slot,
-    Source, To, Transition, View,
+    Source, To, View,
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
 pub use status::{CompartmentStatus, MemberStatus, Status};
@@ -87,10 +87,9 @@ impl<K: Keys + ?Sized> Keys for Box<K> {
 /// What a scheme needs of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// Of what carries messages on the open lane.
-    pub open: Need,
-    /// On the control lane.
-    pub control: Need,
+    /// Of what carries its own messages: what each kind needs that needs more than [`Need::NOTHING`]
+    /// ([`Output::Send`] names the guarantee of each message).
+    pub messages: &'static [Need],
     /// Of what carries the application's data.
     pub data: Need,
     /// What it asks the transport for.
@@ -110,21 +109,17 @@ impl Need {
 
 impl Properties {
     /// Any transport will do.
-    pub const ANY: Properties = Properties {
-        open: Need::NOTHING,
-        control: Need::NOTHING,
-        data: Need::NOTHING,
-        fetches: Fetches::NOTHING,
-        seals_messages: false,
-    };
+    pub const ANY: Properties =
+        Properties { messages: &[], data: Need::NOTHING, fetches: Fetches::NOTHING, seals_messages: false };
 
-    /// What messages of a lane need.
-    pub fn of(&self, lane: Lane) -> Need {
-        match lane {
-            Lane::Open => self.open,
-            Lane::Control => self.control,
-            Lane::Data => self.data,
-        }
+    /// All that it needs of channels.
+    pub fn needs(&self) -> impl Iterator<Item = Need> + use<> {
+        self.messages.iter().copied().chain([self.data])
+    }
+
+    /// Whether positions in an order decide between its own messages: the first valid one of an epoch wins.
+    pub fn commits_in_order(&self) -> bool {
+        self.messages.iter().any(|need| need.0 >= Guarantee::Ordered)
     }
 }
 
@@ -135,6 +130,8 @@ pub enum Input<'a> {
     Message {
         /// From whom, as far as its seal proves.
         source: &'a Source,
+        /// Its sequence number, where it has one in the transport's order.
+        position: Option<u64>,
         /// The message.
         bytes: &'a [u8],
     },
@@ -169,15 +166,14 @@ pub enum Output {
     Send {
         /// Comes back with the outcome.
         token: Token,
-        /// The road it takes.
+        /// Whether the group's key seals it.
         lane: Lane,
+        /// How strongly it must be delivered. The same bytes sent again in the order (after a crash, or when the outcome
+        /// was lost) are the same message and have the same position.
+        needs: Guarantee,
         /// Whom it is for.
         to: To,
-        /// On an ordered lane: accept only if `from` is still the epoch (compare-and-set); losing
-        /// racers are told [`Outcome::Superseded`]. The same bytes sent again (after a crash, or when the
-        /// outcome was lost) are the same message and get the same outcome.
-        expect: Option<Transition>,
-        /// Send only after that one was accepted (a Welcome after its commit).
+        /// Send only after that one was accepted.
         after: Option<Token>,
         /// The message.
         bytes: Vec<u8>,
@@ -267,10 +263,13 @@ pub enum Output {
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Ordered, or handed to the network where the lane is best effort.
+    /// Handed to the network where it needed best effort, else delivered as it needed.
     Accepted,
-    /// Another message won this epoch; here is the one that now stands.
-    Superseded(EpochId),
+    /// It has this position in the order; everything before it has been handed over. Of several messages for one epoch
+    /// the first valid one wins, and every member judges that alike.
+    Ordered(u64),
+    /// It may have been delivered or not.
+    InDoubt,
     /// It was not sent and will not be.
     Failed,
 }

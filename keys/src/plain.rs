@@ -116,7 +116,8 @@ mod tests {
         let now = Now { monotonic: Monotonic(0), utc: None };
         let mut plain = Plain::new("robot7", Incarnation([7; 16]));
         assert_eq!(plain.handle(now, Input::Command(Command::Rotate)), Err(CommandError::Unsupported.into()));
-        let heard = plain.handle(now, Input::Message { source: &Source::Outside(Address::Node(1)), bytes: b"JOIN" });
+        let heard = plain
+            .handle(now, Input::Message { source: &Source::Outside(Address::Node(1)), position: None, bytes: b"JOIN" });
         assert_eq!(heard, Err(HandleError::Dropped(Dropped::Foreign)));
     }
 }

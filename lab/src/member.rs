@@ -120,8 +120,8 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     }
                 }
                 group::Output::Deliver(message) => self.tell(Told::Delivered(message)),
-                group::Output::View(ViewEvent::Changed { .. }) => {
-                    let epoch = self.group.epoch().expect("a view was just installed").clone();
+                group::Output::View(ViewEvent::Changed { view, .. }) => {
+                    let epoch = self.group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
                     self.tell(Told::Installed(epoch));
                 }
                 group::Output::View(ViewEvent::Excluded(why)) => self.tell(Told::Excluded(why)),

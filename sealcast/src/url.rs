@@ -21,7 +21,7 @@ use sealcast_crypto::identity::Fingerprint;
 use sealcast_delivery as delivery;
 use sealcast_delivery::multicast::{SEGMENT_MAX, SEGMENT_MIN};
 use sealcast_keys as keys;
-use sealcast_wire::{Lane, limits};
+use sealcast_wire::limits;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -336,13 +336,12 @@ impl Url {
 /// [`Code::BadPair`] with the first need that is not met, what the transport has, and what would fit.
 pub fn check_pair(keys: &keys::Properties, delivery: &delivery::Properties) -> Result<()> {
     let refused = |what: String| Error::new(Code::BadPair, what).with_hint("keys=contributory works over every way");
-    for lane in [Lane::Open, Lane::Control, Lane::Data] {
-        let keys::Need(guarantee, agreement) = keys.of(lane);
-        let given = delivery.gives(guarantee);
+    for keys::Need(guarantee, agreement) in keys.needs() {
+        let given = delivery.gives(guarantee).map(|channel| channel.agreement);
         if given.is_none_or(|g| g < agreement) {
             let has = given.map_or("does not have".to_owned(), |g| format!("gives only with agreement {g:?}"));
             return Err(refused(format!(
-                "these keys need {guarantee:?} with agreement {agreement:?} on the {lane:?} lane, which this way {has}"
+                "these keys need {guarantee:?} with agreement {agreement:?}, which this way {has}"
             )));
         }
     }
@@ -541,13 +540,15 @@ mod tests {
 
     #[test]
     fn a_scheme_is_refused_where_nothing_orders_or_nobody_can_be_asked() {
-        let needs =
-            keys::Properties { control: keys::Need(Guarantee::Ordered, Agreement::Forkable), ..keys::Properties::ANY };
+        const COMMITS: &[keys::Need] = &[keys::Need(Guarantee::Ordered, Agreement::Forkable)];
+        let needs = keys::Properties { messages: COMMITS, ..keys::Properties::ANY };
         let plain = delivery::Properties::BEST_EFFORT;
         let error = check_pair(&needs, &plain).unwrap_err();
         assert_eq!(error.code(), Code::BadPair);
-        assert!(error.message().contains("Control lane"), "{error}");
-        let ordered = delivery::Properties { ordered: Some(Agreement::Forkable), ..plain };
+        assert!(error.message().contains("Ordered"), "{error}");
+        let cut = delivery::Cut::Position;
+        let channel = delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut };
+        let ordered = delivery::Properties { ordered: Some(channel), ..plain };
         assert_eq!(check_pair(&needs, &ordered), Ok(()));
         let asks = keys::Properties { fetches: keys::Fetches { directory: true, shares: false }, ..needs };
         let error = check_pair(&asks, &ordered).unwrap_err();

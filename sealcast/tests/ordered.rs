@@ -1,4 +1,5 @@
-//! A contributory group whose messages all take their place in one order: what every member gets, at any seed.
+//! A contributory group whose messages take positions in one order, all of them or those that are published so beside best
+//! effort: what every member gets, at any seed.
 
 mod common;
 
@@ -8,17 +9,19 @@ use std::time::Duration;
 use common::Ca;
 use common::net::{Net, Node};
 use rand_core::Rng;
-use sealcast::group::PublishError;
+use sealcast::group::{PublishError, ViewEvent};
 use sealcast_delivery::Outcome;
 use sealcast_delivery::memory::Ordered;
 use sealcast_keys::Command;
+use sealcast_wire::Guarantee;
 
-/// What a member got: place, sender, body.
+/// What a member got in the order: position, sender, body.
 fn got(node: &Node<Ordered>) -> Vec<(u64, String, Vec<u8>)> {
+    let ordered = node.delivered.iter().filter(|it| it.topic() == "pulse");
     let of = |m: &sealcast::group::Message| {
         (m.sequence(), m.origin().name().unwrap_or("?").to_owned(), m.payload().to_vec())
     };
-    node.delivered.iter().map(of).collect()
+    ordered.map(of).collect()
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -29,17 +32,29 @@ fn seeds() -> std::ops::Range<u64> {
 /// Everybody publishes all the time, while one joins, the key is changed, and one is evicted.
 #[test]
 fn rule_b4_all_members_get_the_same_messages_in_one_order_across_changes_of_key() {
+    across_changes_of_key(false);
+}
+
+/// The same on two channels: the position cuts the ordered one, and the clock the other, in one group.
+#[test]
+fn rule_b4_one_order_and_rule_a5_no_loss_side_by_side_across_changes_of_key() {
+    across_changes_of_key(true);
+}
+
+fn across_changes_of_key(both: bool) {
     let mut ca = Ca::simulated();
     let alice = ca.member("alice", &["both:#", "evict:#"]);
     let others = [ca.member("bob", &["both:#"]), ca.member("carol", &["both:#"]), ca.member("dora", &["both:#"])];
     for seed in seeds() {
-        let mut world = Net::ordered(seed);
+        let mut world = Net::ordered(seed, both);
         world.start(&alice);
         others[..2].iter().for_each(|it| {
             world.start(it);
         });
         let mut epoch = world.together(&[0, 1, 2]);
         let mut said: BTreeMap<usize, u64> = BTreeMap::new();
+        // What was published with best effort, by whom, and who had it due: all in whose view the publisher is, and who are in its.
+        let mut due: BTreeMap<Vec<u8>, (usize, Vec<usize>)> = BTreeMap::new();
         // Each change begins a while after the one before it stands: two at once may well be one.
         let (mut changes, mut since, mut evicted) = (0, 0, None);
         while changes < 3 || since < 120 {
@@ -58,12 +73,26 @@ fn rule_b4_all_members_get_the_same_messages_in_one_order_across_changes_of_key(
                     _ => {
                         let cert = others[1].certificate().hash;
                         world.command(0, Command::Evict { cert, reason: "lost".into() });
-                        evicted = Some(world.nodes[2].delivered.len());
+                        evicted = Some(got(&world.nodes[2]).len());
                     }
                 }
             }
             assert!(since < 5000, "seed {seed}: change {changes} does not come to stand");
             let who = (world.rng.next_u64() % world.nodes.len() as u64) as usize;
+            if both {
+                let body = world.rng.next_u64().to_be_bytes().to_vec();
+                if world.publish_as(who, "pose", &body, Guarantee::BestEffort).is_ok() {
+                    let sees = |a: usize, b: usize| {
+                        let of = |node: &Node<Ordered>| node.group.view().cloned();
+                        let me = of(&world.nodes[b]).and_then(|view| Some(view.member(view.me)?.id));
+                        me.is_some_and(|me| {
+                            of(&world.nodes[a]).is_some_and(|view| view.members.iter().any(|it| it.id == me))
+                        })
+                    };
+                    let others = (0..world.nodes.len()).filter(|it| *it != who && sees(who, *it) && sees(*it, who));
+                    due.insert(body, (who, others.collect()));
+                }
+            }
             let number = said.get(&who).copied().unwrap_or(0);
             match world.publish(who, "pulse", &[&[who as u8][..], &number.to_be_bytes()].concat()) {
                 Ok(_) => {
@@ -76,6 +105,25 @@ fn rule_b4_all_members_get_the_same_messages_in_one_order_across_changes_of_key(
         assert!(world.together(&[0, 1, 3]) > epoch, "seed {seed}: the eviction changes the key");
         world.run(Duration::from_secs(3));
 
+        for (body, (who, others)) in &due {
+            for other in others.iter().filter(|it| ![2, *who].contains(*it) && *who != 2) {
+                let count = world.nodes[*other].delivered.iter().filter(|it| it.payload() == body).count();
+                assert_eq!(count, 1, "seed {seed}: {other} got this often what {who} published with best effort");
+            }
+        }
+        for who in [0, 1, 3] {
+            let node = &world.nodes[who];
+            let out = node.views.iter().position(
+                |it| matches!(it, ViewEvent::Changed { left, .. } if left.iter().any(|it| &*it.name == "carol")),
+            );
+            let out = out.expect("the view without carol is shown") + 1;
+            let late = node
+                .delivered
+                .iter()
+                .zip(&node.views_then)
+                .filter(|(it, then)| **then >= out && it.origin().name() == Some("carol"));
+            assert_eq!(late.count(), 0, "seed {seed}: {who} hears the evicted after it saw it leave");
+        }
         let [whole, second, gone, late] = [0, 1, 2, 3].map(|i| got(&world.nodes[i]));
         assert!(whole.is_sorted_by(|a, b| a.0 < b.0), "seed {seed}: places rise");
         let differs = second.iter().zip(&whole).position(|(a, b)| a != b);
@@ -108,12 +156,21 @@ fn rule_b4_all_members_get_the_same_messages_in_one_order_across_changes_of_key(
 /// is told to have a place, they get; of the rest it is told that it cannot know.
 #[test]
 fn rule_b2_nobody_is_told_that_the_group_has_what_it_never_gets() {
+    while_one_is_stopped(false);
+}
+
+#[test]
+fn rule_b2_nobody_is_told_so_on_two_channels_either() {
+    while_one_is_stopped(true);
+}
+
+fn while_one_is_stopped(both: bool) {
     let mut ca = Ca::simulated();
     let members: Vec<_> = ["alice", "bob", "carol"].map(|name| ca.member(name, &["both:#"])).into();
     let mut doubts = 0;
     for seed in seeds() {
         for others in [1, 2] {
-            let mut world = Net::ordered(seed);
+            let mut world = Net::ordered(seed, both);
             members[..=others].iter().for_each(|it| {
                 world.start(it);
             });

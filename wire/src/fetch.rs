@@ -2,7 +2,7 @@
 //!
 //! Both axes speak it: `keys` asks, the way (a directory, brokers, or the members themselves) answers.
 
-use crate::member::{CertHash, EpochId};
+use crate::member::CertHash;
 
 /// Names a fetch, for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,8 +13,6 @@ pub struct FetchId(pub u64);
 pub enum Fetch {
     /// A blob whose SHA-256 this is.
     Blob([u8; 32]),
-    /// The message whose acceptance ended this epoch, if one has: whoever keeps the order has it.
-    After(EpochId),
     /// A key package of a would-be member.
     KeyPackage(CertHash),
     /// The brokers' shares of a message; they come as attachments.
@@ -31,7 +29,7 @@ pub enum Fetch {
 /// What a scheme asks a transport for, and what a transport can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetches {
-    /// Blobs, key packages and ended epochs' messages: what a directory or the keeper of the order has.
+    /// Blobs and key packages: what a directory has.
     pub directory: bool,
     /// Shares of those who carry messages, and the key that they are of.
     pub shares: bool,

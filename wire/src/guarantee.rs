@@ -1,7 +1,5 @@
 //! What a sender may ask of delivery, and what delivery says it gives.
 
-use crate::member::EpochId;
-
 /// How strongly a message is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Guarantee {
@@ -28,25 +26,11 @@ pub enum Agreement {
     Byzantine,
 }
 
-/// A compare-and-set on an ordered lane: of all messages that would end an epoch, the first one wins.
-///
-/// The orderer reads it in clear and knows no key: it compares `from` with the last accepted `to`.
-/// Before the first accepted one that is `EpochId::default()`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Transition {
-    /// The epoch that must still stand.
-    pub from: EpochId,
-    /// The epoch that stands once the message is accepted; losers are told it.
-    pub to: EpochId,
-}
-
-/// Which road a key scheme's message takes.
+/// How a key scheme's message is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// Unsealed by the group; the message protects and proves itself (a joiner has no group key).
     Open,
     /// Sealed under the group's key.
     Control,
-    /// Application data.
-    Data,
 }

@@ -27,7 +27,7 @@ pub use envelope::{Envelope, SealMessage, Sealed, SealedHeader, Unsealed};
 pub use evidence::{Culprit, Evidence};
 pub use fetch::{Fetch, FetchId, Fetched, Fetches};
 pub use frame::{Domain, Header};
-pub use guarantee::{Agreement, Guarantee, Lane, Transition};
+pub use guarantee::{Agreement, Guarantee, Lane};
 pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};
 pub use protect::{Access, Exhausted, Protect};
 pub use roster::Roster;

@@ -159,7 +159,9 @@ pub const MEMORY_DATAGRAM_BYTES_MAX: usize = 65_400;
 pub const ORDERED_MESSAGES_MAX: usize = 1 << 20;
 /// Ordered messages that came ahead of a missing one, held per client.
 pub const ORDERED_AHEAD_MAX: usize = 4096;
-/// Submitted messages without an outcome, and unanswered fetches, per client.
+/// Submitted messages without an outcome, per client of an in-process orderer: what a publisher has in flight.
+pub const SUBMITTED_MAX: usize = 8192;
+/// Unanswered fetches, per client.
 pub const ORDERED_PENDING_MAX: usize = 1024;
 /// Bytes of one thing kept for those who fetch it.
 pub const OFFER_BYTES_MAX: usize = 60_000;

@@ -114,7 +114,9 @@ impl BestEffort {
         protect: Option<&dyn Protect>,
     ) -> Result<(), Dropped> {
         match frame {
-            Frame::Keys(bytes) => self.outputs.push_back(Output::Keys { source, bytes: bytes.to_vec() }),
+            Frame::Keys(bytes) => {
+                self.outputs.push_back(Output::Keys { source, position: None, bytes: bytes.to_vec() })
+            }
             Frame::Data(data) => {
                 let signed = match source {
                     Source::Outside(_) | Source::Client { .. } if !self.plain => return Err(Dropped::Auth),
@@ -158,6 +160,7 @@ impl BestEffort {
         self.take(source, flags, frame, Some(protect))?;
         match self.outputs.pop_back() {
             Some(Output::Deliver(delivered)) => Ok(Output::Deliver(Delivered { index, ..delivered })),
+            Some(Output::Keys { source, bytes, .. }) => Ok(Output::Keys { source, position: Some(index), bytes }),
             Some(output) => Ok(output),
             None => Err(Dropped::Malformed),
         }

@@ -1,7 +1,7 @@
 //! The frames of the in-process ways: what a datagram holds behind its open header or inside its seal.
 
 use sealcast_wire::limits::{OFFER_BYTES_MAX, TOPIC_BYTES_MAX};
-use sealcast_wire::{CertHash, EpochId, Fetch, FetchId, Fetched, Malformed, Reader, Transition, Writer};
+use sealcast_wire::{CertHash, Fetch, FetchId, Fetched, Malformed, Reader, Writer};
 
 /// Names an ordered message by its content: sent again, it is the same message.
 pub(crate) type EntryId = [u8; 16];
@@ -16,13 +16,11 @@ pub(crate) enum Frame<'a> {
     /// Application data that the scheme sealed as a whole.
     Sealed { topic: &'a str, header: &'a [u8], body: &'a [u8] },
     /// To the orderer: give this a place.
-    Submit { id: EntryId, expect: Option<Transition>, cargo: &'a [u8] },
+    Submit { id: EntryId, cargo: &'a [u8] },
     /// From the orderer: this has a place.
     Entry { index: u64, id: EntryId, cargo: &'a [u8] },
-    /// From the orderer to who submitted: it has that place, or another one won.
+    /// From the orderer to the submitter: it has that position.
     Placed { id: EntryId, index: u64 },
-    /// From the orderer to who submitted: another one won; this epoch stands.
-    Beaten { id: EntryId, stands: EpochId },
     /// To the orderer: send again from this index on; `u64::MAX` asks only for the head.
     Again { from: u64 },
     /// From the orderer: the next index to be given.
@@ -63,10 +61,9 @@ impl<'a> Frame<'a> {
                 body: r.rest(),
             }),
             2 => Frame::Sealed { topic: text(&mut r)?, header: r.bytes16(usize::from(u16::MAX))?, body: r.rest() },
-            3 => Frame::Submit { id: r.array()?, expect: option(&mut r, transition)?, cargo: r.rest() },
+            3 => Frame::Submit { id: r.array()?, cargo: r.rest() },
             4 => Frame::Entry { index: r.u64()?, id: r.array()?, cargo: r.rest() },
             5 => Frame::Placed { id: r.array()?, index: r.u64()? },
-            6 => Frame::Beaten { id: r.array()?, stands: epoch(&mut r)? },
             7 => Frame::Again { from: r.u64()? },
             8 => Frame::Head { next: r.u64()? },
             9 => Frame::Attachment { index: r.u64()?, broker: r.u16()?, bytes: r.rest() },
@@ -100,17 +97,9 @@ impl<'a> Frame<'a> {
                 w.bytes16(d.proof).bytes16(d.topic.as_bytes()).raw(d.body)
             }
             Frame::Sealed { topic, header, body } => w.u8(2).bytes16(topic.as_bytes()).bytes16(header).raw(body),
-            Frame::Submit { id, expect, cargo } => {
-                w.u8(3).raw(id);
-                match expect {
-                    Some(t) => w.u8(1).raw(&t.from.to_bytes()).raw(&t.to.to_bytes()),
-                    None => w.u8(0),
-                };
-                w.raw(cargo)
-            }
+            Frame::Submit { id, cargo } => w.u8(3).raw(id).raw(cargo),
             Frame::Entry { index, id, cargo } => w.u8(4).u64(*index).raw(id).raw(cargo),
             Frame::Placed { id, index } => w.u8(5).raw(id).u64(*index),
-            Frame::Beaten { id, stands } => w.u8(6).raw(id).raw(&stands.to_bytes()),
             Frame::Again { from } => w.u8(7).u64(*from),
             Frame::Head { next } => w.u8(8).u64(*next),
             Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
@@ -137,14 +126,6 @@ fn option<'a, T>(
     }
 }
 
-fn epoch(r: &mut Reader<'_>) -> Result<EpochId, Malformed> {
-    Ok(EpochId { counter: r.u32()?, hash: r.u64()? })
-}
-
-fn transition(r: &mut Reader<'_>) -> Result<Transition, Malformed> {
-    Ok(Transition { from: epoch(r)?, to: epoch(r)? })
-}
-
 fn text<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     std::str::from_utf8(r.bytes16(TOPIC_BYTES_MAX)?).map_err(|_| Malformed)
 }
@@ -158,7 +139,6 @@ fn what(r: &mut Reader<'_>) -> Result<Fetch, Malformed> {
         0 => Ok(Fetch::Blob(r.array()?)),
         1 => Ok(Fetch::KeyPackage(CertHash(r.array()?))),
         2 => Ok(Fetch::Shares { index: r.u64()?, proved: option(r, |_| Ok(()))?.is_some() }),
-        3 => Ok(Fetch::After(epoch(r)?)),
         4 => Ok(Fetch::Key),
         _ => Err(Malformed),
     }
@@ -169,7 +149,6 @@ fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
         Fetch::Blob(hash) => w.u8(0).raw(hash),
         Fetch::KeyPackage(cert) => w.u8(1).raw(&cert.0),
         Fetch::Shares { index, proved } => w.u8(2).u64(*index).u8(u8::from(*proved)),
-        Fetch::After(epoch) => w.u8(3).raw(&epoch.to_bytes()),
         Fetch::Key => w.u8(4),
     }
 }
@@ -182,18 +161,15 @@ mod tests {
 
     #[test]
     fn every_frame_round_trips_and_no_prefix_is_taken_for_more() {
-        let epoch = EpochId { counter: 3, hash: 9 };
         let data = Data { number: 5, sent_micros: Some(7), proof: b"proof", topic: "a/b", body: b"body" };
         for frame in [
             Frame::Keys(b"hello"),
             Frame::Data(data),
             Frame::Data(Data { sent_micros: None, proof: &[], ..data }),
             Frame::Sealed { topic: "t", header: b"h", body: b"b" },
-            Frame::Submit { id: [1; 16], expect: None, cargo: b"c" },
-            Frame::Submit { id: [1; 16], expect: Some(Transition { from: epoch, to: epoch }), cargo: b"c" },
+            Frame::Submit { id: [1; 16], cargo: b"c" },
             Frame::Entry { index: 1, id: [2; 16], cargo: b"c" },
             Frame::Placed { id: [3; 16], index: 4 },
-            Frame::Beaten { id: [4; 16], stands: epoch },
             Frame::Again { from: 8 },
             Frame::Head { next: 8 },
             Frame::Attachment { index: 1, broker: 2, bytes: b"share" },
@@ -201,7 +177,6 @@ mod tests {
             Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
             Frame::Ask { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
             Frame::Ask { id: FetchId(1), what: Fetch::Key },
-            Frame::Ask { id: FetchId(1), what: Fetch::After(epoch) },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
             Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },

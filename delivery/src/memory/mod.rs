@@ -1,8 +1,8 @@
 //! `mem:`: the ways without a network, for tests, the simulator and programs of one process.
 //!
-//! [`BestEffort`] frames and seals one datagram per message. [`Ordered`] adds one total order, which an
+//! [`BestEffort`] frames and seals one datagram per message. [`Ordered`] has a second channel, one total order, which an
 //! [`Orderer`] makes: a machine of its own that holds no key, speaks datagrams too (so that the
-//! simulator can lose and delay them), gives each message its place, and compares-and-sets epochs.
+//! simulator can lose and delay them) and gives each message its position.
 
 mod best_effort;
 pub(crate) mod frame;

@@ -1,11 +1,12 @@
-//! One total order over an [`Orderer`](super::Orderer), beside best effort.
+//! Two channels: best effort, one datagram per message, and one total order over an [`Orderer`](super::Orderer).
 //!
 //! ```text
 //! send ─ Submit ─▶ Orderer ─ Entry ─▶ everybody, in the order of its index
-//!                     └── Placed | Beaten ─▶ who submitted
+//!                     └── Placed ─▶ who submitted
 //! ```
-//! A client submits again until it hears what became of its message; the same bytes are the same
-//! message. `Accepted` is reported at the message's place in the order, after everything before it.
+//! A client submits again until it hears what became of its message; the same bytes are the same message, which has one
+//! position. Its outcome is reported there, after everything before it. Sealed datagrams come back as
+//! [`Output::Record`], and their receiver opens them at their position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,16 +14,18 @@ use std::time::Duration;
 
 use sealcast_crypto::hash::sha256;
 use sealcast_wire::frame::KIND_SEALED;
-use sealcast_wire::limits::{EPOCH_OVERLAP, OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX};
+use sealcast_wire::limits::{OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX, SUBMITTED_MAX};
 use sealcast_wire::{
-    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Fetches, Guarantee, Header, Monotonic, Now,
-    Protect, Source,
+    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now, Protect,
+    Source,
 };
 
 use super::best_effort::BestEffort;
 use super::frame::{EntryId, Frame};
 use super::{open_content, open_datagram};
-use crate::{Batch, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token};
+use crate::{
+    Batch, Channel, Cut, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token,
+};
 
 /// The machine of an ordered `mem:`.
 #[derive(Debug)]
@@ -32,15 +35,13 @@ pub struct Ordered {
     /// The next index to deliver; `None` until we know where the order stands.
     next: Option<u64>,
     ahead: BTreeMap<u64, (EntryId, Vec<u8>)>,
-    /// Since when the head waits for an epoch that is not installed.
-    stuck: Option<Monotonic>,
     pending: BTreeMap<EntryId, Pending>,
     asked: BTreeMap<FetchId, Asked>,
     offered: BTreeMap<Fetch, Offered>,
     again_at: Monotonic,
     started: bool,
-    /// Everything takes a place, and its receiver opens it there; by this number no two clients' messages are the same.
-    placing: Option<u64>,
+    /// Everything goes through the order; by this number no two messages are the same.
+    all: Option<u64>,
 }
 
 /// Where in the order a client begins.
@@ -60,7 +61,7 @@ struct Pending {
     datagram: Vec<u8>,
     retry_at: Monotonic,
     tries: u32,
-    /// Its place, once the orderer has told.
+    /// Its position, once the orderer has told.
     placed: Option<u64>,
 }
 
@@ -92,10 +93,10 @@ impl Ordered {
         Ordered::over(BestEffort::plain_from(first), orderer, start)
     }
 
-    /// A client that sends everything through the order, key schemes' messages too, and leaves opening to the receiver
-    /// ([`Properties::orders_all`]), as clients of brokers do. `first` is drawn at random.
-    pub fn placing(orderer: Address, start: Start, first: u64) -> Ordered {
-        Ordered { placing: Some(first), ..Ordered::over(BestEffort::new(), orderer, start) }
+    /// A client that sends everything through the order, best effort and key schemes' messages too, as clients of brokers
+    /// do. `first` is drawn at random.
+    pub fn ordering_all(orderer: Address, start: Start, first: u64) -> Ordered {
+        Ordered { all: Some(first), ..Ordered::over(BestEffort::new(), orderer, start) }
     }
 
     fn over(best_effort: BestEffort, orderer: Address, start: Start) -> Ordered {
@@ -108,13 +109,12 @@ impl Ordered {
                 Start::At(index) => Some(index),
             },
             ahead: BTreeMap::new(),
-            stuck: None,
             pending: BTreeMap::new(),
             asked: BTreeMap::new(),
             offered: BTreeMap::new(),
             again_at: Monotonic(0),
             started: false,
-            placing: None,
+            all: None,
         }
     }
 
@@ -124,16 +124,16 @@ impl Ordered {
         protect: Option<&Arc<dyn Protect>>,
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
-        if self.pending.len() >= ORDERED_PENDING_MAX {
+        if self.pending.len() >= SUBMITTED_MAX {
             return Err(SendError::Full);
         }
         let cargo = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
-        // Said again, a key scheme's message is another one: somebody new may need it.
-        let mut named = self.placing.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
+        // A message that needed no order is another one when it is sent again: a newcomer may lack it.
+        let mut named = self.all.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
         named.extend_from_slice(&cargo);
-        self.placing = self.placing.map(|it| it.wrapping_add(1));
+        self.all = self.all.map(|it| it.wrapping_add(1));
         let id: EntryId = sha256(&named)[..16].try_into().expect("a hash has 32 bytes");
-        let datagram = open_datagram(&Frame::Submit { id, expect: message.expect, cargo: &cargo });
+        let datagram = open_datagram(&Frame::Submit { id, cargo: &cargo });
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
         let retry_at = now.monotonic + RETRY;
@@ -167,7 +167,7 @@ impl Ordered {
                 if index > next {
                     self.again_at = self.again_at.min(now.monotonic + RETRY);
                 }
-                self.advance(now, protect);
+                self.advance();
             }
             Frame::Head { next } if from_orderer => {
                 self.next.get_or_insert(next);
@@ -177,12 +177,6 @@ impl Ordered {
                 if let Some(pending) = self.pending.get_mut(&id) {
                     pending.placed = Some(index);
                     self.settle_passed();
-                }
-            }
-            Frame::Beaten { id, stands } if from_orderer => {
-                if let Some(pending) = self.pending.remove(&id) {
-                    let outcome = Outcome::Superseded(stands);
-                    self.best_effort.outputs.push_back(Output::Outcome(pending.token, outcome));
                 }
             }
             Frame::Answer { id, result } => {
@@ -209,85 +203,51 @@ impl Ordered {
                 self.best_effort.outputs.push_back(Output::Attach { index, attachments });
             }
             Frame::Submit { .. } | Frame::Again { .. } | Frame::Ask { .. } | Frame::Offer { .. } => {}
-            Frame::Entry { .. }
-            | Frame::Head { .. }
-            | Frame::Placed { .. }
-            | Frame::Beaten { .. }
-            | Frame::Kept { .. } => return Err(Dropped::Auth),
+            Frame::Entry { .. } | Frame::Head { .. } | Frame::Placed { .. } | Frame::Kept { .. } => {
+                return Err(Dropped::Auth);
+            }
             other => return self.best_effort.take(source, flags, other, protect),
         }
         Ok(())
     }
 
-    /// Messages of ours whose place is behind where we began, or was passed before a restart.
+    /// Messages of ours whose position is before where we began, or was passed before a restart.
     fn settle_passed(&mut self) {
         let Some(next) = self.next else { return };
         let passed = |p: &Pending| p.placed.is_some_and(|index| index < next);
         for (_, ours) in self.pending.extract_if(.., |_, p| passed(p)) {
-            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Accepted));
+            let outcome = ours.placed.map_or(Outcome::Accepted, Outcome::Placed);
+            self.best_effort.outputs.push_back(Output::Outcome(ours.token, outcome));
         }
     }
 
-    /// Delivers what is next in the order, as far as it is here and can be opened.
-    fn advance(&mut self, now: Now, protect: Option<&dyn Protect>) {
+    /// Hands on what is next in the order, as far as it is here.
+    fn advance(&mut self) {
         while let Some(next) = self.next
-            && let Some((id, mut cargo)) = self.ahead.remove(&next)
+            && let Some((id, cargo)) = self.ahead.remove(&next)
         {
-            if self.placing.is_some() {
-                self.next = Some(next + 1);
-                self.place(next, id, cargo);
-                continue;
-            }
-            if let Some(ours) = self.pending.remove(&id) {
-                self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Placed(next)));
-                if matches!(open_content(&cargo).and_then(Frame::parse), Ok(Frame::Keys(_))) {
-                    // Its sender knows it, and has just been told its place.
-                    self.next = Some(next + 1);
-                    continue;
-                }
-            }
-            let waits = sealed_for(&cargo).is_some_and(|e| protect.is_some_and(|p| e.counter > p.epoch().counter));
-            if waits && now.monotonic.since(*self.stuck.get_or_insert(now.monotonic)) < EPOCH_OVERLAP {
-                self.ahead.insert(next, (id, cargo));
-                return;
-            }
-            self.stuck = None;
             self.next = Some(next + 1);
-            if let Err(why) = self.deliver(next, &mut cargo, protect) {
+            if let Err(why) = self.hand_on(next, id, cargo) {
                 self.best_effort.drops.count(why);
             }
         }
     }
 
-    /// Hands on what has its place, sealed as it came.
-    fn place(&mut self, index: u64, id: EntryId, cargo: Vec<u8>) {
+    /// Hands on what has this position: a sealed datagram as it came, since its receiver opens it there.
+    fn hand_on(&mut self, index: u64, id: EntryId, cargo: Vec<u8>) -> Result<(), Dropped> {
         let ours = self.pending.remove(&id).map(|p| p.token);
-        let from = Source::Outside(self.orderer);
+        let source = Source::Outside(self.orderer);
         let outputs = &mut self.best_effort.outputs;
         if cargo.get(1) == Some(&KIND_SEALED) {
-            return outputs.push_back(Output::Record { index, from, ours, datagram: cargo });
+            outputs.push_back(Output::Record { index, from: source, ours, datagram: cargo });
+            return Ok(());
         }
-        match (open_content(&cargo).and_then(Frame::parse), ours) {
-            (_, Some(token)) => outputs.push_back(Output::Outcome(token, Outcome::Accepted)),
-            (Ok(Frame::Keys(bytes)), None) => outputs.push_back(Output::Keys { source: from, bytes: bytes.to_vec() }),
-            _ => self.best_effort.drops.count(Dropped::Foreign),
+        if let Some(token) = ours {
+            outputs.push_back(Output::Outcome(token, Outcome::Placed(index)));
         }
-    }
-
-    fn deliver(&mut self, index: u64, cargo: &mut [u8], protect: Option<&dyn Protect>) -> Result<(), Dropped> {
-        if let Some(epoch) = sealed_for(cargo) {
-            let protect = protect.ok_or(Dropped::NoKey)?;
-            if epoch != protect.epoch() {
-                return Err(if epoch.counter < protect.epoch().counter { Dropped::OldKey } else { Dropped::NoKey });
-            }
-            let (source, flags, frame) = protect.open(cargo)?;
-            let frame = Frame::parse(frame).map_err(|_| Dropped::Malformed)?;
-            return self.take_at(index, source, flags, frame, Some(protect));
-        }
-        let source = Source::Outside(self.orderer);
-        match open_content(cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
+        match open_content(&cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
             Frame::Sealed { topic, header, body } => {
-                self.best_effort.outputs.push_back(Output::Deliver(Delivered {
+                outputs.push_back(Output::Deliver(Delivered {
                     index,
                     source,
                     signed: false,
@@ -299,26 +259,21 @@ impl Ordered {
                 }));
                 Ok(())
             }
+            // Its sender knows it, and has just been told its position.
+            Frame::Keys(_) if ours.is_some() => Ok(()),
             Frame::Keys(bytes) => {
-                self.best_effort.outputs.push_back(Output::Keys { source, bytes: bytes.to_vec() });
+                outputs.push_back(Output::Keys { source, position: Some(index), bytes: bytes.to_vec() });
                 Ok(())
             }
-            data @ Frame::Data(_) => self.take_at(index, source, 0, data, None),
+            data @ Frame::Data(_) => self.take_at(index, source, data),
             _ => Err(Dropped::Foreign),
         }
     }
 
-    /// Takes in what stood in a cargo; its messages are numbered by their place in the order.
-    fn take_at(
-        &mut self,
-        index: u64,
-        source: Source,
-        flags: u8,
-        frame: Frame<'_>,
-        protect: Option<&dyn Protect>,
-    ) -> Result<(), Dropped> {
+    /// Takes in unsealed data; its messages are numbered by their position in the order.
+    fn take_at(&mut self, index: u64, source: Source, frame: Frame<'_>) -> Result<(), Dropped> {
         let before = self.best_effort.outputs.len();
-        self.best_effort.take(source, flags, frame, protect)?;
+        self.best_effort.take(source, 0, frame, None)?;
         for output in self.best_effort.outputs.range_mut(before..) {
             if let Output::Deliver(delivered) = output {
                 delivered.index = index;
@@ -330,11 +285,12 @@ impl Ordered {
 
 impl Delivery for Ordered {
     fn properties(&self) -> Properties {
+        let channel = Channel { agreement: Agreement::Forkable, acknowledged: true, cut: Cut::Position };
         Properties {
-            fifo: Some(Agreement::Forkable),
-            ordered: Some(Agreement::Forkable),
-            orders_all: self.placing.is_some(),
-            acknowledges: true,
+            best_effort: if self.all.is_some() { Some(channel) } else { Properties::BEST_EFFORT.best_effort },
+            fifo: Some(channel),
+            ordered: Some(channel),
+            orders_keys: self.all.is_some(),
             fetches: Fetches { directory: true, shares: true },
             ..Properties::BEST_EFFORT
         }
@@ -347,7 +303,7 @@ impl Delivery for Ordered {
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
         match message.guarantee {
-            Guarantee::BestEffort if self.placing.is_some() => self.submit(now, protect, message),
+            Guarantee::BestEffort if self.all.is_some() => self.submit(now, protect, message),
             Guarantee::BestEffort => self.best_effort.send(now, protect, message),
             Guarantee::Fifo | Guarantee::Ordered => self.submit(now, protect, message),
             Guarantee::Safe => Err(SendError::NotGiven(message.guarantee)),
@@ -380,9 +336,13 @@ impl Delivery for Ordered {
                 self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
             }
             Input::Prepare(_) => self.best_effort.handle(now, input),
-            Input::Install(_) => self.stuck = None,
             // The orderer does not wait, and brings everything.
-            Input::Pause | Input::Resume | Input::Opened(..) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Install(_)
+            | Input::Pause
+            | Input::Resume
+            | Input::Opened(..)
+            | Input::Subscribe(_)
+            | Input::Unsubscribe(_) => {}
             // There are no channels.
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
@@ -412,8 +372,7 @@ impl Delivery for Ordered {
         pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
     }
 
-    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
-        self.advance(now, protect.map(|p| &**p));
+    fn handle_timeout(&mut self, now: Now, _protect: Option<&Arc<dyn Protect>>) {
         let mut datagrams = VecDeque::new();
         if now.monotonic >= self.again_at || !self.started {
             self.started = true;
@@ -459,11 +418,6 @@ impl Delivery for Ordered {
     fn drops(&self) -> Drops {
         self.best_effort.drops.clone()
     }
-}
-
-/// The epoch of a sealed cargo.
-fn sealed_for(cargo: &[u8]) -> Option<EpochId> {
-    (cargo.get(1) == Some(&KIND_SEALED)).then(|| Header::parse(cargo).ok()).flatten().map(|h| h.epoch)
 }
 
 fn backoff(tries: u32) -> Duration {

@@ -1,11 +1,11 @@
-//! Gives messages their places in one total order, compares-and-sets epochs, and keeps what others
-//! fetch: an untrusted party that holds no key and reads no payload.
+//! Gives messages their positions in one total order, and keeps what others fetch: an untrusted party that holds no key
+//! and judges nothing.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 
 use sealcast_wire::limits::{OFFERS_MAX, ORDERED_MESSAGES_MAX};
-use sealcast_wire::{Address, Dropped, Drops, EpochId, Fetch, Fetched, Transition};
+use sealcast_wire::{Address, Dropped, Drops, Fetch, Fetched};
 
 use super::frame::{EntryId, Frame};
 use super::{Outbox, open_content, open_datagram};
@@ -15,10 +15,6 @@ use super::{Outbox, open_content, open_datagram};
 pub struct Orderer {
     log: Vec<(EntryId, Vec<u8>)>,
     places: BTreeMap<EntryId, u64>,
-    /// The epoch that the last accepted transition led to.
-    stands: EpochId,
-    /// Which message ended an epoch.
-    transitions: BTreeMap<EpochId, u64>,
     offers: BTreeMap<Fetch, Vec<u8>>,
     outbox: Outbox,
     drops: Drops,
@@ -33,7 +29,7 @@ impl Orderer {
     /// A datagram has come.
     pub fn handle(&mut self, from: Address, datagram: &[u8]) {
         match open_content(datagram).and_then(Frame::parse) {
-            Ok(Frame::Submit { id, expect, cargo }) => self.submit(from, id, expect, cargo),
+            Ok(Frame::Submit { id, cargo }) => self.submit(from, id, cargo),
             Ok(Frame::Again { from: index }) => self.again(from, index),
             // What is asked of brokers is not for us.
             Ok(Frame::Ask { what: Fetch::Shares { .. }, .. }) => {}
@@ -62,21 +58,14 @@ impl Orderer {
         &self.drops
     }
 
-    fn submit(&mut self, from: Address, id: EntryId, expect: Option<Transition>, cargo: &[u8]) {
+    fn submit(&mut self, from: Address, id: EntryId, cargo: &[u8]) {
         let next = self.log.len() as u64;
         let index = match self.places.entry(id) {
             Place::Occupied(place) => *place.get(),
-            Place::Vacant(_) if expect.is_some_and(|t| t.from != self.stands) => {
-                return self.answer(from, &Frame::Beaten { id, stands: self.stands });
-            }
             Place::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
             Place::Vacant(place) => {
                 place.insert(next);
                 self.log.push((id, cargo.to_vec()));
-                if let Some(transition) = expect {
-                    self.stands = transition.to;
-                    self.transitions.insert(transition.from, next);
-                }
                 self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, cargo })));
                 next
             }
@@ -95,12 +84,7 @@ impl Orderer {
     }
 
     fn find(&self, what: &Fetch) -> Option<&[u8]> {
-        let Fetch::After(epoch) = what else { return self.offers.get(what).map(Vec::as_slice) };
-        let (_, cargo) = &self.log[usize::try_from(*self.transitions.get(epoch)?).ok()?];
-        match open_content(cargo).and_then(Frame::parse) {
-            Ok(Frame::Keys(bytes)) => Some(bytes),
-            _ => None,
-        }
+        self.offers.get(what).map(Vec::as_slice)
     }
 
     fn keep(&mut self, from: Address, what: Fetch, bytes: &[u8]) {

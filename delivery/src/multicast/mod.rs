@@ -275,7 +275,7 @@ impl Sink for Inbox {
     }
 
     fn keys(&mut self, source: Source, bytes: Cow<'_, [u8]>) {
-        self.ready.push_back(Output::Keys { source, bytes: bytes.into_owned() });
+        self.ready.push_back(Output::Keys { source, position: None, bytes: bytes.into_owned() });
     }
 }
 

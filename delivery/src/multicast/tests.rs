@@ -253,7 +253,7 @@ fn rule_a5_who_vouches_for_an_epoch_has_ended_it() {
     let (old, new) = (group(1, 2), group(2, 2));
     let mut node = Multicast::new(Config::default());
     let what = What::Data { topic: TOPIC, domain: COMPARTMENT, signed: false, sent_micros: None, body: b"x" };
-    let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+    let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
     node.send(at(0), Some(&old[0]), out).expect("sealed");
     assert_eq!(node.sent(old[0].epoch()).len(), 1, "what waited is sealed and named");
     assert_eq!(node.send(at(0), Some(&old[0]), out), Err(SendError::Retired));
@@ -563,7 +563,7 @@ fn keys_travel_sealed_in_the_groups_domain_only_and_open_as_they_are() {
     let long = body(4000);
     for (bytes, sealed) in [(&b"open"[..], false), (b"sealed", true), (&long, true)] {
         let what = What::Keys { bytes, sealed };
-        let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+        let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
         a.send(at(0), Some(&members[0]), out).expect("sent");
     }
     let mut batch = Batch::default();
@@ -580,7 +580,7 @@ fn keys_travel_sealed_in_the_groups_domain_only_and_open_as_they_are() {
         }
     }
     let mut got = Vec::new();
-    while let Some(Output::Keys { source, bytes }) = b.poll(&mut batch) {
+    while let Some(Output::Keys { source, bytes, .. }) = b.poll(&mut batch) {
         got.push((matches!(source, Source::Inside { domain: Domain::GROUP, .. }), bytes));
     }
     got.sort();
@@ -644,7 +644,7 @@ fn data_that_not_everybody_reads_does_not_replace_the_heartbeat() {
     for step in 0..60 {
         let now = at(step * 50_000);
         let what = What::Data { topic: TOPIC, domain: COMPARTMENT, signed: false, sent_micros: None, body: b"x" };
-        let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+        let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
         node.send(now, Some(&members[0]), out).expect("sealed");
         if node.timeout().is_some_and(|due| now.monotonic >= due) {
             node.handle_timeout(now, Some(&members[0]));
@@ -663,7 +663,7 @@ fn a_plain_group_speaks_lcm_both_ways() {
     let sent = [body(0), body(100), body(70_000)];
     for body in &sent {
         let what = What::Data { topic: "c1", domain: Domain::GROUP, signed: false, sent_micros: None, body };
-        let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+        let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
         a.send(at(0), None, out).expect("sent");
     }
     let mut batch = Batch::default();

@@ -72,7 +72,8 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::veil::{Veil, VeilError};
 use sealcast_wire::{
-    CertHash, Change, Dropped, Drops, EpochId, Incarnation, Lane, Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
+    CertHash, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Roster, Slot, Source, To,
+    Utc, limits,
 };
 
 pub use inspect::{Counters, Status, Tally};
@@ -505,8 +506,8 @@ impl Contributory {
         self.outputs.push_back(Output::Send {
             token,
             lane: Lane::Open,
+            needs: Guarantee::BestEffort,
             to: To::Group,
-            expect: None,
             after: None,
             bytes: veiled,
         });
@@ -647,7 +648,7 @@ impl Keys for Contributory {
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
         let now = self.config.slower(now);
         match input {
-            Input::Message { source, bytes } => self.hear(now, source, bytes),
+            Input::Message { source, bytes, .. } => self.hear(now, source, bytes),
             Input::Command(command) => Ok(self.command(now, command)?),
             Input::Suspected(slot) => {
                 self.suspect(now, slot);

@@ -155,7 +155,7 @@ impl Lan {
                 let source = Source::Outside(Address::Node(0));
                 // What a member drops, it counts; here only what is sent matters.
                 let now = self.time();
-                let _ = self.members[to].handle(now, Input::Message { source: &source, bytes: &bytes });
+                let _ = self.members[to].handle(now, Input::Message { source: &source, position: None, bytes: &bytes });
                 self.drain(to);
             }
             for i in 0..self.members.len() {

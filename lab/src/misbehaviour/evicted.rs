@@ -55,7 +55,7 @@ impl Insider {
         let body = Body { author: self.member as u32, life: 1, number: FORGED + self.sent }.bytes(100);
         self.effects.push_back(Effect::Tell(Told::Published(TOPIC.into(), body.clone())));
         let what = What::Data { topic: TOPIC, domain: Domain(1), signed: false, sent_micros: None, body: &body };
-        let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+        let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
         let mut way = Multicast::new(multicast::Config::default());
         let mut batch = Batch::default();
         if way.send(now, Some(protect), outgoing).is_ok() {

@@ -11,7 +11,8 @@ use super::broker::{self, Broker};
 use super::mls_shaped::{self, MlsShaped};
 use super::threshold_shaped::{BROKERS, ThresholdShaped};
 use crate::member::{Ask, Member, Told, keys_records};
-use crate::scenarios::company::{Company, Player};
+use crate::scenarios::channels::BOTH;
+use crate::scenarios::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 
 /// The MLS-shaped scheme over an orderer, with member 0 as founder.
 pub struct MlsCompany {
@@ -28,8 +29,10 @@ impl Company for MlsCompany {
         let orderer = Address::Node(self.members as u32);
         Box::new(move |now, records| {
             let config = mls_shaped::Config { name: name(member), founder: member == 0, seed };
-            let keys = MlsShaped::restore(config, &keys_records(records));
-            Box::new(Member::new(now, keys, Ordered::new(orderer, Start::Head), OriginMode::Auto))
+            let records = keys_records(records);
+            let start = mls_shaped::position(&records).map_or(Start::Head, Start::At);
+            let keys = MlsShaped::restore(config, &records);
+            Box::new(Member::new(now, keys, Ordered::new(orderer, start), OriginMode::Auto))
         })
     }
 
@@ -39,6 +42,14 @@ impl Company for MlsCompany {
 
     fn admits(&self) -> bool {
         true
+    }
+
+    fn channels(&self) -> &'static [(&'static str, Guarantee)] {
+        BOTH
+    }
+
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        vec![TOPIC.into(), TOPIC_ORDERED.into()]
     }
 }
 
@@ -86,8 +97,8 @@ impl Company for ThresholdCompany {
         Vec::new() // brokers order by topic, in clear
     }
 
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::Ordered
+    fn channels(&self) -> &'static [(&'static str, Guarantee)] {
+        &[(TOPIC, Guarantee::Ordered)]
     }
 }
 

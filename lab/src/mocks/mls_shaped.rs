@@ -1,10 +1,10 @@
-//! A scheme with the shape of MLS (RFC 9420) over a relay: members commit changes on an ordered lane
-//! with compare-and-set, let others in with a Welcome, and come back after a crash.
+//! A scheme with the shape of MLS (RFC 9420) over an order: members commit changes on the ordered channel, of which the
+//! first valid one wins an epoch, let others in with a Welcome beside it, and come back after a crash.
 //!
 //! ```text
-//! joiner   ─ Offer(key package)                                   ◀─ Welcome ─┐ after
-//! member   ─ Fetch(key package) ─ Store(pending) ─ Send(commit, expect from→to) ─ Accepted
-//! racer    ─ Store(pending) ─ Send(commit, expect from→to') ─ Superseded(to) ─ Fetch(after from) ─ again
+//! joiner   ─ Offer(key package)                            Want ─▶ ◀─ Welcome ─┐ after
+//! member   ─ Fetch(key package) ─ Store(pending) ─ Send(commit) ─ Ordered(7): the first for its epoch
+//! racer    ─ Store(pending) ─ Send(commit) ─ another one for that epoch stood before it: void; commits again
 //! ```
 //! It is flat instead of a tree, authenticates commits by a MAC under the old secret, and carries the
 //! roster in the commit. Enough to show that traits, join and simulator fit; no more.
@@ -27,7 +27,7 @@ use sealcast_keys::{
 use sealcast_sim::Records;
 use sealcast_wire::{
     Agreement, CertHash, Change, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Malformed,
-    Member, MemberId, Monotonic, Now, Reader, Slot, Source, To, Transition, View, Writer,
+    Member, MemberId, Monotonic, Now, Reader, Slot, Source, To, View, Writer,
 };
 
 use super::protect::MockProtect;
@@ -40,10 +40,18 @@ pub struct MlsShaped {
     state: Option<State>,
     pending: Option<Pending>,
     wishes: VecDeque<Wish>,
-    /// Commits that wait for the one that leads to where they begin.
-    later: BTreeMap<EpochId, Vec<u8>>,
+    /// Commits that cannot be judged before a Welcome came, in their order.
+    later: VecDeque<(u64, Vec<u8>)>,
+    /// The position behind the last commit that was applied.
+    position: u64,
     fetching: BTreeMap<FetchId, Fetch>,
     welcome: Option<Welcome>,
+    /// What our commits gave to those whom they added, who ask for it if it was lost.
+    welcomes: VecDeque<(CertHash, Vec<u8>)>,
+    /// When we ask for ours, and how often we did.
+    wanting: Option<(Monotonic, u32)>,
+    /// Who added us.
+    adder: CertHash,
     leaving: Option<Monotonic>,
     /// The roster that our application saw last.
     shown: Option<Vec<Leaf>>,
@@ -74,9 +82,12 @@ struct Pending {
     from: EpochId,
     bytes: Vec<u8>,
     next: State,
-    welcome: Option<Vec<u8>>,
-    wish: Wish,
+    welcomes: Welcomes,
+    wishes: Vec<Wish>,
 }
+
+/// Sealed to those whom a commit adds.
+type Welcomes = Vec<(CertHash, Vec<u8>)>;
 
 /// What we want the group to commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +102,10 @@ enum Wish {
 struct Welcome {
     epoch: EpochId,
     secret: Secret<32>,
-    roster: [u8; 32],
+    /// Of the commit that leads there.
+    position: u64,
+    hash: [u8; 32],
+    roster: Option<Vec<Leaf>>,
 }
 
 /// How a member is made.
@@ -120,27 +134,30 @@ impl MlsShaped {
             state: None,
             pending: None,
             wishes: VecDeque::new(),
-            later: BTreeMap::new(),
+            later: VecDeque::new(),
+            position: 0,
             fetching: BTreeMap::new(),
             welcome: None,
+            welcomes: VecDeque::new(),
+            wanting: None,
+            adder: CertHash::default(),
             leaving: None,
             shown: None,
             out: false,
             names: 0,
         };
-        if let Some((state, pending)) = records.get(&RECORD).and_then(|r| read_record(r).ok()) {
-            machine.state = state;
-            if let Some(at) = machine.epoch() {
-                machine.fetch(Fetch::After(at));
-            }
+        if let Some((position, state, pending)) = records.get(&RECORD).and_then(|r| read_record(r).ok()) {
+            (machine.position, machine.state) = (position, state);
             // G4: a new process is a new incarnation, and the group must know it before we seal.
             machine.wishes.push_back(Wish::Update);
-            if let Some((from, bytes, next, welcome)) = pending {
-                // Who won? The same bytes again get the same answer.
-                machine.propose(from, bytes, next, welcome, Wish::Update);
+            if let Some((from, bytes, next, welcomes)) = pending {
+                // Who won? The same bytes again have the same position.
+                machine.propose(from, bytes, next, welcomes, vec![Wish::Update]);
             }
         } else if config.founder {
             machine.wishes.push_back(Wish::Found);
+        } else {
+            machine.wanting = Some((Monotonic(0), 0));
         }
         machine.pursue();
         machine
@@ -153,12 +170,24 @@ impl MlsShaped {
 
     // ---- committing ----------------------------------------------------------------------------
 
-    /// Commits the next wish, if none is under way.
+    /// Commits the next wish, if none is under way; several who want in come in together.
     fn pursue(&mut self) {
         while self.pending.is_none() && !self.out {
             let Some(wish) = self.wishes.pop_front() else { return };
-            let Some((roster, joiner)) = self.wished(&wish) else { continue };
-            self.commit(wish, roster, joiner);
+            let Some((mut roster, joiner)) = self.wished(&wish) else { continue };
+            let (mut wishes, mut joiners) = (vec![wish], Vec::from_iter(joiner));
+            while let Some(Wish::Add(leaf)) = self.wishes.front().filter(|_| (1..JOINERS_MAX).contains(&joiners.len()))
+            {
+                let leaf = leaf.clone();
+                if !roster.contains(&leaf) {
+                    roster.retain(|l| l.id.cert != leaf.id.cert);
+                    roster.push(leaf.clone());
+                    joiners.push(leaf);
+                }
+                wishes.extend(self.wishes.pop_front());
+            }
+            roster.sort();
+            self.commit(wishes, roster, &joiners);
         }
     }
 
@@ -192,15 +221,15 @@ impl MlsShaped {
         }
     }
 
-    fn commit(&mut self, wish: Wish, roster: Vec<Leaf>, joiner: Option<Leaf>) {
+    fn commit(&mut self, wishes: Vec<Wish>, roster: Vec<Leaf>, joiners: &[Leaf]) {
         let from = self.state.as_ref().map_or_else(EpochId::default, |s| s.epoch);
         let old = self.state.as_ref().map_or_else(|| Secret::from_bytes([0; 32]), |s| s.secret.clone());
         let path: Secret<32> = Secret::random(&mut self.rng);
         let mut w = Writer::new();
         w.u8(COMMIT).raw(&from.to_bytes()).raw(&self.leaf.id.cert.0);
-        w.bytes16(&roster_bytes(&roster));
+        put_long(&mut w, &roster_bytes(&roster));
         let others: Vec<&Leaf> =
-            roster.iter().filter(|l| l.id.cert != self.leaf.id.cert && Some(*l) != joiner.as_ref()).collect();
+            roster.iter().filter(|l| l.id.cert != self.leaf.id.cert && !joiners.contains(l)).collect();
         w.u16(others.len() as u16);
         for leaf in others {
             let sealed = hpke::seal_to(&PublicKey(leaf.key), INFO, &from.to_bytes(), path.expose(), &mut self.rng);
@@ -211,83 +240,115 @@ impl MlsShaped {
         bytes.extend_from_slice(mac.expose());
         let epoch = leads_to(from, &bytes);
         let next = State { epoch, secret: hkdf(path.expose(), old.expose(), &[&epoch.to_bytes()]), roster };
-        let welcome = joiner.map(|leaf| {
-            let blob = roster_bytes(&next.roster);
-            let mut w = Writer::new();
-            w.raw(&epoch.to_bytes()).raw(next.secret.expose()).raw(&sha256(&blob));
-            let sealed = hpke::seal_to(&PublicKey(leaf.key), INFO, b"welcome", w.as_slice(), &mut self.rng);
-            self.outputs.push_back(Output::Offer { what: Fetch::Blob(sha256(&blob)), bytes: blob });
-            let mut w = Writer::new();
-            w.u8(WELCOME).raw(&leaf.id.cert.0).raw(&sealed.expect("key packages hold good keys"));
-            w.finish()
-        });
-        self.propose(from, bytes, next, welcome, wish);
+        let welcomes = self.welcome(&next, joiners);
+        self.propose(from, bytes, next, welcomes, wishes);
     }
 
-    fn propose(&mut self, from: EpochId, bytes: Vec<u8>, next: State, welcome: Option<Vec<u8>>, wish: Wish) {
+    /// What lets these into a state.
+    fn welcome(&mut self, state: &State, joiners: &[Leaf]) -> Welcomes {
+        if joiners.is_empty() {
+            return Vec::new();
+        }
+        let blob = roster_bytes(&state.roster);
+        let mut w = Writer::new();
+        w.raw(&state.epoch.to_bytes()).raw(state.secret.expose()).raw(&sha256(&blob));
+        self.outputs.push_back(Output::Offer { what: Fetch::Blob(sha256(&blob)), bytes: blob });
+        let sealed = joiners.iter().map(|leaf| {
+            let sealed = hpke::seal_to(&PublicKey(leaf.key), INFO, b"welcome", w.as_slice(), &mut self.rng);
+            (leaf.id.cert, sealed.expect("key packages hold good keys"))
+        });
+        sealed.collect()
+    }
+
+    fn propose(&mut self, from: EpochId, bytes: Vec<u8>, next: State, welcomes: Welcomes, wishes: Vec<Wish>) {
         let token = self.token();
         if self.excludes(&next)
             && let Some(view) = self.view(&next)
         {
             self.outputs.push_back(Output::Prepare(view));
         }
-        let expect = Some(Transition { from, to: next.epoch });
         let commit = bytes.clone();
-        let then = welcome.clone();
-        self.pending = Some(Pending { token, from, bytes, next, welcome, wish });
+        self.pending = Some(Pending { token, from, bytes, next, welcomes, wishes });
         self.store();
-        let send =
-            |token, expect, after, bytes| Output::Send { token, lane: Lane::Open, to: To::Group, expect, after, bytes };
-        self.outputs.push_back(send(token, expect, None, commit));
-        if let Some(bytes) = then {
-            let welcome_token = self.token();
-            self.outputs.push_back(send(welcome_token, None, Some(token), bytes));
-        }
+        self.send(token, Lane::Open, Guarantee::Ordered, commit);
     }
 
-    /// Our commit has its place.
-    fn accepted(&mut self) {
-        let Some(Pending { next, .. }) = self.pending.take() else { return };
-        self.enter(next);
-        self.catch_up();
+    fn send(&mut self, token: Token, lane: Lane, needs: Guarantee, bytes: Vec<u8>) {
+        self.outputs.push_back(Output::Send { token, lane, needs, to: To::Group, after: None, bytes });
+    }
+
+    /// Our commit has this position: it wins its epoch if no valid one stands before it.
+    fn ordered(&mut self, position: u64) {
+        let at = self.epoch().unwrap_or_default();
+        let Some(Pending { from, next, welcomes, wishes, .. }) = self.pending.take() else { return };
+        if from != at {
+            self.give_up(&next, wishes);
+            self.store();
+            return self.pursue();
+        }
+        self.enter(next, position);
+        for (cert, sealed) in welcomes {
+            let bytes = welcome_message(cert, position, &sealed);
+            let token = self.token();
+            self.send(token, Lane::Open, Guarantee::BestEffort, bytes.clone());
+            if self.welcomes.len() >= LATER_MAX {
+                self.welcomes.pop_front();
+            }
+            self.welcomes.push_back((cert, bytes));
+        }
         self.pursue();
     }
 
-    fn superseded(&mut self, stands: EpochId) {
-        let Some(Pending { wish, next, .. }) = self.pending.take() else { return };
-        if self.excludes(&next) {
+    /// What a commit of ours was for is still to be done.
+    fn give_up(&mut self, next: &State, wishes: Vec<Wish>) {
+        if self.excludes(next) {
             self.outputs.push_back(Output::Abandoned);
         }
-        self.store();
-        self.wishes.push_front(wish);
-        match self.epoch() {
-            Some(at) if at == stands => self.pursue(),
-            Some(at) => self.fetch(Fetch::After(at)),
-            None => {} // somebody else founded the group: it must let us in
-        }
+        wishes.into_iter().rev().for_each(|wish| self.wishes.push_front(wish));
     }
 
     // ---- following -----------------------------------------------------------------------------
 
-    fn hear_commit(&mut self, bytes: &[u8]) -> Result<(), Dropped> {
+    fn hear_commit(&mut self, now: Now, position: u64, bytes: &[u8]) -> Result<(), Dropped> {
         let commit = Commit::parse(bytes).map_err(|_| Dropped::Malformed)?;
         if self.pending.as_ref().is_some_and(|p| p.bytes == bytes) {
-            self.accepted();
+            self.ordered(position);
             return Ok(());
         }
-        // G1: outside we cannot verify anything; what we miss now is fetched after the Welcome.
-        let Some(state) = &self.state else { return Err(Dropped::NoKey) };
-        if commit.from.counter < state.epoch.counter {
-            return Err(Dropped::Stale);
+        // G1: outside we cannot verify anything; what stands behind the Welcome's commit is judged after it.
+        if self.state.is_none() {
+            if self.later.len() >= LATER_MAX {
+                self.later.pop_front();
+            }
+            self.later.push_back((position, bytes.to_vec()));
+            if commit.roster.contains(&self.leaf) {
+                self.adder = commit.by;
+                self.wanting.get_or_insert((now.monotonic + WANT_AGAIN, 0));
+            }
+            return Ok(());
+        }
+        self.judge_commit(now, position, commit, bytes)
+    }
+
+    /// We cannot follow, and ask to be let in again.
+    fn rejoin(&mut self, now: Now, adder: CertHash, tries: u32) {
+        (self.state, self.pending, self.welcome) = (None, None, None);
+        self.wishes.clear();
+        self.adder = adder;
+        self.wanting = Some((now.monotonic + WANT_AGAIN, tries));
+    }
+
+    /// A commit in the order: the first valid one of our epoch leads to the next, and a void one stops nobody.
+    fn judge_commit(&mut self, now: Now, position: u64, commit: Commit, bytes: &[u8]) -> Result<(), Dropped> {
+        let state = self.state.as_ref().ok_or(Dropped::NoKey)?;
+        if commit.from.counter > state.epoch.counter {
+            // Between the Welcome's commit and where our order begins stood another one.
+            self.rejoin(now, commit.by, WANTS_OF_ADDER);
+            self.later.push_back((position, bytes.to_vec()));
+            return Ok(());
         }
         if commit.from != state.epoch {
-            if self.later.len() >= LATER_MAX {
-                return Err(Dropped::Queue);
-            }
-            self.later.insert(commit.from, bytes.to_vec());
-            let at = state.epoch;
-            self.fetch(Fetch::After(at));
-            return Ok(());
+            return Err(Dropped::Stale);
         }
         let (stated, mac) = bytes.split_at(bytes.len() - 32);
         let expect: Secret<32> = hkdf(state.secret.expose(), b"", &[b"sealcast/mock/commit", stated]);
@@ -301,12 +362,17 @@ impl MlsShaped {
             });
             return Ok(());
         }
-        let (_, sealed) = commit.wraps.iter().find(|(to, _)| *to == self.leaf.id.cert).ok_or(Dropped::Malformed)?;
-        let path = self.pair.open(INFO, &commit.from.to_bytes(), sealed).map_err(|_| Dropped::Auth)?;
+        let wrap = commit.wraps.iter().find(|(to, _)| *to == self.leaf.id.cert);
+        let path = wrap.and_then(|(_, sealed)| self.pair.open(INFO, &commit.from.to_bytes(), sealed).ok());
+        // The others follow it, and we cannot: it lets us in anew, or its committer left us out.
+        let Some(path) = path else {
+            self.rejoin(now, commit.by, 0);
+            self.later.push_back((position, bytes.to_vec()));
+            return Ok(());
+        };
         let epoch = leads_to(commit.from, bytes);
         let secret = hkdf(&path, state.secret.expose(), &[&epoch.to_bytes()]);
-        self.enter(State { epoch, secret, roster: commit.roster });
-        self.catch_up();
+        self.enter(State { epoch, secret, roster: commit.roster }, position);
         self.pursue();
         Ok(())
     }
@@ -320,15 +386,61 @@ impl MlsShaped {
         if self.state.is_some() {
             return Err(Dropped::Stale);
         }
+        let position = r.u64().map_err(|_| Dropped::Malformed)?;
         let plain = self.pair.open(INFO, b"welcome", r.rest()).map_err(|_| Dropped::Auth)?;
         let mut r = Reader::new(&plain);
         let welcome = (|| {
             let epoch = EpochId { counter: r.u32()?, hash: r.u64()? };
-            Ok::<_, Malformed>(Welcome { epoch, secret: Secret::from_bytes(r.array()?), roster: r.array()? })
+            let secret = Secret::from_bytes(r.array()?);
+            Ok::<_, Malformed>(Welcome { epoch, secret, position, hash: r.array()?, roster: None })
         })();
         let welcome = welcome.map_err(|_| Dropped::Malformed)?;
-        self.fetch(Fetch::Blob(welcome.roster));
+        if self.welcome.as_ref().is_some_and(|w| w.epoch.counter >= welcome.epoch.counter) {
+            return Err(Dropped::Stale);
+        }
+        self.fetch(Fetch::Blob(welcome.hash));
         self.welcome = Some(welcome);
+        Ok(())
+    }
+
+    /// Enters by the Welcome, and judges what stands behind its commit.
+    fn join(&mut self, now: Now) {
+        let Some(welcome) = self.welcome.take_if(|w| w.roster.is_some()) else { return };
+        let Welcome { epoch, secret, roster, position, .. } = welcome;
+        self.wishes.retain(|w| *w != Wish::Found);
+        (self.wanting, self.fetching) = (None, BTreeMap::new());
+        self.enter(State { epoch, secret, roster: roster.unwrap_or_default() }, position);
+        for (at, bytes) in std::mem::take(&mut self.later).into_iter().filter(|(at, _)| *at > position) {
+            // One of them may let us in again.
+            _ = self.hear_commit(now, at, &bytes);
+        }
+        self.pursue();
+    }
+
+    /// Somebody was added and its Welcome was lost: whoever added it says it again, and if that one is gone, another one.
+    fn hear_want(&mut self, message: &[u8]) -> Result<(), Dropped> {
+        let mut r = Reader::new(message);
+        let (adder, leaf, tries) = (|| {
+            r.u8()?;
+            Ok::<_, Malformed>((CertHash(r.array()?), Leaf::read(&mut r)?, r.u32()?))
+        })()
+        .map_err(|_| Dropped::Malformed)?;
+        let Some(state) = self.state.as_ref().filter(|s| s.roster.contains(&leaf)) else { return Ok(()) };
+        if adder == self.leaf.id.cert
+            && let Some((_, bytes)) = self.welcomes.iter().rev().find(|(cert, _)| *cert == leaf.id.cert)
+        {
+            let (bytes, token) = (bytes.clone(), self.token());
+            self.send(token, Lane::Open, Guarantee::BestEffort, bytes);
+        } else if tries >= WANTS_OF_ADDER
+            && state.roster.get(tries as usize % state.roster.len()).is_some_and(|l| l.id == self.leaf.id)
+        {
+            let state = state.clone();
+            for (cert, sealed) in self.welcome(&state, &[leaf]) {
+                let bytes = welcome_message(cert, self.position.saturating_sub(1), &sealed);
+                let token = self.token();
+                self.send(token, Lane::Open, Guarantee::BestEffort, bytes);
+            }
+        }
         Ok(())
     }
 
@@ -348,31 +460,12 @@ impl MlsShaped {
         Ok(())
     }
 
-    /// Applies commits that waited for the one just applied.
-    fn catch_up(&mut self) {
-        while let Some(at) = self.epoch()
-            && let Some(bytes) = self.later.remove(&at)
-        {
-            if self.hear_commit(&bytes).is_err() {
-                return;
-            }
-        }
-        let at = self.epoch();
-        self.later.retain(|from, _| Some(from.counter) > at.map(|e| e.counter));
-    }
-
-    fn enter(&mut self, state: State) {
-        if let Some(pending) = &self.pending
-            && pending.from.counter <= state.epoch.counter
-            && pending.next.epoch != state.epoch
-        {
-            // Another commit took its place; what we wished is still to be done.
-            let wish = pending.wish.clone();
-            if self.excludes(&pending.next) {
-                self.outputs.push_back(Output::Abandoned);
-            }
-            self.pending = None;
-            self.wishes.push_front(wish);
+    /// A commit at this position leads there.
+    fn enter(&mut self, state: State, position: u64) {
+        self.position = position + 1;
+        if let Some(pending) = self.pending.take_if(|p| p.next.epoch != state.epoch) {
+            // Another commit won.
+            self.give_up(&pending.next, pending.wishes);
         }
         let excludes = self.excludes(&state);
         let view = self.view(&state);
@@ -425,7 +518,7 @@ impl MlsShaped {
     // ---- small things --------------------------------------------------------------------------
 
     fn wish(&mut self, wish: Wish) {
-        let under_way = self.pending.as_ref().is_some_and(|p| p.wish == wish);
+        let under_way = self.pending.as_ref().is_some_and(|p| p.wishes.contains(&wish));
         if !self.wishes.contains(&wish) && !under_way {
             self.wishes.push_back(wish);
         }
@@ -450,14 +543,16 @@ impl MlsShaped {
     /// One record for state and pending commit: torn between the two, either would be lost for good.
     fn store(&mut self) {
         let mut w = Writer::new();
+        w.u64(self.position);
         match &self.state {
             Some(state) => put_state(w.u8(1), state),
             None => w.u8(0),
         };
         match &self.pending {
             Some(p) => {
-                put_state(w.u8(1).raw(&p.from.to_bytes()).bytes16(&p.bytes), &p.next)
-                    .bytes16(p.welcome.as_deref().unwrap_or_default());
+                put_state(put_long(w.u8(1).raw(&p.from.to_bytes()), &p.bytes), &p.next);
+                w.u16(p.welcomes.len() as u16);
+                p.welcomes.iter().for_each(|(cert, bytes)| _ = w.raw(&cert.0).bytes16(bytes));
             }
             None => {
                 w.u8(0);
@@ -468,15 +563,17 @@ impl MlsShaped {
 }
 
 impl MlsShaped {
-    fn hear(&mut self, source: &Source, message: &[u8]) -> Result<(), HandleError> {
+    fn hear(&mut self, now: Now, source: &Source, position: Option<u64>, message: &[u8]) -> Result<(), HandleError> {
         if self.out {
             return Err(Dropped::Stale.into());
         }
-        Ok(match message.first() {
-            Some(&COMMIT) => self.hear_commit(message),
-            Some(&WELCOME) => self.hear_welcome(message),
-            Some(&LEAVE) => self.hear_leave(source),
-            _ => Err(Dropped::Malformed),
+        Ok(match (message.first(), position) {
+            (Some(&COMMIT), Some(position)) => self.hear_commit(now, position, message),
+            (Some(&WELCOME), _) => self.hear_welcome(message),
+            (Some(&LEAVE), _) => self.hear_leave(source),
+            (Some(&WANT), _) => self.hear_want(message),
+            // A commit that has no position decides nothing.
+            (Some(_) | None, _) => Err(Dropped::Malformed),
         }?)
     }
 
@@ -499,24 +596,22 @@ impl MlsShaped {
             return;
         }
         match outcome {
-            Outcome::Accepted => self.accepted(),
-            Outcome::Superseded(stands) => self.superseded(stands),
-            Outcome::Failed => {
-                if let Some(Pending { wish, .. }) = self.pending.take() {
-                    self.wishes.push_front(wish);
+            Outcome::Ordered(position) => self.ordered(position),
+            // Nobody knows its position, and so nobody follows it; what it was for is committed again.
+            Outcome::Accepted | Outcome::InDoubt | Outcome::Failed => {
+                if let Some(Pending { next, wishes, .. }) = self.pending.take() {
+                    self.give_up(&next, wishes);
+                    self.store();
                 }
             }
         }
     }
 
-    fn fetched(&mut self, id: FetchId, result: Fetched) {
+    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
         let Some(what) = self.fetching.remove(&id) else { return };
         let Fetched::Bytes(bytes) = result else {
-            match what {
-                Fetch::Blob(_) => self.fetch(what),
-                // Still behind what waits: ask again.
-                Fetch::After(at) if Some(at) == self.epoch() && !self.later.is_empty() => self.fetch(what),
-                _ => {}
+            if let Fetch::Blob(_) = what {
+                self.fetch(what);
             }
             return;
         };
@@ -528,22 +623,12 @@ impl MlsShaped {
                     self.wish(Wish::Add(leaf));
                 }
             }
-            Fetch::After(_) => {
-                // What does not verify is as if it had not come.
-                if self.hear_commit(&bytes).is_ok()
-                    && let Some(at) = self.epoch()
-                {
-                    self.fetch(Fetch::After(at));
-                }
-            }
             Fetch::Blob(hash) => {
-                let Some(Welcome { epoch, secret, .. }) = self.welcome.take_if(|w| w.roster == hash) else { return };
-                if let Ok(roster) = read_roster(&bytes) {
-                    self.wishes.retain(|w| *w != Wish::Found);
-                    self.enter(State { epoch, secret, roster });
-                    self.fetch(Fetch::After(epoch)); // we heard commits that we could not verify
-                    self.catch_up();
-                    self.pursue();
+                if let (Some(welcome), Ok(roster)) = (&mut self.welcome, read_roster(&bytes))
+                    && welcome.hash == hash
+                {
+                    welcome.roster = Some(roster);
+                    self.join(now);
                 }
             }
             Fetch::Shares { .. } | Fetch::Key => {}
@@ -561,7 +646,7 @@ impl MlsShaped {
 impl Keys for MlsShaped {
     fn properties(&self) -> Properties {
         Properties {
-            open: Need(Guarantee::Ordered, Agreement::Forkable),
+            messages: &[Need(Guarantee::Ordered, Agreement::Forkable)],
             fetches: Fetches { directory: true, shares: false },
             ..Properties::ANY
         }
@@ -569,10 +654,10 @@ impl Keys for MlsShaped {
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
         match input {
-            Input::Message { source, bytes } => self.hear(source, bytes)?,
+            Input::Message { source, position, bytes } => self.hear(now, source, position, bytes)?,
             Input::Command(command) => self.command(now, command)?,
             Input::Outcome(token, outcome) => self.outcome(token, outcome),
-            Input::Fetched(id, result) => self.fetched(id, result),
+            Input::Fetched(id, result) => self.fetched(now, id, result),
             Input::Suspected(slot) => self.suspect(slot),
             Input::Delivered(_) | Input::InForce(_) | Input::Flushed(_) | Input::Up | Input::Describe => {}
         }
@@ -589,15 +674,22 @@ impl Keys for MlsShaped {
     }
 
     fn timeout(&self) -> Option<Monotonic> {
-        self.leaving
+        [self.leaving, self.wanting.map(|(at, _)| at)].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Now) {
         if self.leaving.is_some_and(|at| at <= now.monotonic) {
             self.leaving = Some(now.monotonic + LEAVE_AGAIN);
             let token = self.token();
-            let (lane, to) = (Lane::Control, To::Group);
-            self.outputs.push_back(Output::Send { token, lane, to, expect: None, after: None, bytes: vec![LEAVE] });
+            self.send(token, Lane::Control, Guarantee::BestEffort, vec![LEAVE]);
+        }
+        if let Some((_, tries)) = self.wanting.filter(|(at, _)| *at <= now.monotonic) {
+            self.wanting = Some((now.monotonic + WANT_AGAIN, tries + 1));
+            let mut w = Writer::new();
+            self.leaf.put(w.u8(WANT).raw(&self.adder.0));
+            w.u32(tries);
+            let token = self.token();
+            self.send(token, Lane::Open, Guarantee::BestEffort, w.finish());
         }
     }
 
@@ -619,6 +711,7 @@ fn leads_to(from: EpochId, commit: &[u8]) -> EpochId {
 /// A commit as it is read; its MAC, the last 32 bytes, is the caller's to check.
 struct Commit {
     from: EpochId,
+    by: CertHash,
     roster: Vec<Leaf>,
     wraps: Vec<(CertHash, Vec<u8>)>,
 }
@@ -628,8 +721,8 @@ impl Commit {
         let mut r = Reader::new(bytes);
         r.u8()?;
         let from = EpochId { counter: r.u32()?, hash: r.u64()? };
-        r.take(32)?;
-        let roster = read_roster(r.bytes16(usize::from(u16::MAX))?)?;
+        let by = CertHash(r.array()?);
+        let roster = read_roster(long(&mut r)?)?;
         let n = r.count16(34, roster.len())?;
         let mut wraps = Vec::with_capacity(n);
         for _ in 0..n {
@@ -637,7 +730,7 @@ impl Commit {
         }
         r.take(32)?;
         r.end()?;
-        Ok(Commit { from, roster, wraps })
+        Ok(Commit { from, by, roster, wraps })
     }
 }
 
@@ -660,6 +753,22 @@ impl Leaf {
     }
 }
 
+fn welcome_message(cert: CertHash, position: u64, sealed: &[u8]) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.u8(WELCOME).raw(&cert.0).u64(position).raw(sealed);
+    w.finish()
+}
+
+/// Bytes with a length of four.
+fn put_long<'w>(w: &'w mut Writer, bytes: &[u8]) -> &'w mut Writer {
+    w.u32(bytes.len() as u32).raw(bytes)
+}
+
+fn long<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let n = r.u32()? as usize;
+    r.take(n)
+}
+
 fn roster_bytes(roster: &[Leaf]) -> Vec<u8> {
     let mut w = Writer::new();
     w.u16(roster.len() as u16);
@@ -676,37 +785,54 @@ fn read_roster(bytes: &[u8]) -> Result<Vec<Leaf>, Malformed> {
 }
 
 fn put_state<'w>(w: &'w mut Writer, state: &State) -> &'w mut Writer {
-    w.raw(&state.epoch.to_bytes()).raw(state.secret.expose()).bytes16(&roster_bytes(&state.roster))
+    w.raw(&state.epoch.to_bytes()).raw(state.secret.expose());
+    put_long(w, &roster_bytes(&state.roster))
 }
 
 fn read_state(r: &mut Reader<'_>) -> Result<State, Malformed> {
     let epoch = EpochId { counter: r.u32()?, hash: r.u64()? };
     let secret = Secret::from_bytes(r.array()?);
-    Ok(State { epoch, secret, roster: read_roster(r.bytes16(usize::from(u16::MAX))?)? })
+    Ok(State { epoch, secret, roster: read_roster(long(r)?)? })
 }
 
-type Journaled = (EpochId, Vec<u8>, State, Option<Vec<u8>>);
+type Journaled = (EpochId, Vec<u8>, State, Welcomes);
 
-fn read_record(record: &[u8]) -> Result<(Option<State>, Option<Journaled>), Malformed> {
+fn read_record(record: &[u8]) -> Result<(u64, Option<State>, Option<Journaled>), Malformed> {
     let mut r = Reader::new(record);
+    let position = r.u64()?;
     let state = if r.u8()? == 1 { Some(read_state(&mut r)?) } else { None };
     let pending = if r.u8()? == 1 {
         let from = EpochId { counter: r.u32()?, hash: r.u64()? };
-        let bytes = r.bytes16(usize::from(u16::MAX))?.to_vec();
+        let bytes = long(&mut r)?.to_vec();
         let next = read_state(&mut r)?;
-        let welcome = Some(r.bytes16(usize::from(u16::MAX))?.to_vec()).filter(|w| !w.is_empty());
-        Some((from, bytes, next, welcome))
+        let n = r.count16(34, JOINERS_MAX)?;
+        let mut welcomes = Vec::with_capacity(n);
+        for _ in 0..n {
+            welcomes.push((CertHash(r.array()?), r.bytes16(512)?.to_vec()));
+        }
+        Some((from, bytes, next, welcomes))
     } else {
         None
     };
     r.end()?;
-    if state.is_none() && pending.is_none() { Err(Malformed) } else { Ok((state, pending)) }
+    if state.is_none() && pending.is_none() { Err(Malformed) } else { Ok((position, state, pending)) }
+}
+
+/// The position in the order from which a member that has these records goes on; `None` for a newcomer.
+pub fn position(records: &Records) -> Option<u64> {
+    records.get(&RECORD).and_then(|r| read_record(r).ok()).map(|(position, ..)| position)
 }
 
 const COMMIT: u8 = 1;
 const WELCOME: u8 = 2;
 const LEAVE: u8 = 3;
+const WANT: u8 = 4;
 const RECORD: u64 = 1;
-const LATER_MAX: usize = 64;
+const LATER_MAX: usize = 1024;
+/// Members that one commit adds.
+const JOINERS_MAX: usize = 512;
 const LEAVE_AGAIN: Duration = Duration::from_millis(100);
+const WANT_AGAIN: Duration = Duration::from_millis(100);
+/// How often a newcomer asks the member that added it, before it asks others.
+const WANTS_OF_ADDER: u32 = 4;
 const INFO: &[u8] = b"sealcast/mock/mls";

@@ -61,9 +61,9 @@ pub trait Company {
         None
     }
 
-    /// How strongly messages are published.
-    fn guarantee(&self) -> Guarantee {
-        Guarantee::BestEffort
+    /// Under which topics messages are published, in turn, and how strongly.
+    fn channels(&self) -> &'static [(&'static str, Guarantee)] {
+        &[(TOPIC, Guarantee::BestEffort)]
     }
 
     /// The checker of authorship.
@@ -74,3 +74,5 @@ pub trait Company {
 
 /// The topic of test traffic: a word that stands nowhere else.
 pub const TOPIC: &str = "zanzibar/pose";
+/// The topic of what is ordered, where best effort flows beside it.
+pub const TOPIC_ORDERED: &str = "zanzibar/order";

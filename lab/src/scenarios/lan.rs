@@ -16,7 +16,7 @@ pub(super) fn network(knobs: &Knobs) -> Network {
 }
 
 /// All members start and find each other.
-fn formed(knobs: &Knobs, dice: &mut Dice) -> Script {
+pub(super) fn formed(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = Script::new(knobs.members, network(knobs));
     script.start_all(0..knobs.members, knobs.jitter, dice).converge(0..knobs.members, PATIENCE);
     script

@@ -1,6 +1,7 @@
 //! Scenarios: stories by name, played by a company on a stage.
 
 pub(crate) mod carrier;
+pub(crate) mod channels;
 pub mod command;
 pub mod company;
 pub mod contributory;
@@ -19,6 +20,7 @@ use sealcast_sim::dice::{Chance, Dice};
 use crate::mocks::company::{MlsCompany, ThresholdCompany};
 use sealcast_keys::contributory::misbehaving::Rule;
 
+use channels::OrderedRobots;
 use company::Company;
 use contributory::Robots;
 use script::{Knobs, Script};
@@ -227,6 +229,19 @@ pub static ALL: &[Scenario] = &[
         company: with_sensor,
         write: insiders::wrong_publics,
     },
+    channels(
+        "channels-join",
+        5,
+        0,
+        "members join while best effort and ordered messages flow at once",
+        lan::traffic_join,
+    ),
+    channels("channels-rotate", 5, 0, "keys change while messages flow on both channels at once", lan::traffic_rotate),
+    channels("channels-evict", 5, 0, "a member is evicted while messages flow on both channels", lan::traffic_evict),
+    channels("channels-leave", 5, 0, "a member leaves while messages flow on both channels", lan::traffic_leave),
+    channels("channels-suspect", 6, 50_000, "a member dies while messages flow on both channels", channels::suspect),
+    channels("channels-partition", 6, 50_000, "the network splits and heals under both channels", channels::partition),
+    channels("channels-restart", 5, 50_000, "processes die and come back under both channels", lan::restart),
     robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
     Scenario {
         name: "mock-mls-admission",
@@ -283,6 +298,22 @@ const fn quiet(
 ) -> Scenario {
     let knobs = Knobs { members, loss: Chance::NEVER, jitter: Duration::from_millis(100) };
     Scenario { name, story, knobs, company: contributory, write }
+}
+
+/// Over two channels, of which one is ordered; a loss of 0 is that of a quiet network.
+const fn channels(
+    name: &'static str,
+    members: usize,
+    loss: u32,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(100) };
+    Scenario { name, story, knobs, company: ordered_robots, write }
+}
+
+fn ordered_robots(knobs: &Knobs) -> Box<dyn Company> {
+    Box::new(OrderedRobots::new(knobs.members))
 }
 
 fn contributory(_knobs: &Knobs) -> Box<dyn Company> {

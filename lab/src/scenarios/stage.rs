@@ -12,7 +12,7 @@ use sealcast_sim::trace::{Line, Trace};
 use sealcast_wire::{EpochId, Guarantee, Monotonic};
 
 use super::carrier::Carrier;
-use super::company::{Company, Player, TOPIC};
+use super::company::{Company, Player};
 use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
@@ -136,9 +136,10 @@ impl<'a, C: Carrier> Stage<'a, C> {
             Box::<Blame>::default(),
             Box::new(Secrecy::new(company.secrets())),
         ];
-        if company.guarantee() >= Guarantee::Ordered {
-            checkers.push(Box::<OneOrder>::default());
-        }
+        let ordered = |(topic, guarantee): &(&'static str, Guarantee)| {
+            (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))
+        };
+        checkers.push(Box::new(OneOrder::of(company.channels().iter().filter_map(ordered))));
         if script.lossless {
             checkers.push(Box::new(loss));
         }
@@ -317,8 +318,9 @@ impl<'a, C: Carrier> Stage<'a, C> {
         }
         self.numbers[by] += 1;
         let body = Body { author: by as u32, life: self.lives[by], number: self.numbers[by] }.bytes(bytes);
-        let guarantee = self.company.guarantee();
-        self.carrier.command(by, Ask::Publish { topic: TOPIC.into(), body, guarantee }, &mut self.watch);
+        let channels = self.company.channels();
+        let (topic, guarantee) = channels[self.numbers[by] as usize % channels.len()];
+        self.carrier.command(by, Ask::Publish { topic: topic.into(), body, guarantee }, &mut self.watch);
     }
 
     /// Somebody inside lets in whoever runs and is not in a view yet.

@@ -14,13 +14,15 @@ use super::{Group, Output};
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
         match output {
-            delivery::Output::Keys { source, bytes } => {
+            delivery::Output::Keys { source, position, bytes } => {
                 if let Some(placed) = &mut self.placed {
                     placed.by_order = true;
                 }
                 match source {
-                    Source::Inside { .. } => self.control(now, source, &bytes),
-                    Source::Outside(_) | Source::Client { .. } => self.handle_for_keys(now, &source, &bytes),
+                    Source::Inside { .. } => self.control(now, source, position, &bytes),
+                    Source::Outside(_) | Source::Client { .. } => {
+                        self.tell_keys(now, keys::Input::Message { source: &source, position, bytes: &bytes });
+                    }
                 }
             }
             delivery::Output::Record { index, from, ours, datagram } => {
@@ -41,7 +43,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.tell_keys(now, keys::Input::InForce(versions));
             }
             delivery::Output::Deliver(delivered) => {
-                if let Err(why) = self.deliver(now, delivered) {
+                if let Err(why) = self.deliver(now, delivered, false) {
                     self.drops.count(why);
                 }
             }
@@ -57,10 +59,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
                 Some(of_keys) => {
                     let outcome = match outcome {
-                        delivery::Outcome::Accepted | delivery::Outcome::Placed(_) => keys::Outcome::Accepted,
-                        delivery::Outcome::Superseded(epoch) => keys::Outcome::Superseded(epoch),
-                        // Whoever is in doubt says it again: a copy of what was taken is the same.
-                        delivery::Outcome::InDoubt | delivery::Outcome::Failed | delivery::Outcome::Denied(_) => {
+                        delivery::Outcome::Accepted => keys::Outcome::Accepted,
+                        delivery::Outcome::Placed(position) => keys::Outcome::Ordered(position),
+                        delivery::Outcome::InDoubt => keys::Outcome::InDoubt,
+                        delivery::Outcome::Superseded(_) | delivery::Outcome::Failed | delivery::Outcome::Denied(_) => {
                             keys::Outcome::Failed
                         }
                     };
@@ -81,16 +83,17 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.echoed(token);
         if let Some(whole) = self.sealed.remove(&token) {
             self.whole_became(now, token, whole, outcome);
-        } else if !self.lost(now, token, outcome) && self.placed.is_none() {
-            let token = self.names.remove(&token).unwrap_or(token);
-            self.ready.push_back(Output::Outcome(token, outcome));
+        } else if !self.lost(now, token, outcome)
+            && let Some(first) = self.names.remove(&token)
+        {
+            self.ready.push_back(Output::Outcome(first, outcome));
         }
     }
 
     /// A message of the control lane: a vouch, or the key scheme's.
-    fn control(&mut self, now: Now, source: Source, message: &[u8]) {
+    fn control(&mut self, now: Now, source: Source, position: Option<u64>, message: &[u8]) {
         match message {
-            [TAG_KEYS, rest @ ..] => self.handle_for_keys(now, &source, rest),
+            [TAG_KEYS, bytes @ ..] => self.tell_keys(now, keys::Input::Message { source: &source, position, bytes }),
             [TAG_VOUCH, ..] => {
                 if let Err(why) = self.vouched(now, source, message) {
                     self.drops.count(why);
@@ -116,10 +119,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         Ok(())
     }
 
-    fn handle_for_keys(&mut self, now: Now, source: &Source, message: &[u8]) {
-        self.tell_keys(now, keys::Input::Message { source, bytes: message });
-    }
-
     /// Hands something to the key scheme, and counts what it drops.
     pub(super) fn tell_keys(&mut self, now: Now, input: keys::Input<'_>) {
         if !self.is_up {
@@ -139,13 +138,19 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
-    fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
+    /// Hands a message to the application; one with a position in the order was judged there.
+    pub(super) fn deliver(
+        &mut self,
+        now: Now,
+        delivered: Delivered,
+        ordered: bool,
+    ) -> std::result::Result<(), Dropped> {
         let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
                 let cert = &entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?.id.cert;
-                if entry.is_superseded() {
+                if entry.is_superseded() && !ordered {
                     // It was opened before a change that excluded its sender, but waited behind a record.
                     let cert = *cert;
                     if self.ring.current().is_some_and(|e| e.view.slot_of(&cert).is_none()) {

@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Outgoing, Token, What};
 use sealcast_keys::{self as keys, Keys};
-use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, Transition, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, View, limits};
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
+use super::placed::KeysIn;
 use super::vouch::{self, TAG_HERE, TAG_KEYS};
 use super::{Group, Output, Vouching, lock, placed};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_keys(&mut self, now: Now, output: keys::Output) {
         match output {
-            keys::Output::Send { after: Some(other), token, lane, to, expect, bytes } => {
-                let waits = keys::Output::Send { after: None, token, lane, to, expect, bytes };
+            keys::Output::Send { after: Some(other), token, lane, needs, to, bytes } => {
+                let waits = keys::Output::Send { after: None, token, lane, needs, to, bytes };
                 self.after.entry(other).or_default().push(waits);
             }
-            keys::Output::Send { token, lane, to, expect, bytes, .. } => {
-                self.send_for_keys(now, token, lane, to, expect, &bytes);
+            keys::Output::Send { token, lane, needs, to, bytes, .. } => {
+                self.send_for_keys(now, token, lane, needs, to, &bytes);
             }
             keys::Output::Fetch { id, what } => self.delivery.handle(now, Input::Fetch(id, &what)),
             keys::Output::Offer { what, bytes } => {
@@ -32,8 +33,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if self.excludes(&view) {
                     lock(&self.gate).pause();
                     match &mut self.placed {
-                        // It counts from the place of what we say of it.
-                        Some(placed) if !placed.by_order => placed.begin(self.ring.is_suspended()),
+                        // It counts from the position of what we say of it.
+                        Some(placed) if placed.keys == KeysIn::Messages && !placed.by_order => {
+                            placed.begin(self.ring.is_suspended());
+                        }
                         Some(placed) => {
                             placed.begins = false;
                             self.ring.suspend(passed);
@@ -52,6 +55,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.go_on(now);
                 let queued = lock(&self.gate).reopen();
                 self.send_queued(now, queued);
+                self.open_when_back(now);
                 self.release(now, |_| true);
             }
             keys::Output::Keyed { epoch, protect, view, access, passed } => {
@@ -109,23 +113,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
     }
 
-    fn send_for_keys(
-        &mut self,
-        now: Now,
-        token: keys::Token,
-        lane: Lane,
-        to: To,
-        expect: Option<Transition>,
-        bytes: &[u8],
-    ) {
-        let keys::Need(guarantee, _) = self.keys.properties().of(lane);
+    fn send_for_keys(&mut self, now: Now, token: keys::Token, lane: Lane, guarantee: Guarantee, to: To, bytes: &[u8]) {
         let sealed = lane != Lane::Open;
         let epoch = self.ring.current().cloned();
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref()).filter(|_| sealed);
         let tagged = if protect.is_some() { [&[TAG_KEYS][..], bytes].concat() } else { Vec::new() };
         let bytes = if protect.is_some() { &tagged } else { bytes };
         let what = What::Keys { bytes, sealed: protect.is_some() };
-        match self.delivery.send(now, protect, Outgoing { what, guarantee, to, expect }) {
+        match self.delivery.send(now, protect, Outgoing { what, guarantee, to }) {
             // Best effort has no outcome of its own: handed to the network is all that it promises.
             Ok(given) if guarantee == Guarantee::BestEffort => {
                 if let Some(placed) = &mut self.placed {
@@ -144,7 +139,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.tell_keys(now, keys::Input::Outcome(token, outcome));
         for waiting in self.after.remove(&token).unwrap_or_default() {
             match (outcome, waiting) {
-                (keys::Outcome::Accepted, output) => self.do_for_keys(now, output),
+                (keys::Outcome::Accepted | keys::Outcome::Ordered(_), output) => self.do_for_keys(now, output),
                 (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::Outcome::Failed),
                 (_, _) => unreachable!("only messages wait for messages"),
             }
@@ -163,7 +158,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// How long keys are of use that were agreed and not installed: others may have, and sealed with them. Where all is
     /// ordered, they are of none.
     fn passed_until(&self, now: Now) -> Option<Monotonic> {
-        self.placed.is_none().then(|| now.monotonic + limits::EPOCH_OVERLAP)
+        (!self.orders_all()).then(|| now.monotonic + limits::EPOCH_OVERLAP)
+    }
+
+    /// Whether no channel is left on which the clock ends epochs.
+    fn orders_all(&self) -> bool {
+        self.placed.as_ref().is_some_and(|it| it.keys == KeysIn::Messages)
     }
 
     fn install(&mut self, now: Now, epoch: Epoch) {
@@ -171,12 +171,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let before = self.ring.current().map(|e| e.view.clone());
         let excludes = self.excludes(&epoch.view) && before.is_some();
         self.evicting = false;
-        let overlap = if self.placed.is_some() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
-        self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now));
+        let overlap = if self.orders_all() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
+        let beside = self.placed.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
+        let kept = beside.then(|| now.monotonic + if excludes { limits::EPOCH_OVERLAP } else { placed::OPEN_END });
+        self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now), kept);
         self.delivery.handle(now, Input::Install(&epoch.view));
         // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
         let skipped = |old: &View| epoch.view.epoch.counter > old.epoch.counter.saturating_add(1);
-        let vouches = self.placed.is_none() && (excludes || before.as_deref().is_some_and(skipped));
+        let vouches = !self.orders_all() && (excludes || before.as_deref().is_some_and(skipped));
         if let (Some(old), true, Some(protect)) = (&before, vouches, &epoch.protect) {
             let mut parts = self.vouch_for(now, old.epoch, &**protect, true);
             // What was sealed under the epochs before it may be under way as well, where keys change fast.
@@ -185,26 +187,33 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             self.vouching = Some(Vouching { parts, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
         }
-        let queued = match self.placed {
-            Some(_) => VecDeque::new(),
-            None => lock(&self.gate).open(epoch.clone()),
-        };
+        self.hold_publishers();
+        let queued = lock(&self.gate).open(epoch.clone());
         self.vouch_again(now);
-        if let Some(protect) =
-            epoch.protect.as_ref().filter(|_| self.placed.is_some() || epoch.view.change == Change::Rekeyed)
-        {
-            // Whoever asked for the new key waits to hear everybody under it; in an order, it ends the old epoch.
-            let what = What::Keys { bytes: &[TAG_HERE], sealed: true };
-            let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
-            // A full queue is met by the next sign of life.
-            let _ = self.delivery.send(now, Some(protect), outgoing);
+        if let Some(protect) = &epoch.protect {
+            // Whoever asked for the new key waits to hear everybody under it.
+            if !self.orders_all() && epoch.view.change == Change::Rekeyed {
+                self.say_here(now, protect, Guarantee::BestEffort);
+            }
+            // In an order, it ends the old epoch, unless a commit does.
+            if self.placed.as_ref().is_some_and(|it| it.keys != KeysIn::Commits) {
+                self.say_here(now, protect, Guarantee::Ordered);
+            }
         }
         self.send_queued(now, queued);
-        self.ready.push_back(Output::View(ViewEvent::between(before.as_deref(), epoch.view.clone())));
-        self.open_for(now, epoch.clone(), excludes);
+        let event = ViewEvent::between(before.as_deref(), epoch.view.clone());
+        self.show(now, epoch.view.epoch, excludes, event);
+        self.open_for(now, before.map(|it| it.epoch), &epoch, excludes);
         self.release(now, |h| h.epoch == epoch.view.epoch);
         // A scheme may open nothing before its first epoch.
         self.open_kept(now);
+    }
+
+    /// Says that we seal for an epoch.
+    fn say_here(&mut self, now: Now, protect: &Arc<dyn Protect>, guarantee: Guarantee) {
+        let what = What::Keys { bytes: &[TAG_HERE], sealed: true };
+        // A full queue is met by the next sign of life.
+        let _ = self.delivery.send(now, Some(protect), Outgoing { what, guarantee, to: To::Group });
     }
 
     /// The parts of a vouch for what we sealed under an epoch; none for nothing, unless it is to say so.
@@ -260,7 +269,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
         for part in vouching.parts.iter().filter(|_| protect.is_some()) {
             let what = What::Keys { bytes: part, sealed: true };
-            let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group, expect: None };
+            let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
             // A full queue is met by the repetitions.
             let _ = self.delivery.send(now, protect, outgoing);
         }

@@ -3,6 +3,9 @@
 //! ```text
 //! Waiting ──Epoch──▶ Open ──Prepare, excludes──▶ Paused ──Epoch──▶ Open …   ──Excluded──▶ Closed
 //! ```
+//! On channels on which a position ends epochs, publishers wait a little longer than for the key: until all that they
+//! sealed before has its position.
+//!
 //! Publishers on any thread share one gate behind a lock, and seal while they hold it: once it is
 //! paused, nothing is sealed under the old key any more (A5).
 
@@ -33,6 +36,10 @@ pub struct Gate {
     routes: BTreeMap<Box<str>, Route>,
     queue: VecDeque<Queued>,
     queue_bytes: usize,
+    /// By guarantee: whether a position in an order ends epochs there.
+    by_position: [bool; 4],
+    /// Publishers there wait for their positions.
+    waits: bool,
     /// What was last sealed and sent, to vouch for.
     pub(super) recent: Recent,
 }
@@ -93,8 +100,15 @@ impl Gate {
             routes: BTreeMap::new(),
             queue: VecDeque::new(),
             queue_bytes: 0,
+            by_position: [false; 4],
+            waits: false,
             recent: Recent::default(),
         }
+    }
+
+    /// On the channels of these guarantees a position ends epochs.
+    pub(super) fn cut_by_position(self, by_position: [bool; 4]) -> Gate {
+        Gate { by_position, ..self }
     }
 
     /// Whether a message may go, and how.
@@ -106,13 +120,13 @@ impl Gate {
             return Err(SendError::TooLong.into());
         }
         match &self.state {
-            State::Open(epoch) => {
+            State::Open(epoch) if !self.waits || !self.by_position[message.guarantee as usize] => {
                 let epoch = epoch.clone();
                 Ok(Pass::Send(epoch.clone(), self.route(&epoch, message.topic)?))
             }
             State::Waiting => Err(PublishError::NotReady),
             State::Closed(why) => Err(PublishError::Excluded(why.clone())),
-            State::Paused(epoch) => {
+            State::Open(epoch) | State::Paused(epoch) => {
                 let epoch = epoch.clone();
                 self.route(&epoch, message.topic)?;
                 let bytes = message.topic.len() + message.body.len();
@@ -195,12 +209,33 @@ impl Gate {
         }
     }
 
-    /// Seal for this epoch from now on; what was queued is the caller's to send, in order.
+    /// Seal for this epoch from now on; what was queued and waits for no position is the caller's to send, in order.
     pub(super) fn open(&mut self, epoch: Arc<Epoch>) -> VecDeque<Queued> {
         self.routes.clear();
         self.state = State::Open(epoch);
-        self.queue_bytes = 0;
-        std::mem::take(&mut self.queue)
+        self.due()
+    }
+
+    /// Publishers wait for the positions of what they sealed before, where a position ends epochs.
+    pub(super) fn hold_ordered(&mut self) {
+        self.waits = true;
+    }
+
+    /// They have them all; what was queued is the caller's to send, in order.
+    pub(super) fn open_ordered(&mut self) -> VecDeque<Queued> {
+        self.waits = false;
+        self.due()
+    }
+
+    fn due(&mut self) -> VecDeque<Queued> {
+        if let State::Paused(_) = self.state {
+            return VecDeque::new();
+        }
+        let waits = |it: &Queued| self.waits && self.by_position[it.guarantee as usize];
+        let (kept, due) = std::mem::take(&mut self.queue).into_iter().partition(waits);
+        self.queue = kept;
+        self.queue_bytes = self.queue.iter().map(|it| it.topic.len() + it.body.len()).sum();
+        due
     }
 
     /// The old key stands after all.

@@ -45,7 +45,7 @@ use crate::error::Result;
 use crate::url::{OriginMode, check_pair};
 use held::Held;
 use opening::Opening;
-use placed::{Ours, Placed};
+use placed::{KeysIn, Ours, Placed};
 use ring::{Ring, Way};
 use whole::Whole;
 
@@ -58,7 +58,7 @@ pub struct Group<K, D> {
     /// Datagrams of epochs whose key is not agreed yet, and of superseded ones not vouched for yet.
     held: Held,
     opening: Opening,
-    /// Records at their places, on ways that order everything.
+    /// Records at their positions, where there is a channel on which one ends epochs.
     placed: Option<Placed>,
     /// The transport carries messages: the key scheme has begun.
     is_up: bool,
@@ -151,14 +151,21 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
     pub fn new(keys: K, delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
         check_pair(&keys.properties(), &delivery.properties())?;
-        let is_up = !delivery.properties().connects;
-        let placed = delivery.properties().orders_all.then(Placed::default);
-        let remembers = placed.is_some() || delivery.properties().names_packets;
+        let properties = delivery.properties();
+        let is_up = !properties.connects;
+        let by_position = GUARANTEES.map(|it| properties.cuts_by_position(it));
+        let keys_in = match keys.properties().commits_in_order() {
+            true => KeysIn::Commits,
+            false if properties.orders_keys => KeysIn::Messages,
+            false => KeysIn::Beside,
+        };
+        let placed = by_position.contains(&true).then(|| Placed::new(keys_in));
+        let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
             keys,
             delivery,
-            gate: Arc::new(Mutex::new(Gate::new(origin))),
+            gate: Arc::new(Mutex::new(Gate::new(origin).cut_by_position(by_position))),
             ring: Ring::default(),
             held: Held::default(),
             opening: Opening::default(),
@@ -227,16 +234,19 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 gate::Queued { token: None, topic: topic.into(), body: body.to_vec(), guarantee, sent_micros };
             Ours { first, message, tries }
         };
-        let outgoing = |what| Outgoing { what, guarantee, to: To::Group, expect: None };
+        let outgoing = |what| Outgoing { what, guarantee, to: To::Group };
         if self.keys.properties().seals_messages {
             return self.send_whole(now, Whole::of_one(topic, body, guarantee, before));
         }
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
         let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;
-        match (&mut self.placed, before) {
-            (Some(placed), _) => _ = placed.ours.insert(token, ours(token)),
-            (None, Some((first, _))) if guarantee > Guarantee::BestEffort => _ = self.names.insert(token, first),
-            (None, _) => {}
+        let properties = self.delivery.properties();
+        match &mut self.placed {
+            Some(placed) if properties.cuts_by_position(guarantee) => _ = placed.ours.insert(token, ours(token)),
+            _ if properties.acknowledges(guarantee) => {
+                self.names.insert(token, before.map_or(token, |(first, _)| first));
+            }
+            _ => {}
         }
         Ok(token)
     }
@@ -421,6 +431,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         for _ in 0..self.held.expire(now.monotonic, limits::EPOCH_OVERLAP) {
             self.drops.count(Dropped::NoKey);
         }
+        self.show_views(now, None);
         self.vouch_again(now);
         self.pass_records(now);
     }
@@ -485,6 +496,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// The installed epoch.
     pub fn epoch(&self) -> Option<&Arc<Epoch>> {
         self.ring.current()
+    }
+
+    /// An epoch whose key is held.
+    pub fn epoch_of(&self, epoch: EpochId) -> Option<&Arc<Epoch>> {
+        self.ring.held(epoch).map(|at| self.ring.epoch_at(at))
     }
 
     /// The installed membership.
@@ -559,6 +575,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 }
 
+/// All guarantees, in their order.
+const GUARANTEES: [Guarantee; 4] = [Guarantee::BestEffort, Guarantee::Fifo, Guarantee::Ordered, Guarantee::Safe];
 /// Set in tokens that the group gave itself.
 const NAMED: u64 = 1 << 63;
 

@@ -5,10 +5,17 @@
 //!                          └─ excludes ─┘   │   └ void
 //!                              void      the cut
 //! ```
-//! *The cut.* Epoch e is over at the first record of a later epoch; what was sealed for e and comes behind it is void, for
-//! everybody, and whoever sealed it seals it again. So there is no overlap by the clock, and nobody has to vouch (A5, B4).
+//! *The cut.* Epoch e is over at the first record of a later epoch, or, where the scheme orders its commits, at the commit
+//! that leads to that epoch. What was sealed for e and comes behind the cut is void, for everybody, and whoever sealed it
+//! seals it again. So there is no overlap by the clock, and nobody has to vouch (A5, B4).
 //!
-//! *Exclusion.* From the message that begins a change which excludes somebody, records of the old epoch wait. They are void
+//! *Beside the order.* Keys may change by messages that take no position ([`KeysIn::Beside`]), as on a LAN. Members then
+//! install an epoch at different times, and only the cut is the same for all: records before it open, whatever was
+//! installed meanwhile. A member that excludes somebody shows its application the view where the cut is, so that nothing of
+//! the excluded comes after that. Best effort goes on by the clock meanwhile, in the same group.
+//!
+//! *Exclusion.* Where the order has all of the scheme's messages ([`KeysIn::Messages`]), it begins earlier:
+//! from the message that begins a change which excludes somebody, records of the old epoch wait. They are void
 //! once the new epoch is installed, since the excluded can seal them in anybody's name; if nothing comes of the change,
 //! they are as good as before. Whoever says the beginning itself lets it count from its place, too.
 //!
@@ -27,11 +34,23 @@ use sealcast_keys::{Command, Exclusion, Keys};
 use sealcast_wire::{Change, Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
 use super::gate::{Epoch, Pass, Publication, Queued};
+use super::message::ViewEvent;
 use super::{Group, Output, lock};
 
+/// How the key scheme's messages go with the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeysIn {
+    /// Its commits have positions in it, and all members install an epoch at the same one.
+    Commits,
+    /// All of its messages have positions, because the transport orders everything.
+    Messages,
+    /// None has: keys change beside the order.
+    Beside,
+}
+
 /// See the module.
-#[derive(Default)]
 pub(super) struct Placed {
+    pub(super) keys: KeysIn,
     /// In the order of their places; the first one waits for something, or is about to be passed.
     waiting: VecDeque<Record>,
     bytes: usize,
@@ -54,8 +73,10 @@ pub(super) struct Placed {
     pub(super) ours: BTreeMap<Token, Ours>,
     /// Void ones that are to be sealed again.
     void: Vec<Ours>,
-    /// An installed epoch for which publishers may seal once all of [`Placed::ours`] have come back.
-    opening: Option<Arc<Epoch>>,
+    /// Publishers wait until all of [`Placed::ours`] have come back.
+    opening: bool,
+    /// Installed views that exclude somebody, and those behind them, until the order passes their cut, or that time.
+    views: VecDeque<(EpochId, Monotonic, ViewEvent)>,
     /// What the key scheme does now follows from a message at its place.
     pub(super) by_order: bool,
     /// It began to exclude somebody by itself, and has not said so yet.
@@ -92,6 +113,30 @@ enum Verdict {
 }
 
 impl Placed {
+    /// Nothing has a position yet.
+    pub(super) fn new(keys: KeysIn) -> Placed {
+        Placed {
+            keys,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            until: None,
+            patience: BTreeMap::new(),
+            newest: None,
+            over: VecDeque::new(),
+            insiders: BTreeSet::new(),
+            former: BTreeSet::new(),
+            apart: BTreeSet::new(),
+            ours: BTreeMap::new(),
+            void: Vec::new(),
+            opening: false,
+            views: VecDeque::new(),
+            by_order: false,
+            begins: false,
+            barrier: None,
+            again: false,
+        }
+    }
+
     /// Whether all messages of ours have their place.
     pub(super) fn is_settled(&self) -> bool {
         self.ours.is_empty() && self.void.is_empty()
@@ -111,7 +156,8 @@ impl Placed {
 
     /// When the first record has waited too long for its key.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        self.until
+        let shown = self.views.front().map(|(_, until, _)| *until);
+        [self.until, shown].into_iter().flatten().min()
     }
 
     /// Whether the order is to wait: from half of what there is room for until nothing waits.
@@ -135,11 +181,16 @@ impl Placed {
             self.insiders.insert(key);
         }
         let old = self.newest.replace(epoch).filter(|old| *old != epoch)?;
+        self.end(old);
+        Some(old)
+    }
+
+    /// The epoch is over from here on.
+    fn end(&mut self, old: EpochId) {
         if self.over.len() >= limits::FORMER_EPOCHS_MAX {
             self.over.pop_front();
         }
         self.over.push_back(old);
-        Some(old)
     }
 
     fn is_insider(&self, from: Source) -> bool {
@@ -268,7 +319,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if placed.over.contains(&header.epoch) {
             return Verdict::Void(Dropped::OldKey);
         }
-        match self.ring.standing(header.epoch) {
+        let standing = match placed.keys {
+            KeysIn::Messages => self.ring.standing(header.epoch),
+            KeysIn::Commits | KeysIn::Beside => self.ring.held(header.epoch).map(super::ring::Standing::Open),
+        };
+        match standing {
             Some(super::ring::Standing::Open(at)) => Verdict::Open(at, header.epoch),
             Some(super::ring::Standing::Suspended) => Verdict::Wait { for_key: false },
             Some(super::ring::Standing::Closed) => Verdict::Void(Dropped::OldKey),
@@ -301,7 +356,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     placed.met(from);
                 }
                 if let Some(old) = self.placed.as_mut().and_then(|placed| placed.pass(epoch, from)) {
-                    self.ring.shorten(old, now.monotonic + limits::EPOCH_OVERLAP);
+                    self.cut(now, old, epoch);
                 }
                 self.delivery.open_at(index, source, flags, frame, &*protect)
             }
@@ -318,30 +373,76 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             };
             self.ready.push_back(Output::Outcome(ours.first, outcome));
         }
-        match output {
+        let delivered = match output {
+            Ok(sealcast_delivery::Output::Deliver(delivered)) => self.deliver(now, delivered, true),
             Ok(output) => {
-                let for_keys = !matches!(output, sealcast_delivery::Output::Deliver(_));
                 self.do_for_delivery(now, output);
-                if let Some(placed) = self.placed.as_mut().filter(|_| for_keys) {
+                if let Some(placed) = &mut self.placed {
                     placed.again = true;
                 }
-                for_keys
+                return true;
             }
-            Err(why) => {
-                self.drops.count(why);
-                false
-            }
+            Err(why) => Err(why),
+        };
+        if let Err(why) = delivered {
+            self.drops.count(why);
+        }
+        false
+    }
+
+    /// The order has passed the end of an epoch.
+    fn cut(&mut self, now: Now, old: EpochId, new: EpochId) {
+        let Some(placed) = &mut self.placed else { return };
+        match placed.keys {
+            KeysIn::Messages => self.ring.shorten(old, now.monotonic + limits::EPOCH_OVERLAP),
+            KeysIn::Commits | KeysIn::Beside => self.ring.passed_in_order(old),
+        }
+        let mut gate = lock(&self.gate);
+        if gate.epoch().is_some_and(|it| it.view.epoch == old) {
+            // Others have gone on, and what we seal for it now is void.
+            gate.hold_ordered();
+            placed.opening = true;
+        }
+        drop(gate);
+        self.show_views(now, Some(new));
+    }
+
+    /// Shows the application views whose cut the order has passed, or will not soon.
+    pub(super) fn show_views(&mut self, now: Now, passed: Option<EpochId>) {
+        let Some(placed) = &mut self.placed else { return };
+        let is_shown = |(epoch, until, _): &(EpochId, Monotonic, ViewEvent)| {
+            *until <= now.monotonic || passed.is_some_and(|it| epoch.counter <= it.counter)
+        };
+        while let Some((.., event)) = placed.views.pop_front_if(|it| is_shown(it)) {
+            self.ready.push_back(Output::View(event));
+        }
+    }
+
+    /// A view is installed: the application sees it now, or where the order's cut is.
+    pub(super) fn show(&mut self, now: Now, epoch: EpochId, excludes: bool, event: ViewEvent) {
+        let beside = self.placed.as_mut().filter(|it| it.keys == KeysIn::Beside);
+        match beside.filter(|it| excludes || !it.views.is_empty()) {
+            Some(placed) => placed.views.push_back((epoch, now.monotonic + limits::EPOCH_OVERLAP, event)),
+            None => self.ready.push_back(Output::View(event)),
         }
     }
 
     /// A record is void, for everybody.
     fn voided(&mut self, now: Now, record: Record, why: Dropped) {
         let ours = record.ours.and_then(|token| self.placed.as_mut()?.ours.remove(&token));
+        let beside = self.placed.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
         match ours {
             None => self.drops.count(why),
+            // Our key is erased by the clock, and others may have opened it with theirs.
+            Some(ours) if beside && why == Dropped::NoKey => {
+                self.ready.push_back(Output::Outcome(ours.first, Outcome::InDoubt));
+                self.open_when_back(now);
+            }
             Some(ours) => {
                 if let Some(placed) = &mut self.placed {
                     placed.void.push(ours);
+                    placed.opening = true;
+                    lock(&self.gate).hold_ordered();
                 }
                 self.open_when_back(now);
             }
@@ -369,14 +470,24 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// An epoch is installed: its publishers may seal, at once or when all is back that they sealed before.
-    pub(super) fn open_for(&mut self, now: Now, epoch: Arc<Epoch>, excludes: bool) {
+    pub(super) fn open_for(&mut self, now: Now, before: Option<EpochId>, epoch: &Epoch, excludes: bool) {
         let Some(placed) = &mut self.placed else { return };
         placed.installed(epoch.view.change, excludes);
         placed.barrier = None;
         placed.begins = false;
-        placed.opening = Some(epoch);
-        lock(&self.gate).pause();
+        if let (KeysIn::Commits, Some(before)) = (placed.keys, before) {
+            placed.newest = Some(epoch.view.epoch);
+            placed.end(before);
+        }
         self.pass_records(now);
+    }
+
+    /// Publishers of an epoch that is being installed wait until all is back that they sealed before.
+    pub(super) fn hold_publishers(&mut self) {
+        if let Some(placed) = &mut self.placed {
+            placed.opening = true;
+            lock(&self.gate).hold_ordered();
+        }
     }
 
     /// The change is off: the old epoch goes on.
@@ -390,7 +501,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// We are out.
     pub(super) fn give_up(&mut self) {
-        let Some(placed) = self.placed.as_mut().map(std::mem::take) else { return };
+        let Some(placed) = self.placed.as_mut().map(|it| std::mem::replace(it, Placed::new(it.keys))) else { return };
+        for (.., event) in placed.views {
+            self.ready.push_back(Output::View(event));
+        }
         for ours in placed.ours.into_values() {
             self.ready.push_back(Output::Outcome(ours.first, Outcome::InDoubt));
         }
@@ -408,16 +522,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// Seals again what was void, and lets publishers go on.
-    fn open_when_back(&mut self, now: Now) {
-        let Some(placed) = &mut self.placed else { return };
-        if !placed.ours.is_empty() {
+    pub(super) fn open_when_back(&mut self, now: Now) {
+        let Some(placed) = self.placed.as_mut().filter(|it| it.opening && it.ours.is_empty()) else { return };
+        let mut gate = lock(&self.gate);
+        let is_over = |it: &Arc<Epoch>| placed.over.contains(&it.view.epoch);
+        if gate.is_paused() || gate.epoch().is_none_or(is_over) {
             return;
         }
-        let queued = match placed.opening.take() {
-            Some(epoch) => lock(&self.gate).open(epoch),
-            None if placed.void.is_empty() || lock(&self.gate).is_paused() => return,
-            None => VecDeque::new(),
-        };
+        placed.opening = false;
+        let queued = gate.open_ordered();
+        drop(gate);
         for ours in std::mem::take(&mut placed.void) {
             self.send_again(now, ours);
         }
@@ -457,7 +571,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
 /// How often a message is sealed anew: each time the key changed while it was under way.
 pub(super) const TRIES_MAX: u32 = 16;
-/// How long the key of an epoch is kept whose end nobody has sealed yet: members say HERE when they install the next.
+/// How long the key of an epoch is kept whose end nobody has sealed yet: members say HERE when they install the next. Of
+/// one whose successor excludes somebody it is `limits::EPOCH_OVERLAP`.
 pub(super) const OPEN_END: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -6,6 +6,9 @@
 //!                     └ Prepare, excludes: held until the next epoch, or until it is abandoned
 //! Keyed ──passed over──▶ Passed ──Epoch──▶ Overlap if all of its members are in the new one, else Closing
 //! ```
+//! On a channel on which a position ends epochs, the clock alone does not: a key is kept until the order has passed the
+//! cut, and opens nothing else meanwhile (Kept).
+//!
 //! Others may have installed an epoch that we passed over: what they sealed under it is opened like that of an epoch
 //! before. Until our next one it is opened only if vouched for.
 
@@ -32,6 +35,8 @@ pub(super) struct Entry {
     pub(super) epoch: Arc<Epoch>,
     pub(super) policy: Policy,
     phase: Phase,
+    /// Until when records in an order, before the cut, may need the key.
+    kept: Option<Monotonic>,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
     vouched: BTreeMap<Slot, Word>,
     /// When a datagram of each slot was last opened; from before the epoch is installed, too.
@@ -46,13 +51,14 @@ enum Phase {
     Suspended,
     Overlap { until: Monotonic },
     Closing { until: Monotonic },
+    Kept,
 }
 
 impl Entry {
     /// Whether another view has been installed since. Two parts of a group that meet may number their
     /// epochs alike, so that numbers do not tell.
     pub(super) fn is_superseded(&self) -> bool {
-        matches!(self.phase, Phase::Overlap { .. } | Phase::Closing { .. })
+        matches!(self.phase, Phase::Overlap { .. } | Phase::Closing { .. } | Phase::Kept)
     }
 }
 
@@ -100,10 +106,10 @@ impl Ring {
     fn hold(&mut self, epoch: Arc<Epoch>, phase: Phase) {
         if self.position(epoch.view.epoch).is_none() {
             self.make_room();
-            let (policy, vouched, heard) = (Policy::default(), BTreeMap::new(), BTreeMap::new());
+            let (policy, vouched, heard, kept) = (Policy::default(), BTreeMap::new(), BTreeMap::new(), None);
             let at = self.entries.iter().position(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
             let at = if phase == Phase::Keyed { self.entries.len() } else { at.unwrap_or(self.entries.len()) };
-            self.entries.insert(at, Entry { epoch, policy, phase, vouched, heard });
+            self.entries.insert(at, Entry { epoch, policy, phase, kept, vouched, heard });
         }
     }
 
@@ -119,7 +125,8 @@ impl Ring {
     }
 
     /// Installs a view; the epoch before it closes, at once if somebody is excluded, else after `overlap`. Keys agreed
-    /// for others are forgotten, or open what was sealed with them until `passed`.
+    /// for others are forgotten, or open what was sealed with them until `passed`. An order may need the closing epoch's
+    /// key until `kept`, and no earlier one's for longer if somebody is excluded.
     pub(super) fn install(
         &mut self,
         now: Monotonic,
@@ -127,6 +134,7 @@ impl Ring {
         excludes: bool,
         overlap: Duration,
         passed: Option<Monotonic>,
+        kept: Option<Monotonic>,
     ) {
         let until = now + overlap;
         let id = epoch.view.epoch;
@@ -135,13 +143,18 @@ impl Ring {
         let entry = self.entries.remove(at);
         self.pass_over(passed);
         for entry in &mut self.entries {
+            match entry.phase {
+                Phase::Current | Phase::Suspended => entry.kept = kept,
+                _ if excludes => entry.kept = entry.kept.min(kept),
+                Phase::Keyed | Phase::Passed { .. } | Phase::Overlap { .. } | Phase::Closing { .. } | Phase::Kept => {}
+            }
             entry.phase = match entry.phase {
                 Phase::Current | Phase::Suspended if excludes => Phase::Closing { until },
                 Phase::Current | Phase::Suspended => Phase::Overlap { until },
                 // Who was excluded may hold the keys of earlier epochs too.
                 Phase::Overlap { until } if excludes => Phase::Closing { until },
                 Phase::Passed { until } => after_passing(&entry.epoch.view, &epoch.view, until),
-                Phase::Keyed | Phase::Overlap { .. } | Phase::Closing { .. } => entry.phase,
+                Phase::Keyed | Phase::Overlap { .. } | Phase::Closing { .. } | Phase::Kept => entry.phase,
             };
         }
         self.entries.push(Entry { phase: Phase::Current, ..entry });
@@ -157,7 +170,7 @@ impl Ring {
             match entry.phase {
                 Phase::Current => entry.phase = Phase::Suspended,
                 Phase::Overlap { until } => entry.phase = Phase::Closing { until },
-                Phase::Keyed | Phase::Passed { .. } | Phase::Suspended | Phase::Closing { .. } => {}
+                Phase::Keyed | Phase::Passed { .. } | Phase::Suspended | Phase::Closing { .. } | Phase::Kept => {}
             }
         }
     }
@@ -180,6 +193,7 @@ impl Ring {
         let entry = &self.entries[at];
         match entry.phase {
             Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Way::Open(at),
+            Phase::Kept => Way::Erased,
             Phase::Passed { .. } | Phase::Suspended | Phase::Closing { .. } => match entry.vouched.get(&header.slot) {
                 None => Way::Wait,
                 Some(word) => match word.covers(datagram) {
@@ -202,8 +216,18 @@ impl Ring {
         Some(match self.entries[at].phase {
             Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Standing::Open(at),
             Phase::Suspended => Standing::Suspended,
-            Phase::Passed { .. } | Phase::Closing { .. } => Standing::Closed,
+            Phase::Passed { .. } | Phase::Closing { .. } | Phase::Kept => Standing::Closed,
         })
+    }
+
+    /// The entry whose key opens a record of this epoch, whatever the clock says of it.
+    pub(super) fn held(&self, epoch: EpochId) -> Option<usize> {
+        self.position(epoch)
+    }
+
+    /// The order has passed the end of an epoch: it needs the key no more.
+    pub(super) fn passed_in_order(&mut self, epoch: EpochId) {
+        self.entries.iter_mut().filter(|e| e.epoch.view.epoch == epoch).for_each(|e| e.kept = None);
     }
 
     /// An overlap ends earlier.
@@ -225,15 +249,22 @@ impl Ring {
         entry.vouched.entry(slot).or_default().add(part).then_some(slot)
     }
 
-    /// Erases the keys whose time is over; their epochs.
+    /// Erases the keys whose time is over, but for those that an order still needs; the epochs of all of them.
     pub(super) fn expire(&mut self, now: Monotonic) -> Vec<EpochId> {
-        let over = |phase| match phase {
-            Phase::Passed { until } | Phase::Overlap { until } | Phase::Closing { until } => until <= now,
-            Phase::Keyed | Phase::Current | Phase::Suspended => false,
-        };
-        let gone: Vec<EpochId> = self.entries.iter().filter(|e| over(e.phase)).map(|e| e.epoch.view.epoch).collect();
-        self.entries.retain(|e| !over(e.phase));
-        self.erased.extend(&gone);
+        let mut gone = Vec::new();
+        for entry in &mut self.entries {
+            match entry.phase {
+                Phase::Passed { until } | Phase::Overlap { until } | Phase::Closing { until } if until <= now => {
+                    gone.push(entry.epoch.view.epoch);
+                    entry.phase = Phase::Kept;
+                }
+                Phase::Passed { .. } | Phase::Overlap { .. } | Phase::Closing { .. } => {}
+                Phase::Keyed | Phase::Current | Phase::Suspended | Phase::Kept => {}
+            }
+        }
+        let kept = |e: &Entry| e.phase != Phase::Kept || e.kept.is_some_and(|kept| kept > now);
+        let erased = self.entries.extract_if(.., |e| !kept(e)).map(|e| e.epoch.view.epoch);
+        self.erased.extend(erased);
         let more = self.erased.len().saturating_sub(limits::EPOCHS_HELD);
         self.erased.drain(..more);
         gone
@@ -241,13 +272,15 @@ impl Ring {
 
     /// The epochs that were in use before the current one and whose keys are still held.
     pub(super) fn superseded(&self) -> impl Iterator<Item = EpochId> + '_ {
-        self.entries.iter().filter(|e| e.is_superseded()).map(|e| e.epoch.view.epoch)
+        let used = |e: &&Entry| matches!(e.phase, Phase::Overlap { .. } | Phase::Closing { .. });
+        self.entries.iter().filter(used).map(|e| e.epoch.view.epoch)
     }
 
     /// When the next key's time is over.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
         let ends = self.entries.iter().filter_map(|e| match e.phase {
             Phase::Passed { until } | Phase::Overlap { until } | Phase::Closing { until } => Some(until),
+            Phase::Kept => Some(e.kept.unwrap_or_default()),
             Phase::Keyed | Phase::Current | Phase::Suspended => None,
         });
         ends.min()
@@ -261,6 +294,11 @@ impl Ring {
     /// The entry at an index that [`Ring::way`] gave.
     pub(super) fn at(&mut self, at: usize) -> &mut Entry {
         &mut self.entries[at]
+    }
+
+    /// The epoch of the entry there.
+    pub(super) fn epoch_at(&self, at: usize) -> &Arc<Epoch> {
+        &self.entries[at].epoch
     }
 
     /// The entry of an epoch.
@@ -343,7 +381,7 @@ mod tests {
     fn rule_a5_a_key_agreed_with_the_evicted_opens_nothing() {
         let (now, first, second) = (Monotonic(0), epoch(1, 2), epoch(2, 3));
         let mut ring = Ring::default();
-        ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, None);
+        ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, None, None);
         ring.keyed(second.clone());
         assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)), "the next key opens before it seals");
         ring.suspend(None);
@@ -365,13 +403,13 @@ mod tests {
         let of = |slot| Header { slot: Slot(slot), ..header(&second) };
         for keyed_before in [true, false] {
             let mut ring = Ring::default();
-            ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, Some(until));
+            ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, Some(until), None);
             if keyed_before {
                 ring.keyed(second.clone());
                 ring.suspend(Some(until));
                 assert!(matches!(ring.way(&of(0), &[]), Way::Wait), "somebody must go");
             }
-            ring.install(now, third.clone(), true, limits::EPOCH_OVERLAP, Some(until));
+            ring.install(now, third.clone(), true, limits::EPOCH_OVERLAP, Some(until), None);
             if !keyed_before {
                 ring.passed(second.clone(), until);
             }
@@ -390,10 +428,10 @@ mod tests {
         let (now, until) = (Monotonic(0), Monotonic(0) + limits::EPOCH_OVERLAP);
         let (first, second, third) = (epoch(1, 2), epoch(2, 3), epoch(3, 4));
         let mut ring = Ring::default();
-        ring.install(now, first, false, limits::EPOCH_OVERLAP, Some(until));
+        ring.install(now, first, false, limits::EPOCH_OVERLAP, Some(until), None);
         ring.passed(second.clone(), until);
         assert!(matches!(ring.way(&header(&second), &[]), Way::Wait), "it shows only then who stays");
-        ring.install(now, third, false, limits::EPOCH_OVERLAP, Some(until));
+        ring.install(now, third, false, limits::EPOCH_OVERLAP, Some(until), None);
         assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)));
     }
 
@@ -422,7 +460,7 @@ mod tests {
     #[test]
     fn rule_a5_no_more_than_a_few_epochs_are_held_and_the_current_one_always() {
         let mut ring = Ring::default();
-        ring.install(Monotonic(0), epoch(1, 2), false, limits::EPOCH_OVERLAP, None);
+        ring.install(Monotonic(0), epoch(1, 2), false, limits::EPOCH_OVERLAP, None, None);
         // An insider who never confirms makes key after key that is not installed.
         for counter in 2..20 {
             ring.keyed(epoch(counter, 2));

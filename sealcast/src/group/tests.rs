@@ -19,7 +19,7 @@ pub(super) type Story = Arc<Mutex<Vec<String>>>;
 pub(super) struct Script {
     story: Story,
     pub(super) outputs: VecDeque<keys::Output>,
-    needs: keys::Need,
+    needs: &'static [keys::Need],
     has_room: bool,
     /// It seals whole messages.
     seals: bool,
@@ -27,9 +27,7 @@ pub(super) struct Script {
 
 impl Keys for Script {
     fn properties(&self) -> keys::Properties {
-        let needs = self.needs;
-        let seals_messages = self.seals;
-        keys::Properties { open: needs, control: needs, data: needs, seals_messages, ..keys::Properties::ANY }
+        keys::Properties { messages: self.needs, seals_messages: self.seals, ..keys::Properties::ANY }
     }
     fn handle(&mut self, _: Now, input: keys::Input<'_>) -> std::result::Result<(), HandleError> {
         let it = match input {
@@ -75,10 +73,10 @@ pub(super) struct Wire {
 
 impl Delivery for Wire {
     fn properties(&self) -> delivery::Properties {
-        let given = Some(Agreement::Forkable);
-        let orders_all = self.places;
+        let cut = if self.places { delivery::Cut::Position } else { delivery::Cut::Clock };
+        let given = Some(delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut });
         let all = delivery::Properties { best_effort: given, fifo: given, ordered: given, ..Properties::BEST_EFFORT };
-        Properties { orders_all, ..all }
+        Properties { orders_keys: self.places, ..all }
     }
     fn send(
         &mut self,
@@ -106,7 +104,7 @@ impl Delivery for Wire {
     fn handle(&mut self, _: Now, input: Input<'_>) {
         match input {
             Input::Frame { source, frame, .. } => {
-                self.outputs.push_back(delivery::Output::Keys { source, bytes: frame.to_vec() });
+                self.outputs.push_back(delivery::Output::Keys { source, position: None, bytes: frame.to_vec() });
             }
             Input::Pause => told(&self.story, "hold true".to_owned()),
             Input::Resume => told(&self.story, "hold false".to_owned()),
@@ -187,22 +185,28 @@ pub(super) fn installed(counter: u32, members: u8, change: Change) -> keys::Outp
 
 fn send(token: u64, lane: Lane, after: Option<u64>) -> keys::Output {
     let bytes = vec![u8::try_from(token).expect("small")];
-    keys::Output::Send { token: Token(token), lane, to: To::Group, expect: None, after: after.map(Token), bytes }
+    let needs = Guarantee::BestEffort;
+    keys::Output::Send { token: Token(token), lane, needs, to: To::Group, after: after.map(Token), bytes }
 }
 
-pub(super) fn group(needs: keys::Need, outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
+pub(super) fn group(needs: &'static [keys::Need], outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
     group_over(needs, outputs, false)
 }
 
 /// The same over a way that gives every record its place.
-pub(super) fn group_over(needs: keys::Need, outputs: Vec<keys::Output>, places: bool) -> (Group<Script, Wire>, Story) {
+pub(super) fn group_over(
+    needs: &'static [keys::Need],
+    outputs: Vec<keys::Output>,
+    places: bool,
+) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
     let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true, seals: false };
     let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
 
-pub(super) const BEST_EFFORT: keys::Need = keys::Need::NOTHING;
+pub(super) const BEST_EFFORT: &[keys::Need] = &[];
+pub(super) const ORDERED: &[keys::Need] = &[keys::Need(Guarantee::Ordered, Agreement::Forkable)];
 
 /// Drains the group; what it handed out, in words.
 pub(super) fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
@@ -289,18 +293,22 @@ fn rule_a5_an_eviction_is_never_abandoned() {
 
 #[test]
 fn what_comes_after_a_message_waits_for_its_outcome() {
-    let needs = keys::Need(Guarantee::Ordered, Agreement::Forkable);
-    let outputs = vec![send(1, Lane::Open, None), send(2, Lane::Open, Some(1)), send(3, Lane::Open, Some(2))];
-    let (mut group, story) = group(needs, outputs);
+    let ordered = |token, after| match send(token, Lane::Open, after) {
+        keys::Output::Send { token, lane, to, after, bytes, .. } => {
+            keys::Output::Send { token, lane, needs: Guarantee::Ordered, to, after, bytes }
+        }
+        other => other,
+    };
+    let (mut group, story) = group(ORDERED, vec![ordered(1, None), ordered(2, Some(1)), ordered(3, Some(2))]);
     drain(&mut group);
     assert_eq!(lock(&story)[..], ["send [1]"]);
-    group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Accepted));
+    group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Placed(7)));
     drain(&mut group);
-    assert_eq!(lock(&story)[1..], ["outcome of 1: Accepted", "send [2]"]);
-    let lost = delivery::Outcome::Superseded(EpochId { counter: 9, hash: 0 });
+    assert_eq!(lock(&story)[1..], ["outcome of 1: Ordered(7)", "send [2]"]);
+    let lost = delivery::Outcome::InDoubt;
     group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(2), lost));
     drain(&mut group);
-    assert_eq!(lock(&story)[3..], ["outcome of 2: Superseded(9:0000000000000000)", "outcome of 3: Failed"]);
+    assert_eq!(lock(&story)[3..], ["outcome of 2: InDoubt", "outcome of 3: Failed"]);
 }
 
 #[test]
@@ -308,7 +316,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
     let keys = Script {
         story: Story::default(),
         outputs: VecDeque::new(),
-        needs: keys::Need(Guarantee::Ordered, Agreement::Byzantine),
+        needs: &[keys::Need(Guarantee::Ordered, Agreement::Byzantine)],
         has_room: true,
         seals: false,
     };

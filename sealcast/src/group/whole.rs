@@ -78,7 +78,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         let (None, &[body]) = (&epoch.protect, bodies) else { return Err(SendError::PerDatagram.into()) };
         let what = What::Message { envelope, body: Body::Clear(body), again: None };
-        Ok(self.delivery.send(now, None, Outgoing { what, guarantee, to: To::Group, expect: None })?)
+        let token = self.delivery.send(now, None, Outgoing { what, guarantee, to: To::Group })?;
+        self.names.insert(token, token);
+        Ok(token)
     }
 
     /// Has the keys seal a message, and sends it.
@@ -88,7 +90,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let (envelope, keys) = (&whole.envelope, RefCell::new(&mut self.keys));
         let sealer = Sealer { keys, envelope, bodies: &bodies, drawn, why: Cell::new(SealError::NotReady) };
         let what = What::Message { envelope, body: Body::Sealed(&sealer), again: whole.first };
-        let outgoing = Outgoing { what, guarantee: whole.guarantee, to: To::Group, expect: None };
+        let outgoing = Outgoing { what, guarantee: whole.guarantee, to: To::Group };
         match self.delivery.send(now, None, outgoing) {
             Ok(token) => {
                 let first = whole.first.or(Some(token));

@@ -345,7 +345,7 @@ impl Inner {
         if let Some(line) = &shared.line {
             line.flush();
         }
-        if shared.transport.acknowledges {
+        if shared.transport.acknowledges_any() {
             // What was published shall have its place, and what is said in leaving is ordered too.
             let mut progress = Progress::default();
             let settled = || {
@@ -359,7 +359,7 @@ impl Inner {
         // Whoever was never in, or is out already, has nothing to leave.
         if shared.command(Command::Leave).is_ok() {
             let out = || lock(&shared.seen).excluded.is_some().then_some(());
-            let patience = if shared.transport.acknowledges { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE };
+            let patience = if shared.transport.acknowledges_any() { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE };
             shared.changed.wait_until(Instant::now() + patience, out);
         }
         if let Some(line) = &shared.line {

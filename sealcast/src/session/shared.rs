@@ -101,6 +101,10 @@ impl Shared {
                     let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
                     let token = driver.group.publish(now, message)?;
                     let is_waited_for = self.is_waited_for(message.guarantee);
+                    if !self.transport.acknowledges(message.guarantee) {
+                        // Nothing more becomes known of it.
+                        self.settled.fetch_add(1, Ordering::Release);
+                    }
                     if is_waited_for {
                         lock(&self.outcomes).insert(token, None);
                     }
@@ -115,12 +119,12 @@ impl Shared {
 
     /// Whether publishing ends when the message has its place in the order.
     pub(super) fn is_waited_for(&self, guarantee: Guarantee) -> bool {
-        self.transport.acknowledges && guarantee >= Guarantee::Ordered
+        guarantee >= Guarantee::Ordered && self.transport.acknowledges(guarantee)
     }
 
     /// How many of our messages have no place yet, where that is told.
     pub(super) fn unplaced(&self) -> usize {
-        if !self.transport.acknowledges {
+        if !self.transport.acknowledges_any() {
             return 0;
         }
         // What is settled is counted after it was published.

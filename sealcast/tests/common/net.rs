@@ -22,6 +22,8 @@ use sealcast_wire::{Address, Guarantee, Monotonic, Now, Utc, View};
 pub(crate) struct Node<D> {
     pub(crate) group: Group<Contributory, D>,
     pub(crate) delivered: Vec<Message>,
+    /// How many views it had seen by then.
+    pub(crate) views_then: Vec<usize>,
     pub(crate) views: Vec<ViewEvent>,
     pub(crate) outcomes: Vec<Outcome>,
     /// The same, by message.
@@ -44,6 +46,8 @@ pub(crate) struct Net<D> {
     last: BTreeMap<(Address, Address), Monotonic>,
     /// Members whose programs are stopped, and what waits at their sockets.
     stopped: BTreeMap<usize, Vec<(Address, Vec<u8>)>>,
+    /// Best effort leaves beside the order.
+    both: bool,
 }
 
 impl Net<Multicast> {
@@ -59,14 +63,18 @@ impl Net<Multicast> {
 }
 
 impl Net<Ordered> {
-    /// Members whose every message takes its place in one order.
-    pub(crate) fn ordered(seed: u64) -> Net<Ordered> {
-        Net::of(seed, 500..8500, Some(Orderer::new()))
+    /// Members whose every message takes its position in one order, or, with `both` channels, only what is published so.
+    pub(crate) fn ordered(seed: u64, both: bool) -> Net<Ordered> {
+        Net { both, ..Net::of(seed, 500..8500, Some(Orderer::new())) }
     }
 
     /// A member starts; its index.
     pub(crate) fn start(&mut self, identity: &Arc<Identity>) -> usize {
-        self.enter(identity, |rng| Ordered::placing(ORDERER, Start::Head, rng.next_u64()))
+        let both = self.both;
+        self.enter(identity, |rng| match both {
+            true => Ordered::new(ORDERER, Start::Head),
+            false => Ordered::ordering_all(ORDERER, Start::Head, rng.next_u64()),
+        })
     }
 }
 
@@ -83,6 +91,7 @@ impl<D: Delivery> Net<D> {
             orderer,
             last: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            both: false,
         }
     }
 
@@ -111,6 +120,7 @@ impl<D: Delivery> Net<D> {
         self.nodes.push(Node {
             group,
             delivered: Vec::new(),
+            views_then: Vec::new(),
             views: Vec::new(),
             outcomes: Vec::new(),
             outcome_of: BTreeMap::new(),
@@ -125,6 +135,16 @@ impl<D: Delivery> Net<D> {
 
     pub(crate) fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<Token, PublishError> {
         let guarantee = if self.orderer.is_some() { Guarantee::Ordered } else { Guarantee::BestEffort };
+        self.publish_as(node, topic, body, guarantee)
+    }
+
+    pub(crate) fn publish_as(
+        &mut self,
+        node: usize,
+        topic: &str,
+        body: &[u8],
+        guarantee: Guarantee,
+    ) -> Result<Token, PublishError> {
         let message = Publication { topic, body, guarantee, sent_micros: None };
         let now = self.now();
         let token = self.nodes[node].group.publish(now, message)?;
@@ -234,7 +254,11 @@ impl<D: Delivery> Net<D> {
                     let from = Address::Node(i as u32 + 1);
                     batch.iter().for_each(|datagram| self.send(from, batch.to, datagram));
                 }
-                Some(Output::Deliver(message)) => self.nodes[i].delivered.push(message),
+                Some(Output::Deliver(message)) => {
+                    let views = self.nodes[i].views.len();
+                    self.nodes[i].views_then.push(views);
+                    self.nodes[i].delivered.push(message);
+                }
                 Some(Output::View(event)) => self.nodes[i].views.push(event),
                 Some(Output::Outcome(token, outcome)) => {
                     self.nodes[i].outcomes.push(outcome);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::What;
 use crate::memory::Orderer;
-use sealcast_wire::{CertHash, Domain, To, Transition};
+use sealcast_wire::{CertHash, Domain, To};
 
 const ORDERER: Address = Address::Node(0);
 
@@ -29,13 +29,13 @@ impl Wire {
         }
     }
 
-    fn keys<'a>(bytes: &'a [u8], expect: Option<Transition>) -> Outgoing<'a> {
+    fn keys<'a>(bytes: &'a [u8]) -> Outgoing<'a> {
         let what = What::Keys { bytes, sealed: false };
-        Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group, expect }
+        Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group }
     }
 
-    fn send(&mut self, client: usize, bytes: &[u8], expect: Option<Transition>) -> Token {
-        self.clients[client].send(self.now, None, Wire::keys(bytes, expect)).expect("there is room")
+    fn send(&mut self, client: usize, bytes: &[u8]) -> Token {
+        self.clients[client].send(self.now, None, Wire::keys(bytes)).expect("there is room")
     }
 
     fn loses(&mut self) -> bool {
@@ -85,17 +85,13 @@ impl Wire {
     }
 }
 
-fn epoch(counter: u32) -> EpochId {
-    EpochId { counter, hash: u64::from(counter) * 11 }
-}
-
 #[test]
 fn all_see_one_order_in_spite_of_loss() {
     for lose_each in [0, 2, 3, 5, 7] {
         let mut wire = Wire { lose_each, ..Wire::new(3, Start::Beginning) };
         for round in 0..20 {
             for client in 0..3 {
-                wire.send(client, format!("{round}/{client}").as_bytes(), None);
+                wire.send(client, format!("{round}/{client}").as_bytes());
             }
             wire.run(3);
         }
@@ -111,33 +107,29 @@ fn all_see_one_order_in_spite_of_loss() {
     }
 }
 
+/// Members judge by position: the first valid commit of an epoch wins, and the orderer reads none.
 #[test]
-fn of_two_racers_one_is_accepted_and_the_other_told_what_stands() {
+fn of_two_racers_both_have_a_position_and_all_see_the_same_one_first() {
     let mut wire = Wire::new(2, Start::Beginning);
-    let from = EpochId::default();
-    wire.send(0, b"a", Some(Transition { from, to: epoch(1) }));
-    wire.send(1, b"b", Some(Transition { from, to: EpochId { counter: 1, hash: 99 } }));
+    wire.send(0, b"a");
+    wire.send(1, b"b");
     wire.run(100);
-    assert_eq!(wire.seen[0], ["1 Placed(0)"]);
-    assert_eq!(wire.seen[1], ["a", "1 Superseded(1:000000000000000b)"]);
-    wire.send(1, b"c", Some(Transition { from: epoch(1), to: epoch(2) }));
-    wire.run(100);
-    assert_eq!(wire.seen[0], ["1 Placed(0)", "c"]);
+    assert_eq!(wire.seen[0], ["1 Placed(0)", "b"]);
+    assert_eq!(wire.seen[1], ["a", "1 Placed(1)"]);
 }
 
 #[test]
 fn the_same_bytes_again_are_the_same_message() {
     let mut wire = Wire::new(2, Start::Beginning);
-    let expect = Some(Transition { from: EpochId::default(), to: epoch(1) });
-    wire.send(0, b"commit", expect);
+    wire.send(0, b"commit");
     wire.run(50);
     // The process starts again, knows nothing of the outcome, and sends what its disk held.
     wire.clients[0] = Ordered::new(ORDERER, Start::Head);
     wire.seen[0].clear();
     wire.run(50);
-    wire.send(0, b"commit", expect);
+    wire.send(0, b"commit");
     wire.run(50);
-    assert_eq!(wire.seen[0], ["1 Accepted"]);
+    assert_eq!(wire.seen[0], ["1 Placed(0)"]);
     assert_eq!(wire.seen[1], ["commit"]);
     assert_eq!(wire.orderer.ordered(), 1);
 }
@@ -149,7 +141,7 @@ fn unsealed_messages_are_taken_by_a_plain_way_only_and_two_of_one_text_stay_two(
     wire.clients[1] = Ordered::plain(ORDERER, Start::Beginning, 1 << 40);
     for client in 0..2 {
         let what = What::Data { topic: "t", domain: Domain::GROUP, signed: false, sent_micros: None, body: b"same" };
-        let message = Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group, expect: None };
+        let message = Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group };
         wire.clients[client].send(wire.now, None, message).expect("plain ways need no key");
     }
     wire.run(50);

@@ -42,7 +42,7 @@ pub(super) fn open(name: &str, ordered: bool, plain: bool, waker: &Arc<mio::Wake
     let first = || Ok::<_, Error>(u64::from_be_bytes(rng::bytes()?));
     let delivery: Box<dyn Delivery> = match (ordered, plain) {
         (true, true) => Box::new(Ordered::plain(ORDERER, Start::Head, first()?)),
-        (true, false) => Box::new(Ordered::placing(ORDERER, Start::Head, first()?)),
+        (true, false) => Box::new(Ordered::new(ORDERER, Start::Head)),
         (false, true) => Box::new(BestEffort::plain()),
         (false, false) => Box::new(BestEffort::new()),
     };
