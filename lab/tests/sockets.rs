@@ -51,6 +51,12 @@ over_sockets! {
     rule_a6_captor = "captor", 5;
     rule_a4_evicted_captor = "evicted-captor", 5;
     rule_a9_splitter = "splitter", 4;
+    rule_b6_captured = "captured", 4;
+    rule_a9_twins = "twins", 4;
+    rule_a9_wrong_publics = "wrong-publics", 4;
+    rule_g8_churner = "churner", 4;
+    rule_g2_climber = "climber", 4;
+    rule_a5_nothing_lost_beside_a_visitor = "visitor", 4;
 }
 
 /// Planted: on a network that loses a third, a story in which nothing may be lost does not hold.

@@ -121,7 +121,8 @@ pub(super) fn captured(knobs: &Knobs, dice: &mut Dice) -> Script {
     let (group, honest) = (without(n, &[newcomer, captor]), without(n, &[captor]));
     let mut script = Script::new(n, network(knobs));
     script.start_all(group.iter().copied(), knobs.jitter, dice);
-    script.then(Step::Together { members: group, within: PATIENCE });
+    script.then(Step::Together { members: group.clone(), within: PATIENCE });
+    all_publish(&mut script, group, 20, 2 * SECOND);
     script.then(Step::Partition(vec![vec![newcomer, captor]]));
     start_captor(&mut script, captor, newcomer, dice);
     script.then(Step::Start(newcomer)).wait(3 * SECOND);
@@ -218,5 +219,6 @@ pub(super) fn twins(knobs: &Knobs, dice: &mut Dice) -> Script {
 pub(super) const SENSOR: usize = 1;
 /// Joins and leaves of a visitor; some 20 come in a second.
 const VISITS: usize = 24;
-/// New keys that one holder of a certificate brings about in a second.
-const REKEYS_A_SECOND: u32 = 10;
+/// New keys that one holder of a certificate brings about in a second, beside those of its joins and leaves: 12 by proposals
+/// and 10 by JOINs in ten seconds.
+const REKEYS_A_SECOND: u32 = 3;
