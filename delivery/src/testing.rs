@@ -36,7 +36,7 @@ impl Ring {
             for domain in 0..DOMAINS {
                 let mut secret = [0; 32];
                 secret[..4].copy_from_slice(&epoch.to_be_bytes());
-                secret[4..6].copy_from_slice(&Slot(of).to_bytes());
+                secret[8..12].copy_from_slice(&Slot(of).to_bytes());
                 secret[6..8].copy_from_slice(&domain.to_be_bytes());
                 let key = Key::new(Suite::Aes256Gcm, &Secret::from_bytes(secret));
                 keys.insert((Slot(of), Domain(domain)), key);
@@ -68,7 +68,7 @@ impl Ring {
 /// The same process in every epoch.
 pub(crate) fn incarnation(slot: Slot) -> Incarnation {
     let mut bytes = [0xAA; 16];
-    bytes[..2].copy_from_slice(&slot.to_bytes());
+    bytes[..4].copy_from_slice(&slot.to_bytes());
     Incarnation(bytes)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn group(epoch: u32, members: u32) -> Vec<Arc<dyn Protect>> {
 
 fn signing(slot: u32) -> OriginKey {
     let mut seed = [7; 32];
-    seed[..2].copy_from_slice(&Slot(slot).to_bytes());
+    seed[..2].copy_from_slice(&Slot(slot).to_bytes()[2..]);
     OriginKey::from_seed(&Secret::from_bytes(seed))
 }
 

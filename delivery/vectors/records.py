@@ -46,7 +46,7 @@ batches=[]
 for count in (1,2,3,5,64):
     recs=[whole(n+1,"pose/robot7",bytes([n])*3) for n in range(count)]
     root,paths=tree([sha(r) for r in recs])
-    sig=key.sign(transcript("sealcast/v1/origin",epoch,struct.pack(">H",domain),struct.pack(">H",slot),root))
+    sig=key.sign(transcript("sealcast/v1/origin",epoch,struct.pack(">H",domain),struct.pack(">I",slot),root))
     depth=(count-1).bit_length()
     outs=[]
     for i,(r,p) in enumerate(zip(recs,paths)):

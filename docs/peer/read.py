@@ -79,7 +79,9 @@ class Group:
         nonce, plain = self.veil.open(datagram)
         names = {1: "JOIN", 2: "PROPOSE", 3: "PROPOSE", 4: "PROPOSE", 5: "R1", 6: "R2", 7: "KC", 8: "STATUS", 9: "FETCH",
                  10: "GIVE", 11: "BEACON", 12: "LEAVE", 13: "SENDERKEY", 14: "STATE"}
-        name = names[plain[0]]
+        # The upper half is the format, of a proposal the version that it is for.
+        name = names[plain[0] & 15]
+        check(plain[0] >> 4 == 1, "a message of version 1")
         body, signature = (plain, None) if name in ("FETCH", "GIVE", "STATE") else (plain[:-64], plain[-64:])
         r = Reader(body[1:])
         key, signed = getattr(self, "read_" + name.lower())(r, body, nonce)
@@ -102,14 +104,15 @@ class Group:
         check(p.get("epoch") is None or hashes == {p["epoch"]}, "a KC of another epoch hash: another suite, for example")
 
     def card(self, r):  # 7.1
-        cert, incarnation, key, signature = r.take(32), r.take(16), r.take(32), r.take(64)
+        cert, incarnation, key, versions, signature = r.take(32), r.take(16), r.take(32), r.take(2), r.take(64)
+        check(int.from_bytes(versions, "big") & 3 == 2, "somebody who speaks version 1, and none numbered 0")
         certificate = Certificate(r.bytes16(4096), self.authority)
         check(certificate.hash == cert, "the certificate's hash")
-        signed = transcript("sealcast/v1/card", self.name, cert, incarnation, key)
+        signed = transcript("sealcast/v1/card", self.name, cert, incarnation, key, versions)
         check(verified(certificate.key, signed, signature), "a card's signature")
-        short = transcript("sealcast/v1/member", self.name, cert, incarnation, key)[:8]
+        short = transcript("sealcast/v1/member", self.name, cert, incarnation, key, versions)[:8]
         self.cards[short] = {
-            "short": short, "cert": cert, "incarnation": incarnation, "raw": key, "certificate": certificate,
+            "short": short, "cert": cert, "incarnation": incarnation, "raw": key, "versions": versions, "certificate": certificate,
             "key": ed25519.Ed25519PublicKey.from_public_bytes(key)}
         return self.cards[short]
 
@@ -117,10 +120,11 @@ class Group:
         card = self.card(r)
         self.summary(r)
         r.take(12 + 2 + 12)
+        r.bytes16(1024)  # what later versions add
         return card["key"], transcript("sealcast/v1/join", self.name, body)
 
     def read_propose(self, r, body, nonce):  # 7.3
-        p = {"type": body[0], "counter": r.int(4), "attempt": r.int(1), "hint": r.take(4)}
+        p = {"type": body[0] & 15, "version": body[0] >> 4, "counter": r.int(4), "attempt": r.int(1), "hint": r.take(4)}
         base_counter = r.int(4) if p["type"] > 2 else 0
         p["base"] = r.take(9)[1:] if p["type"] > 2 else None
         p["joiners"] = r.int(8) if p["type"] == 4 else 0
@@ -137,7 +141,7 @@ class Group:
 
     def form(self, p):  # 8.1 to 8.3
         p["slots"] = slots = sorted((self.cards[s] for s in p["seats"]), key=lambda c: (c["cert"], c["incarnation"]))
-        roster = [c[part] for c in slots for part in ("cert", "incarnation", "raw")]
+        roster = [c[part] for c in slots for part in ("cert", "incarnation", "raw", "versions")]
         p["roster"], p["state"] = transcript("sealcast/v1/roster", self.name, *roster), self.state()
         everybody = frozenset(range(len(slots)))
         p["domains"], p["readers"], parts = [([], everybody)], [everybody], []
@@ -192,6 +196,7 @@ class Group:
         p, slot, rings, card, signed = self.round("r2", r, body)
         heard = transcript("sealcast/v1/heard", p["roster"], *(p["digests"]["r1"][i] for i in p["active"]))
         check(r.take(32) == heard, "the author heard other R1")
+        check(r.take(32) == bytes(32), "nothing is flushed")
         check(r.int(1) == len(rings), "one share per ring")
         for ring in rings:
             ring.share(slot, r.take(r.int(1)))
@@ -238,6 +243,8 @@ class Group:
         card, epoch = self.cards[r.take(8)], self.epochs[r.take(12)]
         check(r.int(2) == len(epoch.p["slots"]), "the size of the group")
         self.summary(r)
+        check(r.take(2) == card["versions"], "the versions on the card")
+        r.bytes16(1024)
         return card["key"], transcript("sealcast/v1/beacon", self.name, body)
 
     def read_leave(self, r, body, _):
@@ -284,8 +291,8 @@ class Epoch:
         self.group, self.p, self.own, self.seen, self.pieces = group, p, {}, set(), {}
         digests = [p["digests"][label][slot] for label in ("r1", "r2") for slot in p["active"]]
         self.transcript = transcript(
-            "sealcast/v1/epoch", group.name, u8(group.suite), p["instance"], p["roster"], p["state"], p["compartments"],
-            *digests, p["rings"][0].commitment)
+            "sealcast/v1/epoch", group.name, u8(group.suite) + u8(p["version"]), p["instance"], p["roster"], p["state"],
+            p["compartments"], bytes(32), *digests, p["rings"][0].commitment)
         self.id = u32(p["counter"]) + self.transcript[:8]
 
     def secret(self, domain):
@@ -295,7 +302,7 @@ class Epoch:
     def key(self, domain, slot):
         if slot not in self.p["domains"][domain][1]:
             return self.own[domain, slot]
-        parts = u16(domain), u16(slot), self.p["slots"][slot]["incarnation"], u8(self.group.suite)
+        parts = u16(domain), u32(slot), self.p["slots"][slot]["incarnation"], u8(self.group.suite)
         return derive(self.secret(domain), self.id, b"sealcast/v1/sub", self.group.name, *parts)
 
     def sender_key(self, card, domain, sealed):  # 7.9
@@ -310,14 +317,15 @@ class Epoch:
         check(published and all(public in keys for keys in published), "the readers published this key")
 
     def vouched(self, slot, statement, signature):  # 4.1
-        signed = transcript("sealcast/v1/vouch", self.group.name, self.id, u16(slot), statement)
+        signed = transcript("sealcast/v1/vouch", self.group.name, self.id, u32(slot), statement)
         return verified(self.p["slots"][slot]["key"], signed, signature)
 
     def open(self, datagram, heard):  # 1.2
         header = Reader(datagram[:28])
         check(header.take(2) == b"\x5c\x01", "a sealed datagram")
-        domain, _, slot, flags, counter = header.int(2), header.take(12), header.int(2), header.int(2), header.int(8)
-        check(flags <= 1, "unknown flags")
+        domain, _, slot = header.int(2), header.take(12), header.int(2) | header.int(1) << 16
+        flags, counter = header.int(1), header.int(8)
+        check(flags <= 1, "unknown flags, or the reliable channel, which a LAN has not")
         aead = (AESGCM if self.group.suite == 1 else ChaCha20Poly1305)(self.key(domain, slot))
         record = aead.decrypt(bytes(4) + u64(counter), datagram[28:], datagram[:28])
         check((domain, slot, counter) not in self.seen, "a replay")
@@ -325,7 +333,7 @@ class Epoch:
         data, said = record, []
         if flags:
             data, root, signature = proof(record)
-            statement = transcript("sealcast/v1/origin", self.id, u16(domain), u16(slot), root)
+            statement = transcript("sealcast/v1/origin", self.id, u16(domain), u32(slot), root)
             check(self.vouched(slot, statement, signature), "an origin proof")
         for f in frames(data):
             body = f.get("body") if f["kind"] != "piece" else self.together(slot, domain, flags, f)
@@ -358,7 +366,7 @@ class Epoch:
         old, part, parts, n = self.group.epochs[r.take(12)], r.int(1), r.int(1), r.int(2)
         named = {r.take(26) for _ in range(n)}
         r.end()
-        statement = transcript("sealcast/v1/vouch", self.id, u16(slot), said)
+        statement = transcript("sealcast/v1/vouch", self.id, u32(slot), said)
         check(part < parts and self.vouched(slot, statement, body[-64:]), "a VOUCH")
         sealed = [d for d in heard if d[:2] == b"\x5c\x01" and d[4:16] == old.id]
         check(named <= {d[2:4] + d[20:28] + sha256(d)[:16] for d in sealed}, "it names what was sent")
@@ -406,7 +414,7 @@ def read_records(path):
     for batch in signed["batches"]:
         for v in batch["records"]:
             data, root, signature = proof(bytes.fromhex(v["record"]))
-            statement = transcript("sealcast/v1/origin", epoch, u16(signed["domain"]), u16(signed["slot"]), root)
+            statement = transcript("sealcast/v1/origin", epoch, u16(signed["domain"]), u32(signed["slot"]), root)
             check(data.hex() == v["frames"] and verified(key, statement, signature), f"a record of {batch['count']}")
     print(f"{path.name}: {len(file['frames'])} frames, {len(signed['batches'])} signed batches")
 

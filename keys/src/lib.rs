@@ -360,6 +360,15 @@ pub enum Notice {
     StaleCrl,
     /// Somebody who carries messages or sends them misbehaved, and this proves it to others (E4).
     Evidence(Evidence),
+    /// Somebody is not let in, or a group is not joined: no version of the wire is spoken by all.
+    OtherVersion {
+        /// Who; `None` where it did not show.
+        cert: Option<CertHash>,
+        /// The versions that it speaks; 0 is the one that named none.
+        theirs: Vec<u8>,
+        /// Those that we speak.
+        ours: Vec<u8>,
+    },
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {
         /// Its epoch.
@@ -372,6 +381,7 @@ impl Notice {
     pub fn about(&self) -> Option<&CertHash> {
         match self {
             Notice::LeftOut { cert, .. } | Notice::Eviction { cert, .. } | Notice::Expires { cert, .. } => Some(cert),
+            Notice::OtherVersion { cert, .. } => cert.as_ref(),
             Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence(_) | Notice::OtherPart { .. } => None,
         }
     }
@@ -388,6 +398,8 @@ pub enum Misbehaviour {
     WrongValue,
     /// Has a right it shall not have, or lacks one it used.
     Rights,
+    /// Said, and signed, that members speak other versions of the wire than they do.
+    Version,
 }
 
 /// Why something was not used.

@@ -25,6 +25,8 @@ pub const OPEN_HEADER_LEN: usize = 2;
 pub const TAG_LEN: usize = 16;
 /// Flag: the plaintext ends in an origin proof (A12).
 pub const FLAG_SIGNED: u8 = 1;
+/// Flag: of the channel that is reliable or ordered; without it, best effort.
+pub const FLAG_RELIABLE: u8 = 2;
 
 /// Which of an epoch's keys seals: 0 is the group's own, 1 and up are topic compartments (A8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +70,7 @@ impl Header {
             flags: r.u8()?,
             counter: r.u64()?,
         };
-        if header.flags & !FLAG_SIGNED != 0 {
+        if header.flags & !(FLAG_SIGNED | FLAG_RELIABLE) != 0 {
             return Err(Malformed);
         }
         Ok(header)

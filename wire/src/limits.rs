@@ -127,6 +127,8 @@ pub const REKEY_EVERY: Duration = Duration::from_secs(5);
 pub const EARLY_MESSAGES_MAX: usize = 384;
 /// Instances remembered as judged.
 pub const JUDGED_INSTANCES_MAX: usize = 256;
+/// Bytes that a later version of the wire may add to a JOIN or BEACON.
+pub const ADDED_BYTES_MAX: usize = 1 << 10;
 /// Former epochs remembered.
 pub const FORMER_EPOCHS_MAX: usize = 16;
 /// People remembered as wanting, removed or struck.

@@ -49,11 +49,8 @@ impl Slot {
     }
 
     /// As hashes and derived keys take it in.
-    ///
-    /// # Panics
-    /// If it has more than 16 bits.
-    pub fn to_bytes(self) -> [u8; 2] {
-        u16::try_from(self.0).expect("no scheme gives out a longer one").to_be_bytes()
+    pub fn to_bytes(self) -> [u8; 4] {
+        self.0.to_be_bytes()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use sealcast_wire::frame::FLAG_SIGNED;
+use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED};
 use sealcast_wire::{Domain, Dropped, Drops, EpochId, Incarnation, Monotonic, Protect, Slot, Source, View};
 
 use super::frame::{Frame, Frames, Head};
@@ -150,6 +150,9 @@ impl Receiver {
         protect: Option<&dyn Protect>,
         sink: &mut impl Sink,
     ) -> Result<(), Dropped> {
+        if flags & FLAG_RELIABLE != 0 {
+            return Err(Dropped::Foreign); // multicast is best effort
+        }
         let Source::Inside { epoch, slot, incarnation, domain, .. } = source else {
             return self.take_plain(now, source, record, sink);
         };

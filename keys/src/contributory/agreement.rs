@@ -11,6 +11,7 @@ use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, n
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
+use super::version::Versions;
 use super::{Contributory, Installed, Lacks, Phase, Strike, Wanting, Written};
 use crate::{CommandError, Exclusion, HandleError, Misbehaviour, Notice, Output};
 
@@ -93,6 +94,10 @@ impl Contributory {
             self.timers.sooner(Timer::State, now.monotonic + jitter(&mut self.rng, timing::RANK));
             return;
         }
+        let spoken = Versions::common(people.iter().map(|p| p.card.versions));
+        if spoken.map(Versions::highest) != Some(proposal.content.version) {
+            return self.refuse_version(now);
+        }
         if people.iter().any(|p| self.statements.excludes(&p.cert)) {
             // Not with those; the statement that says so is on its way to the proposer.
             return self.give_up(now);
@@ -100,6 +105,10 @@ impl Contributory {
         let ours = proposal.content.base.is_none() && *proposal.proposer() == self.me.short;
         let on_ours = self.is_grouped() && (proposal.content.base == self.base() || ours);
         let base = self.installed.as_ref().filter(|_| on_ours);
+        let adds = matches!(proposal.content.kind, Kind::Join(_));
+        if adds && base.is_some_and(|i| i.agreed.version != proposal.content.version) {
+            return self.give_up(now); // another version may agree otherwise: a ring is set up anew for it
+        }
         let members: Option<BTreeSet<ShortId>> = base.map(|i| i.agreed.people.iter().map(|p| p.short).collect());
         let is_base = |p: &Person| members.as_ref().map(|m| m.contains(&p.short));
         let state = self.statements.hash();
@@ -112,6 +121,16 @@ impl Contributory {
         self.attempt = Some(attempt);
         self.resume(now, |lacks| *lacks == Lacks::Instance(proposal.id()));
         self.advance(now);
+    }
+
+    /// The proposal is for another version than the highest that all speak, and whoever signed it knows that: the cards
+    /// that it names say so.
+    fn refuse_version(&mut self, now: Now) {
+        if let Some(mut attempt) = self.attempt.take() {
+            attempt.culprits.push((0, Misbehaviour::Version));
+            attempt.stage = Stage::Failed;
+            self.failed(now, attempt);
+        }
     }
 
     /// The proposal cannot be followed; others may, or come to see it as we do.
@@ -226,6 +245,10 @@ impl Contributory {
             return None; // one for each epoch, whatever a member proposes besides
         }
         let unfit = |p: &Arc<Person>| self.statements.excludes(&p.cert);
+        let spoken = Versions::common(people.iter().map(|p| p.card.versions));
+        if spoken.map(Versions::highest) != Some(proposal.content.version) {
+            return None;
+        }
         if !adds || proposal.content.hint != self.statements.hint() || people.iter().any(unfit) {
             return None;
         }
@@ -392,6 +415,7 @@ impl Contributory {
         let (keys, access) = (agreed.keys.clone(), agreed.table.clone());
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
+        self.cut = [0; 32];
         self.installed =
             Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since, members: view.members.clone() });
         if soon_again {

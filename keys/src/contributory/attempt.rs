@@ -106,6 +106,8 @@ pub(super) struct Confirming {
 #[derive(Clone)]
 pub(super) struct Agreed {
     pub(super) epoch: EpochId,
+    /// The version of the wire that it is of.
+    pub(super) version: u8,
     pub(super) me: Slot,
     pub(super) people: Vec<Arc<Person>>,
     pub(super) table: Arc<Table>,
@@ -164,6 +166,8 @@ pub(super) struct Env<'a> {
     pub(super) identity: &'a SigningKey,
     /// The incarnation's key.
     pub(super) key: &'a Arc<OriginKey>,
+    /// Hash of what is delivered in our view.
+    pub(super) cut: [u8; 32],
 }
 
 /// What a step led to.
@@ -428,7 +432,13 @@ impl Attempt {
                     return self.contradiction(now, 0, alike);
                 }
                 let (rounds, heard) = (std::mem::take(rounds), *heard);
-                self.confirm(now, rounds, heard, env)
+                // Those of one view have flushed it alike, or do so once more.
+                let Some(cut) = self.cut() else {
+                    self.excused = true;
+                    self.stage = Stage::Failed;
+                    return Some(Step::Failed);
+                };
+                self.confirm(now, rounds, (heard, cut), env)
             }
             // Installed once every active member has confirmed the same key (A9, A13)
             Stage::Confirming(confirming) => {
@@ -544,7 +554,8 @@ impl Attempt {
         let me = &formation.people[formation.slot_of_seat[self.me]];
         let message = (!shares.is_empty()).then(|| {
             let instance = self.proposal.id();
-            let mut r2 = R2 { author: me.short, instance, heard, shares, signature: [0; 64] };
+            let cut = if self.of_base { env.cut } else { [0; 32] };
+            let mut r2 = R2 { author: me.short, instance, heard, cut, shares, signature: [0; 64] };
             let body = Message::R2(r2.clone()).body();
             r2.signature = env.key.sign(&formation.digest(LABELS[1], env.group, &self.proposal, &body));
             Message::R2(r2)
@@ -564,7 +575,7 @@ impl Attempt {
         &mut self,
         now: Monotonic,
         rounds: Vec<(usize, Round2)>,
-        heard: [u8; 32],
+        (heard, cut): ([u8; 32], [u8; 32]),
         env: &mut Env<'_>,
     ) -> Option<Step> {
         let formation = self.formation.as_ref().expect("the key comes after the formation");
@@ -590,7 +601,7 @@ impl Attempt {
                 Err(misbehaved) => return Some(self.fail(i, &misbehaved.culprits())),
             }
         }
-        let agreed = formation.agree(&self.proposal, self.me, &self.held, &keys, env);
+        let agreed = formation.agree(&self.proposal, self.me, (&self.held, &cut), &keys, env);
         let me = formation.slot_of_seat[self.me];
         let message = formation.active().any(|slot| slot == me).then(|| {
             let confirmation = |(i, key): &(usize, Key)| {
@@ -614,6 +625,18 @@ impl Attempt {
             self.hold_own(now, 2, message, env);
         }
         Some(Step::Keyed)
+    }
+
+    /// What those that are of the base say is delivered in it, if all say the same; zero if nobody is.
+    fn cut(&self) -> Option<[u8; 32]> {
+        let of_base = |seat: &usize| matches!(self.message(0, *seat), Some(Message::R1(m)) if m.of_base);
+        let said = |seat| match self.message(1, seat) {
+            Some(Message::R2(m)) => Some(m.cut),
+            _ => None,
+        };
+        let mut cuts = (0..self.seats()).filter(of_base).filter_map(said);
+        let cut = cuts.next().unwrap_or_default();
+        cuts.all(|other| other == cut).then_some(cut)
     }
 
     fn hold_own(&mut self, now: Monotonic, round: usize, message: Message, env: &Env<'_>) {
@@ -804,7 +827,7 @@ impl Formation {
             return None;
         }
         let roster = people.iter().fold(Transcript::new("sealcast/v1/roster").add(group.as_bytes()), |t, p| {
-            t.add(&p.id.cert.0).add(&p.id.incarnation.0).add(p.key.point())
+            t.add(&p.id.cert.0).add(&p.id.incarnation.0).add(p.key.point()).add(&p.card.versions.to_bytes())
         });
         let roster = roster.finish();
         let rights = people.iter().map(|p| p.rights.clone()).collect();
@@ -955,14 +978,15 @@ impl Formation {
         &self,
         proposal: &Proposal,
         me: usize,
-        held: &[Vec<Option<Held>>; 3],
+        (held, cut): (&[Vec<Option<Held>>; 3], &[u8; 32]),
         keys: &[(usize, Key)],
         env: &mut Env<'_>,
     ) -> Agreed {
         let me = self.slot_of_seat[me];
         let group_key = keys.iter().find(|(i, _)| *i == 0).map(|(_, key)| key).expect("everybody is in ring 0");
-        let mut t = Transcript::new("sealcast/v1/epoch").add(env.group.as_bytes()).add(&[env.suite as u8]);
-        for part in [&proposal.instance, &self.roster, &self.state, &self.table.hash()] {
+        let version = proposal.content.version;
+        let mut t = Transcript::new("sealcast/v1/epoch").add(env.group.as_bytes()).add(&[env.suite as u8, version]);
+        for part in [&proposal.instance, &self.roster, &self.state, &self.table.hash(), cut] {
             t.absorb(part);
         }
         for round in &held[..2] {
@@ -977,7 +1001,7 @@ impl Formation {
         let secret = |domain: Domain| {
             let ring = self.table.ring_of(domain)?;
             let (_, key) = keys.iter().find(|(i, _)| *i == ring)?;
-            let parts: [&[u8]; 3] = [b"sealcast/v1/domain", env.group.as_bytes(), &domain.0.to_be_bytes()];
+            let parts: [&[u8]; 3] = [domain_label(version), env.group.as_bytes(), &domain.0.to_be_bytes()];
             Some(hkdf::<32>(key.secret().expose(), &transcript, &parts))
         };
         let domains: Vec<Domain> = self.table.domains().collect();
@@ -1006,6 +1030,7 @@ impl Formation {
         });
         Agreed {
             epoch,
+            version,
             me: Slot(me as u32),
             people: self.people.clone(),
             table: self.table.clone(),
@@ -1028,6 +1053,15 @@ pub(super) fn digest_r1(group: &str, author: &MemberId, body: &[u8]) -> [u8; 32]
 /// The numbers of the bits that are set.
 pub(super) fn bits(set: u64) -> impl Iterator<Item = usize> {
     (0..64).filter(move |i| set >> i & 1 == 1)
+}
+
+/// Version 2 is one of tests: its keys are others.
+fn domain_label(_version: u8) -> &'static [u8] {
+    #[cfg(any(test, feature = "misbehaving"))]
+    if _version > 1 {
+        return b"sealcast/v2/domain";
+    }
+    b"sealcast/v1/domain"
 }
 
 fn member_hash(id: &MemberId) -> [u8; 32] {

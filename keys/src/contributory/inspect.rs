@@ -17,6 +17,8 @@ pub struct Status {
     pub group: String,
     /// The epoch in use; `None` before the first.
     pub epoch: Option<EpochId>,
+    /// The version of the wire that it is of; 0 before the first.
+    pub version: u8,
     /// How long it has been in use.
     pub age: Duration,
     /// When its key is replaced at latest.
@@ -151,6 +153,7 @@ pub(super) fn status(of: &Contributory, now: Now) -> Status {
     Status {
         group: of.group.to_string(),
         epoch: installed.map(|i| i.agreed.epoch),
+        version: installed.map_or(0, |i| i.agreed.version),
         age: age * pace,
         rotates_in: of.config.rekey_after.saturating_sub(age) * pace,
         suite: of.config.suite,

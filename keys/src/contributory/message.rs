@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! open frame = veil( type, 1 | body | signature, 64 )      FETCH, GIVE and STATE carry no signature
+//! type       = format, 4 bits ‖ kind, 4 bits             of a proposal: the version that it is for
 //! ```
 //! Decoding checks every length (G2) and yields values whose signature is *not* verified yet: who may
 //! verify it knows the card of `author`. Signatures cover [`signed`]: label with protocol version and
@@ -9,18 +10,24 @@
 //!
 //! Sizes matter in one place: a proposal has at most 64 bytes per member that it names, at two members
 //! too. So it names members by eight bytes (the roster's full hash is bound by each R1), takes the
-//! veil's nonce for its own, and tells kind and base by its type.
+//! veil's nonce for its own, and tells kind, base and version by its type.
+//!
+//! Members that have no version in common read each other's JOINs, BEACONs, cards and proposals all the same: their format
+//! is that of version 1 for good. What later versions add to the first two is skipped, and signed with the rest.
 
 use sealcast_crypto::dutta_barua::CONTRIBUTION_LEN;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
 use sealcast_wire::limits::{
-    CERTIFICATE_BYTES_MAX, COMPARTMENTS_MAX, EVICTIONS_MAX, FIRST_COUNTER_MAX, MEMBERS_MAX, OPEN_BYTES_MAX,
+    ADDED_BYTES_MAX, CERTIFICATE_BYTES_MAX, COMPARTMENTS_MAX, EVICTIONS_MAX, FIRST_COUNTER_MAX, MEMBERS_MAX,
+    OPEN_BYTES_MAX,
 };
 use sealcast_wire::{CertHash, EpochId, Incarnation, Malformed, Reader, Writer};
 
+use super::version::Versions;
+
 /// Bytes of a card beside its certificate.
-const CARD_BYTES: usize = 32 + 16 + 32 + SIGNATURE_LEN;
+const CARD_BYTES: usize = 32 + 16 + 32 + 2 + SIGNATURE_LEN;
 
 /// Eight bytes that name a member (certificate, incarnation and its key) within a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +62,8 @@ pub(super) struct Card {
     pub(super) incarnation: Incarnation,
     /// Ed25519 public key of the incarnation.
     pub(super) key: [u8; 32],
+    /// The versions of the wire that it speaks.
+    pub(super) versions: Versions,
     /// By the certificate's key, over [`Card::signed`].
     pub(super) signature: Signature,
     /// The certificate; its hash is `cert`. Empty where the receiver is expected to have it.
@@ -83,6 +92,8 @@ pub(super) struct Join {
     pub(super) size: u16,
     /// The epoch of a group of which the author heard; a JOIN that names the present one is not old.
     pub(super) towards: EpochId,
+    /// What a later version adds.
+    pub(super) added: Vec<u8>,
     /// By the incarnation's key.
     pub(super) signature: Signature,
 }
@@ -112,6 +123,8 @@ pub(super) struct Propose {
     pub(super) counter: u32,
     /// Counts attempts at that epoch from 1.
     pub(super) attempt: u8,
+    /// The version of the wire that the epoch is of: the highest that all of its members speak.
+    pub(super) version: u8,
     pub(super) kind: Kind,
     /// The epoch that it is to follow; `None` among members without one.
     pub(super) base: Option<Base>,
@@ -149,6 +162,8 @@ pub(super) struct R2 {
     pub(super) instance: InstanceId,
     /// Hash of all R1, as the author holds them: different ones show an equivocator.
     pub(super) heard: [u8; 32],
+    /// Hash of what is delivered in the author's view before this one; zero if nothing is flushed, or it was in none.
+    pub(super) cut: [u8; 32],
     /// Y per ring, with a proof that it is of X's exponent from the second attempt on (A9).
     pub(super) shares: Vec<Vec<u8>>,
     pub(super) signature: Signature,
@@ -205,6 +220,10 @@ pub(super) struct Beacon {
     pub(super) epoch: EpochId,
     pub(super) size: u16,
     pub(super) summary: Summary,
+    /// As on the author's card.
+    pub(super) versions: Versions,
+    /// What a later version adds.
+    pub(super) added: Vec<u8>,
     pub(super) signature: Signature,
 }
 
@@ -264,17 +283,19 @@ impl Card {
             return short;
         }
         let hash = Transcript::new("sealcast/v1/member").add(group.as_bytes());
-        let hash = hash.add(&self.cert.0).add(&self.incarnation.0).add(&self.key).finish();
-        ShortId(first8(&hash))
+        let hash = hash.add(&self.cert.0).add(&self.incarnation.0).add(&self.key).add(&self.versions.to_bytes());
+        ShortId(first8(&hash.finish()))
     }
 
     /// What the certificate's key signs.
     pub(super) fn signed(&self, group: &str) -> [u8; 32] {
-        signed("sealcast/v1/card", group, &[&self.cert.0, &self.incarnation.0], &self.key)
+        signed(CARD_LABEL, group, &[&self.cert.0, &self.incarnation.0, &self.key], &self.versions.to_bytes())
     }
 
     fn write(&self, w: &mut Writer) {
-        w.raw(&self.cert.0).raw(&self.incarnation.0).raw(&self.key).raw(&self.signature).bytes16(&self.der);
+        w.raw(&self.cert.0).raw(&self.incarnation.0).raw(&self.key);
+        self.versions.write(w);
+        w.raw(&self.signature).bytes16(&self.der);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Card, Malformed> {
@@ -282,6 +303,7 @@ impl Card {
             cert: CertHash(r.array()?),
             incarnation: Incarnation(r.array()?),
             key: r.array()?,
+            versions: Versions::read(r)?,
             signature: r.array()?,
             der: r.bytes16(CERTIFICATE_BYTES_MAX)?.to_vec(),
         })
@@ -329,13 +351,15 @@ impl Message {
                 write_epoch(&mut w, m.epoch);
                 w.u16(m.size);
                 write_epoch(&mut w, m.towards);
+                w.bytes16(&m.added);
             }
             Message::Propose(m) => {
-                w.u8(match (m.kind, m.base) {
+                let kind = match (m.kind, m.base) {
                     (Kind::Setup, None) => PROPOSE_FIRST,
                     (Kind::Setup, Some(_)) => PROPOSE_SETUP,
                     (Kind::Join(_), _) => PROPOSE_JOIN,
-                });
+                };
+                w.u8(m.version << 4 | kind);
                 w.u32(m.counter).u8(m.attempt).raw(&m.hint);
                 if let Some(base) = m.base {
                     w.u32(base.counter).u8(base.size).u64(base.hash);
@@ -351,7 +375,8 @@ impl Message {
                 m.contributions.iter().for_each(|c| _ = w.raw(c));
             }
             Message::R2(m) => {
-                w.u8(R2_TYPE).raw(&m.author.0).raw(&m.instance.0).raw(&m.heard).u8(m.shares.len() as u8);
+                w.u8(R2_TYPE).raw(&m.author.0).raw(&m.instance.0).raw(&m.heard).raw(&m.cut);
+                w.u8(m.shares.len() as u8);
                 m.shares.iter().for_each(|share| _ = w.u8(share.len() as u8).raw(share));
             }
             Message::Kc(m) => {
@@ -387,6 +412,8 @@ impl Message {
                 write_epoch(&mut w, m.epoch);
                 w.u16(m.size);
                 m.summary.write(&mut w);
+                m.versions.write(&mut w);
+                w.bytes16(&m.added);
             }
             Message::Leave(m) => {
                 w.u8(LEAVE).raw(&m.author.0);
@@ -454,16 +481,17 @@ impl Message {
             return Err(Malformed);
         }
         let mut r = Reader::new(bytes);
-        let message = match r.u8()? {
+        let kind = r.u8()?;
+        let message = match kind {
             JOIN => Message::Join(Join {
                 card: Card::read(&mut r)?,
                 summary: Summary::read(&mut r)?,
                 epoch: read_epoch(&mut r)?,
                 size: r.u16()?,
                 towards: read_epoch(&mut r)?,
+                added: r.bytes16(ADDED_BYTES_MAX)?.to_vec(),
                 signature: r.array()?,
             }),
-            kind @ (PROPOSE_FIRST | PROPOSE_SETUP | PROPOSE_JOIN) => Message::Propose(read_propose(kind, &mut r)?),
             R1_TYPE => {
                 let author = ShortId(r.array()?);
                 let (instance, roster, state) = (r.array()?, r.array()?, r.array()?);
@@ -474,14 +502,14 @@ impl Message {
             }
             R2_TYPE => {
                 let (author, instance) = read_head(&mut r)?;
-                let heard = r.array()?;
+                let (heard, cut) = (r.array()?, r.array()?);
                 let n = read_rings(&mut r)?;
                 let share = |r: &mut Reader<'_>| {
                     let n = usize::from(r.u8()?);
                     Ok(r.take(n)?.to_vec())
                 };
                 let shares = (0..n).map(|_| share(&mut r)).collect::<Result<_, Malformed>>()?;
-                Message::R2(R2 { author, instance, heard, shares, signature: r.array()? })
+                Message::R2(R2 { author, instance, heard, cut, shares, signature: r.array()? })
             }
             KC => {
                 let (author, instance) = read_head(&mut r)?;
@@ -521,6 +549,8 @@ impl Message {
                 epoch: read_epoch(&mut r)?,
                 size: r.u16()?,
                 summary: Summary::read(&mut r)?,
+                versions: Versions::read(&mut r)?,
+                added: r.bytes16(ADDED_BYTES_MAX)?.to_vec(),
                 signature: r.array()?,
             }),
             LEAVE => {
@@ -539,6 +569,10 @@ impl Message {
                 let evictions = (0..n).map(|_| r.array()).collect::<Result<_, Malformed>>()?;
                 Message::State(State { crl, policy, evictions })
             }
+            kind if kind >> 4 > 0 => match kind & KIND_BITS {
+                PROPOSE_FIRST | PROPOSE_SETUP | PROPOSE_JOIN => Message::Propose(read_propose(kind, &mut r)?),
+                _ => return Err(Malformed),
+            },
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -547,6 +581,7 @@ impl Message {
 }
 
 fn read_propose(kind: u8, r: &mut Reader<'_>) -> Result<Propose, Malformed> {
+    let (version, kind) = (kind >> 4, kind & KIND_BITS);
     let (counter, attempt, hint) = (r.u32()?, r.u8()?, r.array()?);
     let base = if kind == PROPOSE_FIRST { None } else { Some(read_base(r)?) };
     let joiners = if kind == PROPOSE_JOIN { Some(r.u64()?) } else { None };
@@ -563,7 +598,7 @@ fn read_propose(kind: u8, r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     if !ascending || !joiners_have_seats || !follows || counter == 0 || attempt == 0 {
         return Err(Malformed);
     }
-    Ok(Propose { counter, attempt, kind, base, hint, seats, signature: r.array()? })
+    Ok(Propose { counter, attempt, version, kind, base, hint, seats, signature: r.array()? })
 }
 
 fn read_base(r: &mut Reader<'_>) -> Result<Base, Malformed> {
@@ -610,20 +645,26 @@ pub(super) fn first8(hash: &[u8; 32]) -> [u8; 8] {
 /// Of an object in a message, less the veil, the message's type, and the object's type and length.
 const OBJECT_BYTES_MAX: usize = OPEN_BYTES_MAX - sealcast_crypto::veil::OVERHEAD - 4;
 
-const JOIN: u8 = 1;
+/// Of all messages but proposals; version 0 had none.
+const FORMAT: u8 = 1 << 4;
+const KIND_BITS: u8 = 0xF;
+const JOIN: u8 = FORMAT | 1;
 const PROPOSE_FIRST: u8 = 2;
 const PROPOSE_SETUP: u8 = 3;
 const PROPOSE_JOIN: u8 = 4;
-const R1_TYPE: u8 = 5;
-const R2_TYPE: u8 = 6;
-const KC: u8 = 7;
-const STATUS: u8 = 8;
-const FETCH: u8 = 9;
-const GIVE: u8 = 10;
-const BEACON: u8 = 11;
-const LEAVE: u8 = 12;
-const SENDER_KEY: u8 = 13;
-const STATE: u8 = 14;
+const R1_TYPE: u8 = FORMAT | 5;
+const R2_TYPE: u8 = FORMAT | 6;
+const KC: u8 = FORMAT | 7;
+const STATUS: u8 = FORMAT | 8;
+const FETCH: u8 = FORMAT | 9;
+const GIVE: u8 = FORMAT | 10;
+const BEACON: u8 = FORMAT | 11;
+const LEAVE: u8 = FORMAT | 12;
+const SENDER_KEY: u8 = FORMAT | 13;
+const STATE: u8 = FORMAT | 14;
+
+/// What the certificate's key signs of a card.
+pub(super) const CARD_LABEL: &str = "sealcast/v1/card";
 
 const _: () = assert!(MEMBERS_MAX <= 64, "seats are bits of a u64");
 
@@ -635,6 +676,7 @@ pub(super) mod tests {
 
     fn examples() -> Vec<Message> {
         let (author, instance) = (ShortId([1; 8]), InstanceId([2; 8]));
+        let (versions, added) = (Versions::of(&[1, 7]), vec![6; 9]);
         let signature = [9; 64];
         let epoch = EpochId { counter: 3, hash: 4 };
         let summary = Summary { evictions: 1, crl: 2, policy: 3 };
@@ -642,15 +684,24 @@ pub(super) mod tests {
             cert: CertHash([1; 32]),
             incarnation: Incarnation([2; 16]),
             key: [3; 32],
+            versions,
             signature,
             der: vec![4; 300],
         };
         let propose = |kind, base, n: u8| {
             let seats = (0..n).map(|i| ShortId([i; 8])).collect();
-            Message::Propose(Propose { counter: 7, attempt: 1, kind, base, hint: [5; 4], seats, signature })
+            Message::Propose(Propose { counter: 7, attempt: 1, version: 2, kind, base, hint: [5; 4], seats, signature })
         };
         vec![
-            Message::Join(Join { card: card.clone(), summary, epoch, size: 2, towards: epoch, signature }),
+            Message::Join(Join {
+                card: card.clone(),
+                summary,
+                epoch,
+                size: 2,
+                towards: epoch,
+                added: added.clone(),
+                signature,
+            }),
             propose(Kind::Setup, None, 2),
             propose(Kind::Setup, Some(BASE), 3),
             propose(Kind::Join(0b1000), Some(BASE), 4),
@@ -664,7 +715,14 @@ pub(super) mod tests {
                 contributions: vec![[1; 96]; 3],
                 signature,
             }),
-            Message::R2(R2 { author, instance, heard: [1; 32], shares: vec![vec![1; 32], vec![2; 96]], signature }),
+            Message::R2(R2 {
+                author,
+                instance,
+                heard: [1; 32],
+                cut: [3; 32],
+                shares: vec![vec![1; 32], vec![2; 96]],
+                signature,
+            }),
             Message::Kc(Kc {
                 author,
                 instance,
@@ -682,7 +740,7 @@ pub(super) mod tests {
                 Object::Crl(vec![2; 10]),
                 Object::Policy(vec![3; 10]),
             ]),
-            Message::Beacon(Beacon { author, epoch, size: 5, summary, signature }),
+            Message::Beacon(Beacon { author, epoch, size: 5, summary, versions, added, signature }),
             Message::Leave(Leave { author, epoch, signature }),
             Message::SenderKey(SenderKey { author, epoch, domain: 1, sealed: vec![1; 80], signature }),
             Message::State(State { crl: 1, policy: 2, evictions: vec![[1; 8], [2; 8]] }),
@@ -717,7 +775,8 @@ pub(super) mod tests {
                     continue; // a group of one is no base: nobody else's traffic depends on it
                 }
                 let seats = (0..n).map(|i| ShortId([i; 8])).collect();
-                let m = Propose { counter: 1, attempt: 1, kind, base, hint: [0; 4], seats, signature: [0; 64] };
+                let m =
+                    Propose { counter: 1, attempt: 1, version: 1, kind, base, hint: [0; 4], seats, signature: [0; 64] };
                 let veil_and_frame = 36 + 2;
                 assert!(Message::Propose(m).encode().len() + veil_and_frame <= 64 * usize::from(n), "{n} {kind:?}");
             }
@@ -728,7 +787,16 @@ pub(super) mod tests {
     fn a_proposals_number_follows_from_its_base() {
         let of = |counter, base: Option<Base>| {
             let seats = (0..3).map(|i| ShortId([i; 8])).collect();
-            let m = Propose { counter, attempt: 1, kind: Kind::Setup, base, hint: [0; 4], seats, signature: [0; 64] };
+            let m = Propose {
+                counter,
+                attempt: 1,
+                version: 1,
+                kind: Kind::Setup,
+                base,
+                hint: [0; 4],
+                seats,
+                signature: [0; 64],
+            };
             Message::decode(&Message::Propose(m).encode()).is_ok()
         };
         let base = |counter| Some(Base { counter, size: 3, hash: 8 });
@@ -740,8 +808,16 @@ pub(super) mod tests {
     #[test]
     fn a_proposal_names_nobody_twice() {
         let seats = vec![ShortId([1; 8]), ShortId([1; 8])];
-        let m =
-            Propose { counter: 1, attempt: 1, kind: Kind::Setup, base: None, hint: [0; 4], seats, signature: [0; 64] };
+        let m = Propose {
+            counter: 1,
+            attempt: 1,
+            version: 1,
+            kind: Kind::Setup,
+            base: None,
+            hint: [0; 4],
+            seats,
+            signature: [0; 64],
+        };
         assert_eq!(Message::decode(&Message::Propose(m).encode()), Err(Malformed));
     }
 }

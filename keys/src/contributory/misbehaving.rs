@@ -128,6 +128,7 @@ impl Contributory {
         let mut content = Propose {
             counter: base.map_or(limits::FIRST_COUNTER_MAX, Base::next_counter),
             attempt: 1,
+            version: self.version_of(std::iter::once(&self.me.short).chain(&wanting)),
             kind: Kind::Setup,
             base,
             hint: self.statements.hint(),

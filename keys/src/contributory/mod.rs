@@ -28,6 +28,7 @@
 //! | `people`, `statements` | who is who; evictions, revocations, policy |
 //! | `discovery` | JOINs, beacons, who shall be in the next epoch and who proposes it |
 //! | `proposal`, `attempt`, `agreement` | one attempt at a key, and what follows from its success or failure |
+//! | `version`, `old` | the version of the wire that an epoch uses; those who named none |
 //! | `twins`, `allowance` | two cards with one short id; how often one certificate's holder may change the group |
 //! | `caution` | what a member in no group waits for before it believes that it found one |
 //! | `exchange` | objects asked for and given |
@@ -47,6 +48,7 @@ mod memo;
 mod message;
 #[cfg(any(test, feature = "misbehaving"))]
 pub mod misbehaving;
+mod old;
 mod people;
 mod proposal;
 mod replay;
@@ -57,6 +59,7 @@ mod timing;
 mod twins;
 #[cfg(test)]
 mod vectors;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
@@ -78,11 +81,13 @@ use sealcast_wire::{
 
 pub use inspect::{Counters, Status, Tally};
 pub use memo::Memo;
+pub use version::Versions;
 
 use self::allowance::Allowances;
 use self::attempt::{Agreed, Attempt, Env};
 use self::memo::Verifier;
 use self::message::{Base, Card, InstanceId, Message, ShortId};
+use self::old::Old;
 use self::people::{Budget, People, Person};
 use self::proposal::Proposal;
 use self::statements::Statements;
@@ -114,6 +119,8 @@ pub struct Config {
     /// How many times as long a message takes as on a LAN: all waits are so much longer. Through brokers it is some ten
     /// times, and each message that is said again is ordered and stored again.
     pub pace: NonZeroU32,
+    /// The versions of the wire that this member speaks.
+    pub versions: Versions,
     /// Remembers verifications; for simulations only.
     pub memo: Option<Arc<Memo>>,
     /// Rules that a planted fault leaves out.
@@ -133,6 +140,7 @@ impl Config {
             floor: Utc(i64::MIN),
             statements: Vec::new(),
             pace: NonZeroU32::MIN,
+            versions: Versions::OURS,
             memo: None,
             #[cfg(any(test, feature = "misbehaving"))]
             without: &[],
@@ -275,6 +283,10 @@ pub struct Contributory {
     /// When another part of the group was heard last.
     part_heard: Option<Monotonic>,
     stale_told: bool,
+    /// Of whose version of the wire people were told, and when.
+    versions_told: BTreeMap<Option<CertHash>, Monotonic>,
+    /// Hash of what is delivered in the view in use, once it is flushed for the next one.
+    cut: [u8; 32],
     /// When our certificate's end was last told.
     last_told: Option<Monotonic>,
 }
@@ -372,8 +384,14 @@ impl Contributory {
         rng.fill_bytes(&mut incarnation.0);
         let key = OriginKey::from_seed(&Secret::random(&mut rng));
         let cert = config.identity.certificate().clone();
-        let mut card =
-            Card { cert: cert.hash, incarnation, key: key.public_bytes(), signature: [0; 64], der: cert.der.to_vec() };
+        let mut card = Card {
+            cert: cert.hash,
+            incarnation,
+            key: key.public_bytes(),
+            versions: config.versions,
+            signature: [0; 64],
+            der: cert.der.to_vec(),
+        };
         card.signature = config.identity.key().sign(&card.signed(&group));
         let short = card.short_id(&group);
         let me = people::person(short, cert, &card).expect("our own key is a key");
@@ -457,6 +475,8 @@ impl Contributory {
             greeted: Monotonic(0),
             part_heard: None,
             stale_told: false,
+            versions_told: BTreeMap::new(),
+            cut: [0; 32],
             last_told: None,
         };
         #[cfg(any(test, feature = "misbehaving"))]
@@ -487,6 +507,7 @@ impl Contributory {
             verifier: &self.verifier,
             identity: self.config.identity.key(),
             key: &self.key,
+            cut: self.cut,
         }
     }
 
@@ -605,6 +626,12 @@ impl Contributory {
         self.is_grouped().then(|| Base::of(self.epoch(), self.view_size()))
     }
 
+    /// The versions that all members of our epoch speak, or we alone.
+    fn versions(&self) -> Versions {
+        let people = self.installed.iter().flat_map(|i| &i.agreed.people);
+        Versions::common(people.map(|p| p.card.versions)).unwrap_or(self.config.versions)
+    }
+
     fn is_in_view(&self, short: &ShortId) -> bool {
         self.installed.as_ref().is_some_and(|i| i.agreed.people.iter().any(|p| p.short == *short))
     }
@@ -662,10 +689,12 @@ impl Keys for Contributory {
                 self.outputs.push_back(Output::Described(Box::new(inspect::status(self, now).known())));
                 Ok(())
             }
-            // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched or flushed.
-            Input::Outcome(..) | Input::InForce(_) | Input::Delivered(_) | Input::Fetched(..) | Input::Flushed(_) => {
+            Input::Flushed(cut) => {
+                self.cut = cut;
                 Ok(())
             }
+            // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched.
+            Input::Outcome(..) | Input::InForce(_) | Input::Delivered(_) | Input::Fetched(..) => Ok(()),
         }
     }
 
@@ -764,6 +793,9 @@ impl Contributory {
             VeilError::Foreign => Dropped::Foreign,
             VeilError::Auth => Dropped::Auth,
         })?;
+        if let Some(old) = Old::read(&bytes) {
+            return self.on_old(now, &old);
+        }
         let message = Message::decode(&bytes)?;
         self.counters.of(&message).received(veiled.len());
         self.take(now, message, veiled)

@@ -97,7 +97,7 @@ impl People {
     ) -> Result<Arc<Person>, Dropped> {
         let short = card.short_id(&self.group);
         let same = |p: &Person| {
-            let of = |c: &Card| (c.cert, c.incarnation, c.key);
+            let of = |c: &Card| (c.cert, c.incarnation, c.key, c.versions);
             of(&p.card) == of(card)
         };
         if let Some(known) = self.known.get_mut(&short).filter(|known| same(&known.person)) {
@@ -128,8 +128,27 @@ impl People {
         verifier: &Verifier,
         (short, card): (ShortId, &Card),
     ) -> Result<Arc<Person>, Dropped> {
+        let cert = self.certificate(now, floor, anchor, verifier, (card.cert, &card.der))?;
+        if !verifier.signature(&cert.key, &card.signed(&self.group), &card.signature) {
+            return Err(Dropped::Auth);
+        }
+        person(short, cert, card)
+    }
+
+    /// The certificate of who says something that we have to check: of our authority, and of a member of this group.
+    ///
+    /// # Errors
+    /// As [`People::meet`].
+    pub(super) fn certificate(
+        &mut self,
+        now: Now,
+        floor: Utc,
+        anchor: &TrustAnchor,
+        verifier: &Verifier,
+        (hash, der): (CertHash, &[u8]),
+    ) -> Result<Arc<Verified>, Dropped> {
         // A holder's many runs come out of its own budget, and garbage not out of that of known certificates.
-        let cert = match self.certificates.get_mut(&card.cert) {
+        Ok(match self.certificates.get_mut(&hash) {
             Some((cert, budget)) => {
                 if !budget.take(now.monotonic, RUNS_PER_SECOND) {
                     return Err(Dropped::Rate);
@@ -141,8 +160,8 @@ impl People {
                 if !self.budget.take(now.monotonic, STRANGER_CHECKS_PER_SECOND) {
                     return Err(Dropped::Rate);
                 }
-                let cert = verifier.certificate(anchor, &card.der, now.utc, floor).map_err(|_| Dropped::Policy)?;
-                if cert.hash != card.cert {
+                let cert = verifier.certificate(anchor, der, now.utc, floor).map_err(|_| Dropped::Policy)?;
+                if cert.hash != hash {
                     return Err(Dropped::Malformed);
                 }
                 if !cert.rights.is_member(&self.group) {
@@ -157,11 +176,7 @@ impl People {
                 }
                 cert
             }
-        };
-        if !verifier.signature(&cert.key, &card.signed(&self.group), &card.signature) {
-            return Err(Dropped::Auth);
-        }
-        person(short, cert, card)
+        })
     }
 
     /// Whether something else that strangers say, and that costs about as much, may be checked (G1).

@@ -317,6 +317,7 @@ impl Story {
         let mut content = Propose {
             counter,
             attempt,
+            version: 1,
             kind,
             base,
             hint: node.statements.hint(),
@@ -493,6 +494,7 @@ impl Story {
             verifier: const { &Verifier(None) },
             identity: node.config.identity.key(),
             key: &node.key,
+            cut: [0; 32],
         }
     }
 

@@ -258,6 +258,12 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
         Notice::Evidence(wire::Evidence { against: Culprit::Publisher { client, number }, .. }) => {
             format!("publication {number} of {} opens to nothing", hex(&client[..6]))
         }
+        Notice::OtherVersion { cert, theirs, ours } => {
+            let list = |of: &[u8]| of.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+            let age = if theirs.iter().max() < ours.iter().min() { "too old" } else { "of another version" };
+            let whose = cert.as_ref().map_or_else(|| "somebody's".to_owned(), |cert| format!("{}'s", who(cert)));
+            format!("{whose} program is {age}: it speaks {} of the wire, ours {}", list(theirs), list(ours))
+        }
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }
 }
@@ -269,6 +275,7 @@ fn said(why: Misbehaviour) -> &'static str {
         Misbehaviour::Equivocation => "it sent two different messages where one belongs",
         Misbehaviour::WrongValue => "it sent a wrong value",
         Misbehaviour::Rights => "its rights do not allow what it did",
+        Misbehaviour::Version => "it said that others speak less of the wire than they do",
     }
 }
 

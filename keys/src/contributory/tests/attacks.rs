@@ -8,6 +8,7 @@ use super::super::message::{
 };
 use super::super::proposal::Proposal;
 use super::*;
+use crate::contributory::Versions;
 
 /// `n` robots in one group; all that they said is in the log.
 fn group(seed: u64, n: usize) -> Net {
@@ -60,7 +61,8 @@ fn veiled(net: &mut Net, message: &Message) -> Vec<u8> {
 fn beacon(net: &mut Net, by: usize, epoch: EpochId, size: u16) -> Vec<u8> {
     let keys = &net.nodes[by].keys;
     let summary = keys.statements.summary();
-    let mut m = Beacon { author: keys.me.short, epoch, size, summary, signature: [0; 64] };
+    let (versions, added) = (keys.config.versions, Vec::new());
+    let mut m = Beacon { author: keys.me.short, epoch, size, summary, versions, added, signature: [0; 64] };
     let body = Message::Beacon(m.clone()).body();
     m.signature = keys.key.sign(&signed("sealcast/v1/beacon", GROUP, &[], &body));
     veiled(net, &Message::Beacon(m))
@@ -75,10 +77,11 @@ fn join(net: &mut Net, identity: &Identity, epoch: EpochId, size: u16) -> Vec<u8
     let key = OriginKey::from_seed(&Secret::random(&mut net.rng));
     let cert = identity.certificate();
     let der = cert.der.to_vec();
-    let mut card = Card { cert: cert.hash, incarnation, key: key.public_bytes(), signature: [0; 64], der };
+    let (versions, added) = (Versions::OURS, Vec::new());
+    let mut card = Card { cert: cert.hash, incarnation, key: key.public_bytes(), versions, signature: [0; 64], der };
     card.signature = identity.key().sign(&card.signed(GROUP));
     let summary = Summary { evictions: net.nodes[0].keys.statements.summary().evictions, crl: 0, policy: 0 };
-    let mut m = Join { card, summary, epoch, size, towards: EpochId::default(), signature: [0; 64] };
+    let mut m = Join { card, summary, epoch, size, towards: EpochId::default(), added, signature: [0; 64] };
     let body = Message::Join(m.clone()).body();
     m.signature = key.sign(&signed("sealcast/v1/join", GROUP, &[], &body));
     veiled(net, &Message::Join(m))
@@ -228,6 +231,7 @@ fn an_insiders_proposal_of_a_huge_epoch_does_not_use_the_counter_up() {
         let content = Propose {
             counter: (1 << 31) - 1,
             attempt,
+            version: 1,
             kind: Kind::Setup,
             base,
             hint,
@@ -267,8 +271,16 @@ fn endless_proposals(seed: u64, base: impl Fn(u32, Base) -> Base) {
         let (counter, attempt) = if running.1 == 255 { (running.0 + 1, 1) } else { (running.0, running.1 + 1) };
         let counter = counter.max(epoch.counter + 1);
         let base = net.nodes[0].keys.base().map(|ours| base(counter, ours));
-        let content =
-            Propose { counter, attempt, kind: Kind::Setup, base, hint: [n; 4], seats: all, signature: [0; 64] };
+        let content = Propose {
+            counter,
+            attempt,
+            version: 1,
+            kind: Kind::Setup,
+            base,
+            hint: [n; 4],
+            seats: all,
+            signature: [0; 64],
+        };
         vec![proposal(net, 4, content)]
     };
     let joined = |net: &Net| {
@@ -611,7 +623,7 @@ fn rule_a14_nobody_follows_a_proposal_of_the_number_that_it_has() {
     let hint = net.nodes[1].keys.statements.hint();
     let of = |net: &Net, counter, base| {
         let seats = seats(net, &[0, 1, 2, 3]);
-        Propose { counter, attempt: 200, kind: Kind::Setup, base, hint, seats, signature: [0; 64] }
+        Propose { counter, attempt: 200, version: 1, kind: Kind::Setup, base, hint, seats, signature: [0; 64] }
     };
     let ours = net.nodes[1].keys.base();
     for base in [None, ours, Some(Base { counter: epoch.counter - 1, size: 4, hash: 7 })] {
@@ -644,7 +656,8 @@ fn rule_g7_who_was_left_behind_cannot_outbid_those_who_went_on() {
     let counter = net.epoch_of(0).unwrap().counter + 1;
     let mut bid = |base| {
         let seats = seats(&net, &[0, 1, 2, 3]);
-        let content = Propose { counter, attempt: 200, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };
+        let content =
+            Propose { counter, attempt: 200, version: 1, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };
         let bytes = proposal(&mut net, 3, content);
         net.deliver(0, &bytes);
         running(&net)
@@ -737,7 +750,18 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
                 let summary = Summary::default();
                 let (epoch, towards) = (EpochId::default(), EpochId::default());
                 let card = garbage_card(i);
-                veiled(net, &Message::Join(Join { card, summary, epoch, size: 0, towards, signature: [1; 64] }))
+                veiled(
+                    net,
+                    &Message::Join(Join {
+                        card,
+                        summary,
+                        epoch,
+                        size: 0,
+                        towards,
+                        added: Vec::new(),
+                        signature: [1; 64],
+                    }),
+                )
             }),
             60,
             401,
@@ -761,7 +785,18 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
             Box::new(|net, i| {
                 let summary = Summary::default();
                 let epoch = EpochId { hash: i, ..epoch };
-                veiled(net, &Message::Beacon(Beacon { author, epoch, size: 3, summary, signature: [i as u8; 64] }))
+                veiled(
+                    net,
+                    &Message::Beacon(Beacon {
+                        author,
+                        epoch,
+                        size: 3,
+                        summary,
+                        versions: Versions::OURS,
+                        added: Vec::new(),
+                        signature: [i as u8; 64],
+                    }),
+                )
             }),
             60,
             1000,
@@ -822,5 +857,12 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
 fn robot_card() -> Card {
     let identity = robot(0);
     let der = identity.certificate().der.to_vec();
-    Card { cert: identity.certificate().hash, incarnation: Incarnation([4; 16]), key: [8; 32], signature: [2; 64], der }
+    Card {
+        cert: identity.certificate().hash,
+        incarnation: Incarnation([4; 16]),
+        key: [8; 32],
+        versions: Versions::OURS,
+        signature: [2; 64],
+        der,
+    }
 }

@@ -300,7 +300,8 @@ fn an_outsider_with_a_certificate_cannot_propose_for_a_group() {
     for base in [net.nodes[0].keys.base(), Some(unknown), None] {
         let hint = net.nodes[0].keys.statements.hint();
         let (counter, seats) = (9, seats.clone());
-        let mut propose = Propose { counter, attempt: 1, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };
+        let mut propose =
+            Propose { counter, attempt: 1, version: 1, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };
         let nonce = [5; 12];
         let instance = super::super::proposal::Proposal::instance(GROUP, &nonce, &propose);
         propose.signature = key.sign(&instance);

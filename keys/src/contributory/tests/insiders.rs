@@ -99,6 +99,7 @@ impl Captor {
         let mut content = Propose {
             counter: self.counter,
             attempt: 1,
+            version: 1,
             kind: Kind::Setup,
             base: self.base,
             hint: keys.statements.hint(),
@@ -253,7 +254,15 @@ fn a_claim_in_a_join_moves_the_number_by_one_epoch_only() {
         keys.towards = EpochId::default();
         let card = keys.me.card.clone();
         let summary = keys.statements.summary();
-        let mut join = Join { card, summary, epoch: claim, size: 1, towards: EpochId::default(), signature: [0; 64] };
+        let mut join = Join {
+            card,
+            summary,
+            epoch: claim,
+            size: 1,
+            towards: EpochId::default(),
+            added: Vec::new(),
+            signature: [0; 64],
+        };
         let body = Message::Join(join.clone()).body();
         join.signature = keys.key.sign(&signed("sealcast/v1/join", GROUP, &[], &body));
         _ = now;
@@ -501,6 +510,7 @@ fn rule_a6_whoever_heard_of_a_group_does_not_found_another_one() {
 #[test]
 fn rule_a6_whoever_asked_and_goes_says_so() {
     let mut net = group(750, 3);
+    net.spread = 0; // what is said first comes first: the proposal, then that it goes
     let joiner = net.start(robot(9));
     let named = |net: &Net| net.nodes[0].keys.attempt.is_some();
     assert!(net.run_until(1_000, named), "{}", net.describe());

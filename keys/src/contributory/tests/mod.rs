@@ -7,6 +7,7 @@ mod insiders;
 mod membership;
 mod messages;
 mod rights;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -22,7 +23,7 @@ use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
 use sealcast_wire::{Access, Address, Domain, EpochId, Monotonic, Now, Protect, Slot, Source, Utc, View, limits};
 
 use super::message::Message;
-use super::{Config, Contributory, Memo};
+use super::{Config, Contributory, Memo, Versions};
 use crate::{Command, Exclusion, Keys, Notice, Output};
 
 pub(super) const GROUP: &str = "robots";
@@ -112,12 +113,14 @@ pub(super) struct Net {
     pub(super) now: u64,
     pub(super) nodes: Vec<Node>,
     queue: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
-    starts: BTreeMap<(u64, usize), Arc<Identity>>,
+    starts: BTreeMap<(u64, usize), (Arc<Identity>, Versions)>,
     sequence: u64,
     pub(super) memo: Arc<Memo>,
     /// Percent.
     pub(super) loss: u64,
     pub(super) duplication: u64,
+    /// What those speak that start from now on.
+    pub(super) versions: Versions,
     /// After how much silence members suspect.
     pub(super) detect: std::time::Duration,
     /// Least delay, microseconds.
@@ -149,6 +152,7 @@ impl Net {
             memo: Arc::new(Memo::default()),
             loss: 0,
             duplication: 0,
+            versions: Versions::OURS,
             detect: sealcast_wire::limits::DETECT,
             delay: 1000,
             spread: 100,
@@ -174,18 +178,22 @@ impl Net {
     /// The `i`-th node started gets index `i` in `nodes` once its time has come, in order of time.
     pub(super) fn start_at(&mut self, at: u64, identity: Arc<Identity>) {
         self.next_index += 1;
-        self.starts.insert((at, self.next_index), identity);
+        self.starts.insert((at, self.next_index), (identity, self.versions));
     }
 
     pub(super) fn start(&mut self, identity: Arc<Identity>) -> usize {
-        self.boot(identity, &BTreeMap::new())
+        self.boot(identity, self.versions, &BTreeMap::new())
     }
 
-    fn boot(&mut self, identity: Arc<Identity>, records: &BTreeMap<u64, Vec<u8>>) -> usize {
+    fn boot(&mut self, identity: Arc<Identity>, versions: Versions, records: &BTreeMap<u64, Vec<u8>>) -> usize {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let config =
-            Config { memo: Some(self.memo.clone()), detect: self.detect, ..Config::new(GROUP, identity.clone()) };
+        let config = Config {
+            memo: Some(self.memo.clone()),
+            detect: self.detect,
+            versions,
+            ..Config::new(GROUP, identity.clone())
+        };
         let records: Vec<(u64, Vec<u8>)> = records.iter().map(|(id, r)| (*id, r.clone())).collect();
         let keys = Contributory::restore(config, seed, self.clock(), &records);
         self.nodes.push(Node {
@@ -209,7 +217,8 @@ impl Net {
     pub(super) fn restart(&mut self, i: usize) -> usize {
         self.nodes[i].alive = false;
         let (identity, records) = (self.nodes[i].identity.clone(), self.nodes[i].records.clone());
-        self.boot(identity, &records)
+        let versions = self.nodes[i].keys.config.versions;
+        self.boot(identity, versions, &records)
     }
 
     pub(super) fn clock(&self) -> Now {
@@ -249,8 +258,8 @@ impl Net {
         let Some(next) = next.filter(|at| *at <= end) else { return false };
         self.now = next;
         if start == Some(next) {
-            let (_, identity) = self.starts.pop_first().unwrap();
-            let i = self.boot(identity, &BTreeMap::new());
+            let (_, (identity, versions)) = self.starts.pop_first().unwrap();
+            let i = self.boot(identity, versions, &BTreeMap::new());
             self.drain(i);
         } else if message == Some(next) {
             let (_, (to, bytes)) = self.queue.pop_first().unwrap();
