@@ -1,9 +1,10 @@
-//! A member as the simulator runs it: a [`Group`] with its application.
+//! A member as the simulator runs it: the [`Core`] of a session with its application, which reads all topics.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use sealcast::group::{self, Axis, Epoch, Group, Message, Publication, PublishError, ViewEvent};
+use sealcast::group::{Axis, Epoch, Group, Message, Publication, PublishError, ViewEvent};
+use sealcast::session::core::{Core, Filter, Output};
 use sealcast::url::OriginMode;
 use sealcast_delivery::{self as delivery, Batch, Delivery};
 use sealcast_keys::{Command, CommandError, Exclusion, Keys, Notice};
@@ -59,9 +60,9 @@ pub enum Told {
     Notice(Notice),
 }
 
-/// A group and its application.
+/// A session and its application.
 pub struct Member<K, D> {
-    group: Group<Tap<K>, D>,
+    core: Core<Tap<K>, D, ()>,
     line: Line,
     prepared: Option<View>,
     paused: bool,
@@ -77,20 +78,22 @@ impl<K: Keys, D: Delivery> Member<K, D> {
     pub fn new(now: Now, keys: K, delivery: D, origin: OriginMode) -> Member<K, D> {
         let (tap, line) = Tap::new(keys);
         let group = Group::new(tap, delivery, origin).expect("scenarios pair schemes and ways that fit");
+        let core = Core::new(group);
+        core.subscriptions().add(Filter::pattern("#").expect("it is a pattern"), ());
         let mut member =
-            Member { group, line, prepared: None, paused: false, effects: VecDeque::new(), batch: Batch::default() };
+            Member { core, line, prepared: None, paused: false, effects: VecDeque::new(), batch: Batch::default() };
         member.drain(now);
         member
     }
 
     /// The group, to look at.
     pub fn group(&self) -> &Group<Tap<K>, D> {
-        &self.group
+        self.core.group()
     }
 
     /// Makes the key scheme do what its group would not ask of it.
     pub fn with_keys<T>(&mut self, now: Now, ask: impl FnOnce(&mut K) -> T) -> T {
-        let answer = ask(self.group.keys_mut().inner_mut());
+        let answer = ask(self.core.group_mut().keys_mut().inner_mut());
         self.drain(now);
         answer
     }
@@ -98,7 +101,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
     fn drain(&mut self, now: Now) {
         loop {
             self.batch.clear();
-            let output = self.group.poll(now, &mut self.batch);
+            let output = self.core.poll(now, &mut self.batch);
             let heard = std::mem::take(&mut *self.line.lock().unwrap_or_else(PoisonError::into_inner));
             for heard in heard {
                 match heard {
@@ -109,7 +112,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
             self.look_at_gate();
             let Some(output) = output else { return };
             match output {
-                group::Output::Transmit(to) => {
+                Output::Transmit(to) => {
                     let to = match (self.batch.to, to) {
                         (Some(Address::Node(node)), _) => Reach::One(node as usize),
                         // On a LAN everything is multicast; the addressee knows itself.
@@ -119,25 +122,26 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                         self.effects.push_back(Effect::Send { to, datagram: datagram.to_vec() });
                     }
                 }
-                group::Output::Deliver(message) => self.tell(Told::Delivered(message)),
-                group::Output::View(ViewEvent::Changed { view, .. }) => {
-                    let epoch = self.group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
+                Output::Deliver(_, message) => self.tell(Told::Delivered(message)),
+                Output::View(ViewEvent::Changed { view, .. }) => {
+                    let group = self.core.group();
+                    let epoch = group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
                     self.tell(Told::Installed(epoch));
                 }
-                group::Output::View(ViewEvent::Excluded(why)) => self.tell(Told::Excluded(why)),
-                group::Output::Store { of, id, record } => {
+                Output::View(ViewEvent::Excluded(why)) => self.tell(Told::Excluded(why)),
+                Output::Store { of, id, record } => {
                     self.effects.push_back(Effect::Store { id: record_id(of, id), record });
                 }
-                group::Output::Outcome(_, outcome) => self.tell(Told::Outcome(outcome)),
-                group::Output::Notice { notice, .. } => self.tell(Told::Notice(notice)),
-                group::Output::Described(_) | group::Output::Subscribed(..) => {}
+                Output::Outcome(_, outcome) => self.tell(Told::Outcome(outcome)),
+                Output::Notice(notice) => self.tell(Told::Notice(notice)),
+                Output::Described(_) | Output::Subscribed(..) | Output::Confirmed | Output::Closed(_) => {}
             }
         }
     }
 
     /// Tells when publishing pauses and when it goes on.
     fn look_at_gate(&mut self) {
-        let paused = self.group.gate().lock().unwrap_or_else(PoisonError::into_inner).is_paused();
+        let paused = self.core.group().gate().lock().unwrap_or_else(PoisonError::into_inner).is_paused();
         match (std::mem::replace(&mut self.paused, paused), paused, &self.prepared) {
             (false, true, Some(view)) => self.tell(Told::Prepared(view.clone())),
             (true, false, _) => self.tell(Told::Abandoned),
@@ -155,7 +159,7 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
-        self.group.handle_datagram(now, from, datagram);
+        self.core.handle_datagram(now, from, datagram);
         self.drain(now);
     }
 
@@ -163,19 +167,19 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
         match ask {
             Ask::Publish { topic, body, guarantee } => {
                 let message = Publication { topic: &topic, body: &body, guarantee, sent_micros: None };
-                match self.group.publish(now, message) {
+                match self.core.publish(now, message) {
                     Ok(_) => self.tell(Told::Published(topic, body)),
                     Err(why) => self.tell(Told::Refused(body, why)),
                 }
             }
             Ask::Command(command) => {
-                if let Err(why) = self.group.command(now, command) {
+                if let Err(why) = self.core.command(now, command) {
                     self.tell(Told::Denied(why));
                 }
             }
             Ask::Suspect(cert) => {
-                if let Some(slot) = self.group.view().and_then(|v| v.slot_of(&cert)) {
-                    self.group.suspect(now, slot);
+                if let Some(slot) = self.core.group().view().and_then(|v| v.slot_of(&cert)) {
+                    self.core.group_mut().suspect(now, slot);
                 }
             }
         }
@@ -183,16 +187,16 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
     }
 
     fn timeout(&self) -> Option<Monotonic> {
-        self.group.timeout()
+        self.core.timeout()
     }
 
     fn handle_timeout(&mut self, now: Now) {
-        self.group.handle_timeout(now);
+        self.core.handle_timeout(now);
         self.drain(now);
     }
 
     fn stored(&mut self, now: Now) {
-        self.group.stored();
+        self.core.stored();
         self.drain(now);
     }
 

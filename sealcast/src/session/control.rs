@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use sealcast_wire::{CertHash, Change as ViewChange, Member, View};
 
+use super::core::LogEvent;
 use super::info::told;
-use super::{Inner, LogEvent, Report, Session, Subscription, Who};
+use super::{Inner, Report, Session, Subscription, Who};
 use crate::code::Code;
 use crate::control::{Answer, Change, Handler, LogLine, Request};
 use crate::error::{Error, Result};

@@ -1,12 +1,12 @@
 //! The driver: what the one thread that holds the lease does in a turn.
 //!
 //! ```text
-//! receive ─▶ Group::handle_datagram ─▶ Group::poll ─▶ queues of subscriptions, views, store
-//!    ▲                                       └─▶ the line sends
+//! receive ─▶ Core::handle_datagram ─▶ Core::poll ─▶ queues of subscriptions, views, store
+//!    ▲                                      └─▶ the shell sends
 //!    └── wait for the socket, a timer, or to be woken
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,24 +14,22 @@ use std::time::Duration;
 
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Keys, Status};
-use sealcast_wire::{Now, limits};
+use sealcast_wire::Now;
 
 use super::Shared;
+use super::core::{Core, Output};
 use super::queue::{Pushed, Queue};
 use super::transports::{Fault, Listening, Shell};
 use crate::error::Result;
-use crate::group::{Axis, Group, Message, Output};
+use crate::group::{Axis, Message};
 use crate::io::store::Store;
 
-/// A group of any scheme over any transport.
-pub(super) type AnyGroup = Group<Box<dyn Keys>, Box<dyn Delivery>>;
-
-/// The subscriptions that take a topic.
-type Readers = Arc<[Arc<Queue>]>;
+/// A session of any scheme over any transport.
+pub(super) type AnyCore = Core<Box<dyn Keys>, Box<dyn Delivery>, Arc<Queue>>;
 
 /// See the module.
 pub(super) struct Driver {
-    pub(super) group: AnyGroup,
+    pub(super) core: AnyCore,
     pub(super) shell: Box<dyn Shell>,
     store: Option<Store>,
     poll: mio::Poll,
@@ -39,38 +37,27 @@ pub(super) struct Driver {
     batch: Batch,
     /// Messages that a subscription has no room for and that its reader wants nevertheless.
     backlog: VecDeque<(Arc<Queue>, Message)>,
-    /// Who takes which topic, as of `generation` of the subscriptions.
-    routes: BTreeMap<Arc<str>, Readers>,
-    /// The last of them: topics come in runs.
-    last_route: Option<(Arc<str>, Readers)>,
-    generation: u64,
-    /// How many members are known to be on the newest key.
-    confirmed: usize,
     /// What the key scheme last answered.
     described: Option<Box<Status>>,
 }
 
 impl Driver {
-    pub(super) fn new(group: AnyGroup, shell: Box<dyn Shell>, store: Option<Store>, poll: mio::Poll) -> Driver {
+    pub(super) fn new(core: AnyCore, shell: Box<dyn Shell>, store: Option<Store>, poll: mio::Poll) -> Driver {
         Driver {
-            group,
+            core,
             shell,
             store,
             poll,
             events: mio::Events::with_capacity(8),
             batch: Batch::default(),
             backlog: VecDeque::new(),
-            routes: BTreeMap::new(),
-            last_route: None,
-            generation: 0,
-            confirmed: 0,
             described: None,
         }
     }
 
     /// What the key scheme knows of the group.
     pub(super) fn describe(&mut self, shared: &Shared, now: Now) -> Option<Status> {
-        self.group.describe(now);
+        self.core.describe(now);
         self.pump(shared, now);
         self.described.take().map(|status| *status)
     }
@@ -93,7 +80,7 @@ impl Driver {
         if busy {
             return;
         }
-        let due = self.group.timeout().map(|at| at.since(now.monotonic));
+        let due = self.core.timeout().map(|at| at.since(now.monotonic));
         let mut wait = [due, self.shell.timeout()].into_iter().flatten().fold(wait, Duration::min);
         if shared.changed.awaited() {
             wait = wait.min(TASK_TICK);
@@ -121,8 +108,8 @@ impl Driver {
     /// Everything that can be done without waiting; whether there was anything.
     fn work(&mut self, shared: &Shared, now: &mut Now, wanted: Option<&Queue>) -> bool {
         let mut busy = false;
-        if self.group.timeout().is_some_and(|at| at <= now.monotonic) {
-            self.group.handle_timeout(*now);
+        if self.core.timeout().is_some_and(|at| at <= now.monotonic) {
+            self.core.handle_timeout(*now);
             busy = true;
         }
         self.pump(shared, *now);
@@ -151,46 +138,47 @@ impl Driver {
 
     /// One system call's worth of what came; `false` if there was nothing.
     fn receive(&mut self, shared: &Shared, now: Now) -> bool {
-        match self.shell.receive(now, &mut self.group) {
+        match self.shell.receive(now, &mut self.core) {
             Ok(any) => any,
             // The network may be down for a while; the next readiness of the socket tells when it is not.
             Err(Fault::Refused) => {
                 shared.failed_receives.fetch_add(1, Ordering::Relaxed);
                 false
             }
-            Err(Fault::Ended(why)) => {
+            Err(Fault::Ended { why, any }) => {
                 shared.end(&why);
-                false
+                self.core.end(now);
+                any
             }
         }
     }
 
-    /// Does what the group wants done.
+    /// Does what the session wants done.
     pub(super) fn pump(&mut self, shared: &Shared, now: Now) {
+        if self.core.is_closing() {
+            self.core.shell_is_settled(now, self.shell.is_settled());
+        }
         let mut stored = false;
         loop {
             self.batch.clear();
-            let Some(output) = self.group.poll(now, &mut self.batch) else {
+            let Some(output) = self.core.poll(now, &mut self.batch) else {
                 // One sync for all that was stored in a row; what waited for it may leave then.
                 if !std::mem::take(&mut stored) {
                     break;
                 }
                 match self.store.as_mut().map_or(Ok(()), Store::sync) {
-                    Ok(()) => self.group.stored(),
+                    Ok(()) => self.core.stored(),
                     Err(e) => shared.fail(&e),
                 }
                 continue;
             };
             match output {
-                Output::Deliver(message) => self.deliver(shared, message),
+                Output::Deliver(readers, message) => self.deliver(shared, &readers, message),
                 Output::Transmit(_) => self.shell.send(&self.batch),
-                Output::View(event) => {
-                    self.confirmed = 0;
-                    shared.viewed(now, event);
-                }
-                Output::Notice { notice, about } => {
+                Output::View(event) => shared.viewed(now, event),
+                Output::Notice(notice) => {
                     self.shell.noticed(&notice);
-                    shared.noticed(now, notice, about);
+                    shared.changed.ring();
                 }
                 Output::Subscribed(pattern, result) => shared.subscribed(&pattern, result),
                 Output::Described(status) => self.described = Some(status),
@@ -208,50 +196,24 @@ impl Driver {
                         shared.fail(&e);
                     }
                 }
-                Output::Outcome(token, outcome) => shared.became(token, outcome),
+                Output::Outcome(token, outcome) => {
+                    let all = shared.transport.acknowledges_any() && self.core.is_settled();
+                    shared.became(token, outcome, all);
+                }
+                Output::Confirmed => shared.changed.ring(),
+                Output::Closed(unplaced) => shared.left(unplaced),
             }
         }
         self.shell.flush();
-        let confirmed = self.group.on_new_key().0;
-        if confirmed != self.confirmed {
-            self.confirmed = confirmed;
-            shared.changed.ring();
-        }
     }
 
-    fn deliver(&mut self, shared: &Shared, message: Message) {
-        let generation = shared.generation.load(Ordering::Acquire);
-        if generation != self.generation {
-            self.routes.clear();
-            self.last_route = None;
-            self.generation = generation;
-        }
-        let readers = match &self.last_route {
-            Some((topic, readers)) if Arc::ptr_eq(topic, &message.topic) => readers.clone(),
-            _ => self.readers(shared, &message.topic),
-        };
+    fn deliver(&mut self, shared: &Shared, readers: &[Arc<Queue>], message: Message) {
         let Some((last, others)) = readers.split_last() else { return };
         shared.delivered.fetch_add(1, Ordering::Relaxed);
         for queue in others {
             push(&mut self.backlog, shared, queue, message.clone());
         }
         push(&mut self.backlog, shared, last, message);
-    }
-
-    fn readers(&mut self, shared: &Shared, topic: &Arc<str>) -> Readers {
-        let readers = match self.routes.get(topic) {
-            Some(readers) => readers.clone(),
-            None => {
-                if self.routes.len() >= limits::ROUTES_MAX {
-                    self.routes.clear();
-                }
-                let readers: Readers = shared.queues_for(topic).into();
-                self.routes.insert(topic.clone(), readers.clone());
-                readers
-            }
-        };
-        self.last_route = Some((topic.clone(), readers.clone()));
-        readers
     }
 
     /// Whether nobody has to be waited for: the backlog is empty, or could be emptied now.

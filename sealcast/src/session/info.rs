@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
 use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
-use sealcast_wire::{self as wire, CertHash, Culprit, Drops, EpochId, Member, View};
+use sealcast_wire::{self as wire, CertHash, Culprit, Drops, Member, Monotonic, View};
 
 use super::control::millis;
+use super::core::LogEvent;
 use super::shared::Shared;
 use super::transports::{Brokers, BrokersInfo, Line};
 use crate::brokers::Evidence;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
-use crate::group::{ViewEvent, lock};
+use crate::group::lock;
 use crate::url::{OriginMode, Scheme, Url};
 
 /// A line of a group's log.
@@ -24,20 +25,6 @@ pub struct LogEntry {
     pub at_micros: u64,
     /// What happened.
     pub event: LogEvent,
-}
-
-/// What happened in a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogEvent {
-    /// The membership changed.
-    View(ViewEvent),
-    /// Something worth telling the operator.
-    Notice {
-        /// What.
-        notice: Notice,
-        /// The name of the member that it is about, if it is known; with the certificate's hash where several have it.
-        about: Option<String>,
-    },
 }
 
 /// What a session has done and seen.
@@ -59,21 +46,6 @@ pub struct Stats {
     pub refused: u64,
     /// What was dropped, by reason.
     pub drops: Drops,
-}
-
-/// How a change of the group went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The epoch before.
-    pub from: EpochId,
-    /// The epoch now.
-    pub to: EpochId,
-    /// Members heard on the new key, ourselves included.
-    pub on_new_key: usize,
-    /// Members of the new view.
-    pub members: usize,
-    /// From the command to that.
-    pub elapsed: Duration,
 }
 
 /// What is known of a group.
@@ -121,7 +93,7 @@ impl Shared {
         let now = self.clock.monotonic();
         let (on_new_key, last_heard) = self.lease.with(|driver| {
             let Some(d) = driver.as_ref() else { return Default::default() };
-            (d.group.on_new_key(), d.group.last_heard(now))
+            (d.core.group().on_new_key(), d.core.group().last_heard(now))
         });
         let paused = lock(&self.gate).is_paused();
         let seen = lock(&self.seen);
@@ -143,16 +115,26 @@ impl Shared {
 
     pub(super) fn stats(&self) -> Stats {
         let line = |of: fn(&Line) -> &AtomicU64| self.line.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
+        let tickets = self.tickets();
         Stats {
-            published: self.published.load(Ordering::Relaxed),
+            published: tickets.published + self.published.load(Ordering::Relaxed),
             delivered: self.delivered.load(Ordering::Relaxed),
             missed: self.missed.load(Ordering::Relaxed),
             sent_datagrams: line(|l| &l.sent_datagrams),
             failed_sends: line(|l| &l.failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
-            drops: self.lease.with(|driver| driver.as_ref().map(|d| d.group.drops())).unwrap_or_default(),
+            refused: tickets.refused,
+            drops: self.lease.with(|driver| driver.as_ref().map(|d| d.core.group().drops())).unwrap_or_default(),
         }
+    }
+
+    /// What happened, oldest first.
+    pub(super) fn log(&self) -> Vec<LogEntry> {
+        let entry = |(at, event): &(Monotonic, LogEvent)| LogEntry {
+            at_micros: self.clock.wall_micros(*at),
+            event: event.clone(),
+        };
+        self.lease.with(|driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect())).unwrap_or_default()
     }
 
     /// What the key scheme knows.

@@ -16,8 +16,8 @@
 
 mod changed;
 mod control;
+pub mod core;
 mod driver;
-mod filter;
 mod info;
 mod lease;
 mod open;
@@ -32,7 +32,6 @@ mod transports;
 mod views;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,8 +39,9 @@ use std::time::{Duration, Instant};
 use sealcast_keys::{Command, Status};
 use sealcast_wire::{CertHash, Guarantee, View};
 
+pub use self::core::{LogEvent, Report};
 pub use changed::Doing;
-pub use info::{Info, LogEntry, LogEvent, Report, Stats};
+pub use info::{Info, LogEntry, Stats};
 pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, TryPublishError};
 pub use queue::{SlowReader, Subscription};
@@ -57,7 +57,7 @@ use crate::group::{Publication, PublishError, ViewEvent, lock};
 use crate::io::udp::Warning;
 use crate::url::Url;
 use info::hex;
-use shared::Shared;
+use shared::{Shared, no_place};
 use views::ViewQueue;
 
 /// A member of a group. Clones are the same member; the last one to go closes it.
@@ -191,10 +191,10 @@ impl Session {
         if let Some(line) = &shared.line {
             line.flush();
         }
-        let (patience, mut progress) = (shared.url.options.wait, Progress::default());
+        let (patience, mut progress) = (shared.url.options.wait, self::core::Progress::default());
         let mut doing = self.doing(patience, unplaced, move |shared| match shared.unplaced() {
             0 => Some(Ok(())),
-            _ if progress.is_over(shared, patience) => Some(Err(unplaced(shared, patience))),
+            _ if shared.is_stuck(&mut progress, patience) => Some(Err(unplaced(shared, patience))),
             _ => shared.ended().map(Err),
         });
         // As long as there is progress.
@@ -227,13 +227,13 @@ impl Session {
 
     /// What happened in the group since we are in it, oldest first.
     pub fn log(&self) -> Vec<LogEntry> {
-        lock(&self.inner.shared.seen).log.iter().cloned().collect()
+        self.inner.shared.log()
     }
 
     /// Why brokers gave a message of ours no place, if that came up: of the first such one. Who publishes `.ordered()` is told
     /// of each.
     pub fn refusal(&self) -> Option<Error> {
-        lock(&self.inner.shared.seen).refusal.clone()
+        self.inner.shared.tickets().refusal.and_then(|it| no_place(it).err())
     }
 
     /// Evidence of misbehaviour at brokers that came up since the last call (E4). What convicts a publisher was brought
@@ -253,23 +253,14 @@ impl Session {
     }
 
     fn change(&self, command: Command) -> Doing<Report> {
-        let begun = Instant::now();
-        let from = self.view().map(|v| v.epoch);
-        let refused = self.inner.shared.command(command).err();
+        let begun = self.inner.shared.change(command);
         self.doing(CHANGE_PATIENCE, not_done, move |shared| {
-            if let Some(error) = &refused {
-                return Some(Err(error.clone()));
-            }
-            let seen = lock(&shared.seen);
-            if let Some(why) = &seen.excluded {
-                return Some(Err(Error::excluded(why)));
-            }
-            let view = seen.view.clone()?;
-            let from = from.filter(|f| *f != view.epoch)?;
-            drop(seen);
-            let (on_new_key, members) = shared.lease.with(|driver| driver.as_ref().map(|d| d.group.on_new_key()))?;
-            let report = Report { from, to: view.epoch, on_new_key, members, elapsed: begun.elapsed() };
-            (on_new_key == members || begun.elapsed() > CONFIRM_PATIENCE).then_some(Ok(report))
+            let change = match &begun {
+                Ok(change) => change,
+                Err(error) => return Some(Err(error.clone())),
+            };
+            let excluded = lock(&shared.seen).excluded.as_ref().map(Error::excluded);
+            excluded.map(Err).or_else(|| shared.report(change).map(Ok))
         })
     }
 
@@ -345,23 +336,10 @@ impl Inner {
         if let Some(line) = &shared.line {
             line.flush();
         }
-        if shared.transport.acknowledges_any() {
-            // What was published shall have its place, and what is said in leaving is ordered too.
-            let mut progress = Progress::default();
-            let settled = || {
-                let is_over = progress.is_over(shared, CLOSE_PATIENCE_ORDERED) || shared.ended().is_some();
-                (is_over || shared.is_settled()).then_some(())
-            };
-            shared.changed.wait_until(Instant::now() + FOREVER, settled);
-        }
-        // Those that are given up by leaving have none.
-        let unplaced = shared.unplaced();
-        // Whoever was never in, or is out already, has nothing to leave.
-        if shared.command(Command::Leave).is_ok() {
-            let out = || lock(&shared.seen).excluded.is_some().then_some(());
-            let patience = if shared.transport.acknowledges_any() { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE };
-            shared.changed.wait_until(Instant::now() + patience, out);
-        }
+        shared.close();
+        // A thread that has ended early drives no more.
+        let left = || lock(&shared.seen).left.or_else(|| threads.iter().any(JoinHandle::is_finished).then_some(0));
+        let unplaced = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
         if let Some(line) = &shared.line {
             line.close();
         }
@@ -374,25 +352,10 @@ impl Inner {
         if let Some(driver) = shared.lease.remove() {
             driver.end();
         }
-        let queues = lock(&shared.queues).clone();
-        queues.iter().for_each(|q| q.close(Error::closed()));
+        shared.subscriptions.all().iter().for_each(|q| q.close(Error::closed()));
         lock(&shared.view_queues).iter().for_each(|q| q.close());
         shared.changed.ring();
         unplaced
-    }
-}
-
-/// Whether messages still get their places.
-#[derive(Default)]
-struct Progress(Option<(u64, Instant)>);
-
-impl Progress {
-    /// Whether nothing became of any message for so long.
-    fn is_over(&mut self, shared: &Shared, patience: Duration) -> bool {
-        let settled = shared.settled.load(Ordering::Acquire);
-        let since = self.0.filter(|(before, _)| *before == settled).map_or_else(Instant::now, |(_, since)| since);
-        self.0 = Some((settled, since));
-        since.elapsed() >= patience
     }
 }
 
@@ -425,13 +388,7 @@ fn unplaced(shared: &Shared, patience: Duration) -> Error {
 
 /// How long a rotation or eviction may take.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long members are waited for that were not heard on the new key.
-const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 /// How long leaving may take.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a closing session waits for the others to take in that it leaves.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(400);
-/// The same where that takes its place in an order, and how long messages may wait for a place of which none gets one.
-const CLOSE_PATIENCE_ORDERED: Duration = Duration::from_secs(3);
 /// No deadline: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);

@@ -14,6 +14,7 @@ use sealcast_delivery::Delivery as _;
 
 use super::changed::Changed;
 use super::control::Controlled;
+use super::core::Core;
 use super::driver::{Driver, WAKER};
 use super::lease::Lease;
 use super::own::Own;
@@ -212,6 +213,7 @@ fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session
     let transport = delivery.properties();
     let group = Group::new(keys, delivery, url.options.origin)?;
     let gate = group.gate();
+    let core = Core::new(group);
     let (shell, line) = shell(gate.clone());
     let sealed = url.is_sealed();
     let shared = Arc::new(Shared {
@@ -228,20 +230,17 @@ fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session
         brokers,
         gate,
         changed: Changed::default(),
-        queues: Mutex::default(),
+        subscriptions: core.subscriptions(),
         own: Own::default(),
-        generation: AtomicU64::new(1),
         view_queues: Mutex::default(),
         seen: Mutex::new(Seen::default()),
         delivered: AtomicU64::new(0),
         published: AtomicU64::new(0),
         missed: AtomicU64::new(0),
         failed_receives: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-        settled: AtomicU64::new(0),
         outcomes: Mutex::default(),
     });
-    let mut driver = Driver::new(group, shell, store, poll);
+    let mut driver = Driver::new(core, shell, store, poll);
     driver.pump(&shared, clock.now());
     shared.lease.install(driver);
     if sealed {

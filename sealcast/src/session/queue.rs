@@ -11,7 +11,7 @@ use futures_core::Stream;
 use sealcast_wire::Reason;
 
 use super::Shared;
-use super::filter::Filter;
+use super::core::Filter;
 use crate::error::{Error, Result};
 use crate::group::{Message, lock};
 

@@ -1,6 +1,6 @@
 //! What the threads of a session share, and what they do with it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::{Identity, Pattern};
 use sealcast_delivery::{Outcome, Properties, SendError, Token};
-use sealcast_keys::{Command, Exclusion, Notice};
+use sealcast_keys::{Command, Exclusion};
 use sealcast_wire::{Guarantee, Monotonic, Now, Reason, View, limits};
 
 use super::changed::Changed;
-use super::driver::{AnyGroup, Driver};
-use super::filter::Filter;
-use super::info::{LogEntry, LogEvent};
+use super::core::{Change, Filter, Progress, Report, Subscriptions, Tickets};
+use super::driver::AnyCore;
 use super::lease::Lease;
 use super::not_ready;
 use super::own::Own;
@@ -47,22 +46,17 @@ pub(crate) struct Shared {
     pub(super) brokers: Option<Brokers>,
     pub(super) gate: Arc<Mutex<Gate>>,
     pub(super) changed: Changed,
-    pub(super) queues: Mutex<Vec<Arc<Queue>>>,
+    pub(super) subscriptions: Arc<Subscriptions<Arc<Queue>>>,
     /// Whether we hear our own datagrams.
     pub(super) own: Own,
-    /// Counts changes of `queues`.
-    pub(super) generation: AtomicU64,
     pub(super) view_queues: Mutex<Vec<Arc<ViewQueue>>>,
     pub(super) seen: Mutex<Seen>,
     pub(super) delivered: AtomicU64,
+    /// Messages that went through the tx queue.
     pub(super) published: AtomicU64,
     pub(super) missed: AtomicU64,
     pub(super) failed_receives: AtomicU64,
-    /// Publications that brokers executed to nothing.
-    pub(super) refused: AtomicU64,
-    /// Messages of which it is known what became of them, where that is told.
-    pub(super) settled: AtomicU64,
-    /// What became of those that somebody waits for.
+    /// What became of messages that somebody waits for.
     pub(super) outcomes: Mutex<BTreeMap<Token, Option<Outcome>>>,
 }
 
@@ -74,10 +68,9 @@ pub(super) struct Seen {
     pub(super) excluded: Option<Exclusion>,
     /// Why nothing more will come of it.
     pub(super) ended: Option<Error>,
-    /// Why the first message that got no place got none.
-    pub(super) refusal: Option<Error>,
+    /// We have left: how many of our messages have no place.
+    pub(super) left: Option<usize>,
     pub(super) closed: bool,
-    pub(super) log: VecDeque<LogEntry>,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -88,33 +81,28 @@ impl Shared {
         patient: bool,
     ) -> std::result::Result<Option<u64>, PublishError> {
         let line = self.line.as_ref().filter(|_| message.guarantee == Guarantee::BestEffort);
-        let number = match line {
-            Some(line) => {
-                line.publish(message, patient, || self.own.publish(message.topic, |topic| self.wants(topic)))?
+        if let Some(line) = line {
+            let number =
+                line.publish(message, patient, || self.own.publish(message.topic, |topic| self.wants(topic)))?;
+            self.published.fetch_add(1, Ordering::Relaxed);
+            return Ok(number);
+        }
+        if !self.process.is_ours() {
+            return Err(PublishError::Forked);
+        }
+        let now = self.clock.now();
+        let sent_micros = Some(self.clock.wall_micros(now.monotonic));
+        let message = Publication { sent_micros, ..*message };
+        self.lease.with(|driver| {
+            let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
+            let token = driver.core.publish(now, message)?;
+            let is_waited_for = self.is_waited_for(message.guarantee);
+            if is_waited_for {
+                lock(&self.outcomes).insert(token, None);
             }
-            None if !self.process.is_ours() => return Err(PublishError::Forked),
-            None => {
-                let now = self.clock.now();
-                let sent_micros = Some(self.clock.wall_micros(now.monotonic));
-                let message = Publication { sent_micros, ..*message };
-                self.lease.with(|driver| {
-                    let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
-                    let token = driver.group.publish(now, message)?;
-                    let is_waited_for = self.is_waited_for(message.guarantee);
-                    if !self.transport.acknowledges(message.guarantee) {
-                        // Nothing more becomes known of it.
-                        self.settled.fetch_add(1, Ordering::Release);
-                    }
-                    if is_waited_for {
-                        lock(&self.outcomes).insert(token, None);
-                    }
-                    driver.pump(self, now);
-                    Ok(Some(token.0).filter(|_| is_waited_for))
-                })?
-            }
-        };
-        self.published.fetch_add(1, Ordering::Relaxed);
-        Ok(number)
+            driver.pump(self, now);
+            Ok(Some(token.0).filter(|_| is_waited_for))
+        })
     }
 
     /// Whether publishing ends when the message has its place in the order.
@@ -124,45 +112,53 @@ impl Shared {
 
     /// How many of our messages have no place yet, where that is told.
     pub(super) fn unplaced(&self) -> usize {
-        if !self.transport.acknowledges_any() {
-            return 0;
-        }
-        // What is settled is counted after it was published.
-        let settled = self.settled.load(Ordering::Acquire);
-        let left = self.published.load(Ordering::Acquire).saturating_sub(settled);
-        usize::try_from(left).unwrap_or(usize::MAX)
+        let open = self.lease.with(|driver| driver.as_ref().map(|d| d.core.unplaced()));
+        open.or_else(|| lock(&self.seen).left).unwrap_or(0)
     }
 
-    /// It is known what became of a message.
-    pub(super) fn became(&self, token: Token, outcome: Outcome) {
-        self.settled.fetch_add(1, Ordering::Release);
-        if self.unplaced() == 0 {
+    /// Whether nothing became of any message for so long.
+    pub(super) fn is_stuck(&self, progress: &mut Progress, patience: Duration) -> bool {
+        let now = self.clock.monotonic();
+        self.lease.with(|driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, patience)))
+    }
+
+    /// What was published through the order, and what became of it.
+    pub(super) fn tickets(&self) -> Tickets {
+        self.lease.with(|driver| driver.as_ref().map(|d| d.core.tickets().clone())).unwrap_or_default()
+    }
+
+    /// It is known what became of a message; perhaps of all.
+    pub(super) fn became(&self, token: Token, outcome: Outcome, all: bool) {
+        let mut outcomes = lock(&self.outcomes);
+        let waiting = outcomes.get_mut(&token);
+        let is_waited_for = waiting.is_some();
+        waiting.into_iter().for_each(|it| *it = Some(outcome));
+        drop(outcomes);
+        if all || is_waited_for {
             self.changed.ring();
-        }
-        if let Some(waiting) = lock(&self.outcomes).get_mut(&token) {
-            *waiting = Some(outcome);
-            self.changed.ring();
-        }
-        if matches!(outcome, Outcome::Denied(_) | Outcome::Failed) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            if let Some(why) = no_place(outcome).err() {
-                lock(&self.seen).refusal.get_or_insert(why);
-            }
         }
     }
 
-    /// Whether all that was published has its place, where that is told, and all that was found is brought.
-    pub(super) fn is_settled(&self) -> bool {
+    /// The group has taken in that we leave, or had its time for it.
+    pub(super) fn left(&self, unplaced: usize) {
+        lock(&self.seen).left = Some(unplaced);
+        self.changed.ring();
+    }
+
+    /// Leaves the group.
+    pub(super) fn close(&self) {
+        let now = self.clock.now();
         self.lease.with(|driver| {
-            let Some(Driver { group, shell, .. }) = driver.as_ref() else { return true };
-            shell.is_settled() && group.is_settled()
-        })
+            let Some(driver) = driver.as_mut() else { return self.left(0) };
+            driver.core.close(now);
+            driver.pump(self, now);
+        });
     }
 
     /// Why it takes so long until there is a key.
     pub(super) fn late(&self, patience: Duration) -> Error {
         let late = self.lease.with(|driver| {
-            let waits = driver.as_ref().filter(|it| it.group.epoch().is_none());
+            let waits = driver.as_ref().filter(|it| it.core.group().epoch().is_none());
             waits.and_then(|it| it.shell.late(patience))
         });
         late.unwrap_or_else(|| not_ready(patience))
@@ -171,7 +167,7 @@ impl Shared {
     /// Nothing more will come of it: readers are told, and whoever waits.
     pub(super) fn end(&self, why: &Error) {
         if lock(&self.seen).ended.replace(why.clone()).is_none() {
-            lock(&self.queues).iter().for_each(|q| q.close(why.clone()));
+            self.subscriptions.all().iter().for_each(|q| q.close(why.clone()));
             self.changed.ring();
         }
     }
@@ -182,17 +178,16 @@ impl Shared {
         seen.ended.clone().or_else(|| seen.excluded.as_ref().map(Error::excluded))
     }
 
-    /// The pattern that the transport is told of for a filter; `None` where it brings everything.
-    pub(super) fn told_to_transport(&self, filter: &Filter) -> Option<Pattern> {
-        self.transport.subscribes.then(|| filter.as_pattern())
-    }
-
-    /// Does something with the group, and what it wants done.
-    pub(super) fn with_group(&self, act: impl FnOnce(Now, &mut AnyGroup)) -> Result<()> {
-        let now = self.clock.now();
+    /// Tells the transport of a filter, where it has to know, or that it is read no more.
+    pub(super) fn tell_transport(&self, filter: &Filter, is_read: bool) -> Result<()> {
+        if !self.transport.subscribes {
+            return Ok(());
+        }
+        let (now, pattern) = (self.clock.now(), filter.as_pattern());
+        let tell = if is_read { AnyCore::subscribe } else { AnyCore::unsubscribe };
         self.lease.with(|driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
-            act(now, &mut driver.group);
+            tell(&mut driver.core, now, &pattern);
             driver.pump(self, now);
             Ok(())
         })
@@ -200,10 +195,8 @@ impl Shared {
 
     /// The transport brings a pattern's messages, or those who carry them refuse.
     pub(super) fn subscribed(&self, pattern: &Pattern, result: std::result::Result<(), Reason>) {
-        let queues = lock(&self.queues);
-        let told = queues.iter().filter(|q| q.filter.as_pattern() == *pattern);
-        told.for_each(|q| *lock(&q.stands) = Some(result));
-        drop(queues);
+        let told = self.subscriptions.select(|filter| filter.as_pattern() == *pattern);
+        told.iter().for_each(|q| *lock(&q.stands) = Some(result));
         self.changed.ring();
     }
 
@@ -243,10 +236,28 @@ impl Shared {
         let now = self.clock.now();
         self.lease.with(|driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
-            driver.group.command(now, command)?;
+            driver.core.command(now, command)?;
             driver.pump(self, now);
             Ok(())
         })
+    }
+
+    /// Begins a change of the group.
+    pub(super) fn change(&self, command: Command) -> Result<Change> {
+        self.process.check()?;
+        let now = self.clock.now();
+        self.lease.with(|driver| {
+            let driver = driver.as_mut().ok_or_else(Error::closed)?;
+            let change = driver.core.change(now, command)?;
+            driver.pump(self, now);
+            Ok(change)
+        })
+    }
+
+    /// How a change went, once that is known.
+    pub(super) fn report(&self, change: &Change) -> Option<Report> {
+        let now = self.clock.monotonic();
+        self.lease.with(|driver| driver.as_ref()?.core.report(now, change))
     }
 
     /// Opens the receiving socket, if it is not open: plain publishers do without.
@@ -262,25 +273,18 @@ impl Shared {
         })
     }
 
-    pub(super) fn queues_for(&self, topic: &str) -> Vec<Arc<Queue>> {
-        lock(&self.queues).iter().filter(|q| q.filter.matches(topic)).cloned().collect()
-    }
-
     pub(super) fn wants(&self, topic: &str) -> bool {
-        lock(&self.queues).iter().any(|q| q.filter.matches(topic))
+        self.subscriptions.wants(topic)
     }
 
     pub(super) fn unsubscribe(&self, queue: &Arc<Queue>) {
         if !self.process.is_ours() {
             return;
         }
-        lock(&self.queues).retain(|q| !Arc::ptr_eq(q, queue));
-        if let Some(pattern) = self.told_to_transport(&queue.filter) {
-            // A closed session has no subscriptions.
-            let _ = self.with_group(|now, group| group.unsubscribe(now, &pattern));
-        }
+        self.subscriptions.remove(|q| Arc::ptr_eq(q, queue));
+        // A closed session has no subscriptions.
+        let _ = self.tell_transport(&queue.filter, false);
         self.own.adjust(|topic| self.wants(topic));
-        self.generation.fetch_add(1, Ordering::Release);
         queue.close(Error::closed());
         // The driver may be waiting for room in it.
         if queue.when_slow == SlowReader::Block {
@@ -304,32 +308,17 @@ impl Shared {
                 }
                 ViewEvent::Excluded(why) => seen.excluded = Some(why.clone()),
             }
-            self.note(&mut seen, now, LogEvent::View(event.clone()));
             queues.iter().for_each(|q| q.push(event.clone()));
         }
         if let ViewEvent::Excluded(why) = &event {
-            let queues = lock(&self.queues).clone();
-            queues.iter().for_each(|q| q.close(Error::excluded(why)));
+            self.subscriptions.all().iter().for_each(|q| q.close(Error::excluded(why)));
         }
         self.changed.ring();
-    }
-
-    pub(super) fn noticed(&self, now: Now, notice: Notice, about: Option<String>) {
-        self.note(&mut lock(&self.seen), now, LogEvent::Notice { notice, about });
-        self.changed.ring();
-    }
-
-    pub(super) fn note(&self, seen: &mut Seen, now: Now, event: LogEvent) {
-        if seen.log.len() >= limits::LOG_ENTRIES_MAX {
-            seen.log.pop_front();
-        }
-        seen.log.push_back(LogEntry { at_micros: self.clock.wall_micros(now.monotonic), event });
     }
 
     /// The socket fails: readers are told.
     pub(super) fn fail(&self, error: &io::Error) {
-        let queues = lock(&self.queues).clone();
-        queues.iter().for_each(|q| q.close(Error::system("the group's socket", error)));
+        self.subscriptions.all().iter().for_each(|q| q.close(Error::system("the group's socket", error)));
     }
 }
 

@@ -3,12 +3,11 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::Session;
-use super::filter::Filter;
+use super::core::Filter;
 use super::queue::{Queue, SlowReader, Subscription};
 use crate::brokers::refused;
 use crate::error::{Error, Result};
@@ -63,9 +62,8 @@ impl Subscribe<'_> {
         shared.may_subscribe(&filter, self.pattern)?;
         shared.listen()?;
         let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
-        lock(&shared.queues).push(queue.clone());
+        shared.subscriptions.add(queue.filter.clone(), queue.clone());
         shared.own.adjust(|topic| shared.wants(topic));
-        shared.generation.fetch_add(1, Ordering::Release);
         let why = {
             let seen = lock(&shared.seen);
             let excluded = seen.excluded.as_ref().map(Error::excluded);
@@ -75,9 +73,7 @@ impl Subscribe<'_> {
             queue.close(why);
         }
         let subscription = Subscription { shared: shared.clone(), queue };
-        if let Some(pattern) = shared.told_to_transport(&subscription.queue.filter) {
-            shared.with_group(|now, group| group.subscribe(now, &pattern))?;
-        }
+        shared.tell_transport(&subscription.queue.filter, true)?;
         Ok(subscription)
     }
 }

@@ -12,16 +12,17 @@ use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::operation::Registration;
 use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, Standing};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_delivery::{Batch, Token};
+use sealcast_delivery::{Batch, Delivery, Token};
+use sealcast_keys::Keys;
 use sealcast_wire::{Address, Now};
 
 use super::{Fault, Listening, Shell, Transport};
 use crate::brokers::{self, ClientKey, Evidence, FRAME_OPERATIONS, Findings, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
-use crate::group::lock;
+use crate::group::{Group, lock};
 use crate::io::channel::{Channel, Heard};
-use crate::session::driver::AnyGroup;
+use crate::session::driver::AnyCore;
 
 /// What is needed to reach brokers.
 pub(in crate::session) struct Reach {
@@ -97,10 +98,10 @@ impl Shell for Brokers {
         Ok(None)
     }
 
-    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
+    fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
         let mut through = lock(&self.0);
-        let any = through.attend(now, group) | through.judge(now);
-        through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended(why)))
+        let any = through.attend(now, core.group_mut()) | through.judge(now);
+        through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended { why, any }))
     }
 
     /// Queues requests for the broker that the batch names.
@@ -162,7 +163,7 @@ impl Shell for Brokers {
 
 impl Through {
     /// Reads and writes what can be without waiting; whether anything came.
-    fn attend(&mut self, now: Now, group: &mut AnyGroup) -> bool {
+    fn attend(&mut self, now: Now, group: &mut Group<Box<dyn Keys>, Box<dyn Delivery>>) -> bool {
         let mut any = false;
         for (broker, channel) in (0_u32..).zip(&mut self.channels) {
             let peer = Address::Node(broker);

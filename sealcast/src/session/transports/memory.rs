@@ -17,7 +17,7 @@ use super::{Fault, Listening, Shell, Transport};
 use crate::error::{Error, Result};
 use crate::group::lock;
 use crate::io::rng;
-use crate::session::driver::AnyGroup;
+use crate::session::driver::AnyCore;
 
 static PLACES: Mutex<BTreeMap<String, Weak<Place>>> = Mutex::new(BTreeMap::new());
 
@@ -86,11 +86,11 @@ impl Shell for Door {
         Ok(None)
     }
 
-    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
+    fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
         let came = self.take();
         let any = !came.is_empty();
         for (from, mut datagram) in came {
-            group.handle_datagram(now, from, &mut datagram);
+            core.handle_datagram(now, from, &mut datagram);
         }
         Ok(any)
     }

@@ -18,7 +18,7 @@ pub use brokers::BrokersInfo;
 pub(super) use brokers::{Brokers, Reach};
 pub(super) use line::Line;
 
-use super::driver::AnyGroup;
+use super::driver::AnyCore;
 use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
@@ -41,8 +41,8 @@ pub(super) trait Shell: Send {
     /// Hears from now on, if it does not yet and has to be told.
     fn listen(&mut self, registry: &Registry) -> Result<Option<Listening>>;
 
-    /// Hands what has come to the group, at most a system call's worth; whether there was anything.
-    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault>;
+    /// Hands what has come to the session, at most a system call's worth; whether there was anything.
+    fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault>;
 
     /// Sends a batch, or sees to it that it is sent.
     fn send(&mut self, batch: &Batch);
@@ -84,8 +84,8 @@ pub(super) struct Listening {
 pub(super) enum Fault {
     /// The system refused; that may pass.
     Refused,
-    /// Nothing more will come of it.
-    Ended(Error),
+    /// Nothing more will come of it; `any` says whether there was something all the same.
+    Ended { why: Error, any: bool },
 }
 
 /// The transport of a URL.

@@ -15,7 +15,7 @@ use super::{Fault, Line, Listening, Shell, Transport};
 use crate::error::{Error, Result};
 use crate::io::clock::Clock;
 use crate::io::udp::{self, UdpReceiver, UdpSender};
-use crate::session::driver::AnyGroup;
+use crate::session::driver::AnyCore;
 use crate::url::{Options, Url};
 
 /// See the module. A plain publisher needs no receiving socket.
@@ -57,9 +57,9 @@ impl Shell for Udp {
         Ok(Some(Listening { warnings, ear }))
     }
 
-    fn receive(&mut self, now: Now, group: &mut AnyGroup) -> std::result::Result<bool, Fault> {
+    fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
         let Some(receiver) = &mut self.receiver else { return Ok(false) };
-        let received = receiver.receive(|from, datagram| group.handle_datagram(now, Address::Socket(from), datagram));
+        let received = receiver.receive(|from, datagram| core.handle_datagram(now, Address::Socket(from), datagram));
         let any = received.map_err(|_| Fault::Refused)?;
         if any {
             self.line.hear();

@@ -8,14 +8,19 @@ use crate::error::{Error, Result};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) enum Filter {
+pub enum Filter {
+    /// An MQTT-style pattern.
     Pattern(Pattern),
+    /// An anchored regular expression.
     Regex(Regex),
 }
 
 impl Filter {
     /// `+` stands for one level, a last `#` for the rest.
-    pub(super) fn pattern(text: &str) -> Result<Filter> {
+    ///
+    /// # Errors
+    /// [`Code::BadValue`] if it cannot be read.
+    pub fn pattern(text: &str) -> Result<Filter> {
         let pattern: Pattern = text.parse().map_err(|e: PatternError| {
             Error::new(Code::BadValue, format!("the pattern «{text}»: {e}"))
                 .with_hint("patterns are like ward3/+/pulse or ward3/#; --regex takes regular expressions")
@@ -24,21 +29,25 @@ impl Filter {
     }
 
     /// The whole topic must match, as in LCM.
-    pub(super) fn regex(text: &str) -> Result<Filter> {
+    ///
+    /// # Errors
+    /// [`Code::BadValue`] if it cannot be read.
+    pub fn regex(text: &str) -> Result<Filter> {
         let regex = Regex::new(&format!("^(?:{text})$"))
             .map_err(|e| Error::new(Code::BadValue, format!("the regular expression «{text}»: {e}")))?;
         Ok(Filter::Regex(regex))
     }
 
-    /// What brokers are asked for: they match patterns, and the rest is done here.
-    pub(super) fn as_pattern(&self) -> Pattern {
+    /// What a transport is asked for: it matches patterns, and the rest is done here.
+    pub fn as_pattern(&self) -> Pattern {
         match self {
             Filter::Pattern(pattern) => pattern.clone(),
             Filter::Regex(_) => Pattern::all(),
         }
     }
 
-    pub(super) fn matches(&self, topic: &str) -> bool {
+    /// Whether it takes a topic.
+    pub fn matches(&self, topic: &str) -> bool {
         match self {
             Filter::Pattern(pattern) => pattern.matches(topic),
             Filter::Regex(regex) => regex.is_match(topic),

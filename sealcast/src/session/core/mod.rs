@@ -1,0 +1,415 @@
+//! A session as a value: a group, who subscribes to what, what became of what was published, what happened, and the end.
+//!
+//! ```text
+//! publish ─▶ Tickets ─▶ Group ─▶ Transmit            handle_datagram ─▶ Group ─▶ Deliver(readers of its topic)
+//! subscribe ─▶ Subscriptions ─▶ the transport, where it has to know       └─▶ View, Notice ─▶ Log
+//! close ─▶ until all is settled, or nothing more is ─▶ Leave ─▶ Closed
+//! ```
+//! Time and bytes go in, [`Output`]s come out, nothing waits. Threads, sockets, queues and files are the session's, around
+//! this; the simulator is another shell. Call a verb, then drain [`Core::poll`].
+
+mod filter;
+mod log;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+mod tickets;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_crypto::identity::Pattern;
+use sealcast_delivery::{self as delivery, Batch, Delivery, Properties, Token};
+use sealcast_keys::{Command, CommandError, Keys, Notice, Status};
+use sealcast_wire::{Address, EpochId, Monotonic, Now, Reason, To, limits};
+
+pub use filter::Filter;
+pub use log::{Log, LogEvent};
+pub use subscriptions::Subscriptions;
+pub use tickets::{Progress, Tickets};
+
+use crate::group::{self, Axis, Group, Message, Publication, PublishError, ViewEvent};
+
+/// See the module. `R` is what the shell knows a subscription by.
+pub struct Core<K, D, R> {
+    group: Group<K, D>,
+    transport: Properties,
+    subscriptions: Arc<Subscriptions<R>>,
+    /// Who reads which topic, as of `generation` of the subscriptions.
+    routes: BTreeMap<Arc<str>, Readers<R>>,
+    /// The last of them: topics come in runs.
+    last_route: Option<(Arc<str>, Readers<R>)>,
+    generation: u64,
+    tickets: Tickets,
+    log: Log,
+    /// We are out, or nothing more will come of it for another reason.
+    ended: bool,
+    /// How many members are known to be on the newest key.
+    confirmed: usize,
+    closing: Option<Closing>,
+    /// What the shell does by itself is done.
+    shell_is_settled: bool,
+    ready: VecDeque<Output<R>>,
+}
+
+/// The subscriptions that take a topic.
+pub type Readers<R> = Arc<[R]>;
+
+/// What a session wants done.
+#[derive(Debug)]
+pub enum Output<R> {
+    /// The batch holds datagrams to be sent now.
+    Transmit(To),
+    /// An application message, for these.
+    Deliver(Readers<R>, Message),
+    /// The membership changed.
+    View(ViewEvent),
+    /// Make this durable, then call [`Core::stored`] (G6).
+    Store {
+        /// Whose record it is.
+        of: Axis,
+        /// Overwrites the record of the same id.
+        id: u64,
+        /// The record.
+        record: Vec<u8>,
+    },
+    /// What became of a message, where the transport tells it.
+    Outcome(Token, delivery::Outcome),
+    /// The transport brings what matches from now on, or those who carry it refuse.
+    Subscribed(Pattern, Result<(), Reason>),
+    /// Something worth telling the operator; it is in the log.
+    Notice(Notice),
+    /// The answer to [`Core::describe`].
+    Described(Box<Status>),
+    /// Another number of members is known to be on the newest key.
+    Confirmed,
+    /// The session has left, and so many of its messages have no position.
+    Closed(usize),
+}
+
+/// A change of the group that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    from: Option<EpochId>,
+    begun: Monotonic,
+}
+
+/// How a change of the group went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The epoch before.
+    pub from: EpochId,
+    /// The epoch now.
+    pub to: EpochId,
+    /// Members heard on the new key, ourselves included.
+    pub on_new_key: usize,
+    /// Members of the new view.
+    pub members: usize,
+    /// From the command to that.
+    pub elapsed: Duration,
+}
+
+/// How far closing is.
+#[derive(Debug)]
+enum Closing {
+    /// What was published gets its positions.
+    Settling(Progress),
+    /// The others take in that we leave.
+    Leaving { until: Monotonic, unplaced: usize },
+    /// Told.
+    Over,
+}
+
+impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
+    /// A session of this group.
+    pub fn new(group: Group<K, D>) -> Core<K, D, R> {
+        let transport = group.delivery().properties();
+        Core {
+            group,
+            transport,
+            subscriptions: Arc::default(),
+            routes: BTreeMap::new(),
+            last_route: None,
+            generation: 0,
+            tickets: Tickets::default(),
+            log: Log::default(),
+            ended: false,
+            confirmed: 0,
+            closing: None,
+            shell_is_settled: true,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Publishes a message; what becomes of it comes as [`Output::Outcome`] with this token, where the transport tells it.
+    ///
+    /// # Errors
+    /// [`PublishError`]
+    pub fn publish(&mut self, now: Now, message: Publication<'_>) -> Result<Token, PublishError> {
+        let token = self.group.publish(now, message)?;
+        self.tickets.published += 1;
+        if !self.transport.acknowledges(message.guarantee) {
+            // Nothing more becomes known of it.
+            self.tickets.settled += 1;
+        }
+        Ok(token)
+    }
+
+    /// Tells the transport of a pattern that somebody reads, where it has to know; [`Output::Subscribed`] comes then.
+    pub fn subscribe(&mut self, now: Now, pattern: &Pattern) {
+        if self.transport.subscribes {
+            self.group.subscribe(now, pattern);
+        }
+    }
+
+    /// Undoes one [`Core::subscribe`].
+    pub fn unsubscribe(&mut self, now: Now, pattern: &Pattern) {
+        if self.transport.subscribes {
+            self.group.unsubscribe(now, pattern);
+        }
+    }
+
+    /// Does what the application asks of the group.
+    ///
+    /// # Errors
+    /// Those of the key scheme.
+    pub fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
+        self.group.command(now, command)
+    }
+
+    /// Asks for a new key or an eviction; [`Core::report`] tells how it went.
+    ///
+    /// # Errors
+    /// As [`Core::command`].
+    pub fn change(&mut self, now: Now, command: Command) -> Result<Change, CommandError> {
+        let change = Change { from: self.group.view().map(|v| v.epoch), begun: now.monotonic };
+        self.group.command(now, command).map(|()| change)
+    }
+
+    /// How a change went: once all members are on the new key, or long enough after we are.
+    pub fn report(&self, now: Monotonic, change: &Change) -> Option<Report> {
+        let to = self.group.view()?.epoch;
+        let from = change.from.filter(|from| *from != to)?;
+        let (on_new_key, members) = self.group.on_new_key();
+        let elapsed = now.since(change.begun);
+        let report = Report { from, to, on_new_key, members, elapsed };
+        (on_new_key == members || elapsed > CONFIRM_PATIENCE).then_some(report)
+    }
+
+    /// Asks the key scheme what it knows of the group: [`Output::Described`], if it knows anything.
+    pub fn describe(&mut self, now: Now) {
+        self.group.describe(now);
+    }
+
+    /// Leaves the group once what was published has its positions, or none got one for a while; [`Output::Closed`] comes then.
+    pub fn close(&mut self, now: Now) {
+        if self.closing.is_none() {
+            self.closing = Some(Closing::Settling(Progress::default()));
+            self.go_on_closing(now);
+        }
+    }
+
+    /// Nothing more will come of it, as the shell knows: closing waits for nothing.
+    pub fn end(&mut self, now: Now) {
+        self.ended = true;
+        self.go_on_closing(now);
+    }
+
+    /// Whether it is being closed.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Whether the shell has done what it does by itself: closing waits for it.
+    pub fn shell_is_settled(&mut self, now: Now, is_settled: bool) {
+        self.shell_is_settled = is_settled;
+        self.go_on_closing(now);
+    }
+
+    /// Whether all that was published is settled, where that is told.
+    pub fn is_settled(&self) -> bool {
+        self.unplaced() == 0
+    }
+
+    /// How many of our messages have no position yet, where that is told.
+    pub fn unplaced(&self) -> usize {
+        if self.transport.acknowledges_any() { self.tickets.open() } else { 0 }
+    }
+
+    /// Whether nothing became of any message for so long; `progress` is the caller's.
+    pub fn is_stuck(&self, now: Monotonic, progress: &mut Progress, patience: Duration) -> bool {
+        progress.is_over(now, self.tickets.settled, patience)
+    }
+
+    /// Takes in one datagram, and opens it in place.
+    pub fn handle_datagram(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        self.group.handle_datagram(now, from, datagram);
+    }
+
+    /// What was asked to be stored is durable.
+    pub fn stored(&mut self) {
+        self.group.stored();
+    }
+
+    /// When [`Core::handle_timeout`] wants to be called next.
+    pub fn timeout(&self) -> Option<Monotonic> {
+        let closing = match &self.closing {
+            Some(Closing::Settling(progress)) => progress.until(self.close_patience()),
+            Some(Closing::Leaving { until, .. }) => Some(*until),
+            Some(Closing::Over) | None => None,
+        };
+        [self.group.timeout(), closing].into_iter().flatten().min()
+    }
+
+    /// Time has come.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.group.handle_timeout(now);
+        self.go_on_closing(now);
+    }
+
+    /// The next thing to be done, until there is none; datagrams to transmit are appended to `batch`, which the caller hands
+    /// over empty.
+    pub fn poll(&mut self, now: Now, batch: &mut Batch) -> Option<Output<R>> {
+        loop {
+            if let Some(output) = self.ready.pop_front() {
+                return Some(output);
+            }
+            let Some(output) = self.group.poll(now, batch) else {
+                let confirmed = self.group.on_new_key().0;
+                return (std::mem::replace(&mut self.confirmed, confirmed) != confirmed).then_some(Output::Confirmed);
+            };
+            match output {
+                group::Output::Transmit(to) => return Some(Output::Transmit(to)),
+                group::Output::Deliver(message) => {
+                    let readers = self.readers(&message.topic);
+                    if !readers.is_empty() {
+                        return Some(Output::Deliver(readers, message));
+                    }
+                }
+                group::Output::View(event) => {
+                    self.confirmed = 0;
+                    self.ended |= matches!(event, ViewEvent::Excluded(_));
+                    self.log.note(now.monotonic, LogEvent::View(event.clone()));
+                    self.ready.push_back(Output::View(event));
+                    self.go_on_closing(now);
+                }
+                group::Output::Store { of, id, record } => return Some(Output::Store { of, id, record }),
+                group::Output::Outcome(token, outcome) => {
+                    self.tickets.settle(outcome);
+                    self.ready.push_back(Output::Outcome(token, outcome));
+                    self.go_on_closing(now);
+                }
+                group::Output::Notice { notice, about } => {
+                    self.log.note(now.monotonic, LogEvent::Notice { notice: notice.clone(), about });
+                    return Some(Output::Notice(notice));
+                }
+                group::Output::Subscribed(pattern, result) => return Some(Output::Subscribed(pattern, result)),
+                group::Output::Described(status) => return Some(Output::Described(status)),
+            }
+        }
+    }
+
+    /// Who reads a topic.
+    fn readers(&mut self, topic: &Arc<str>) -> Readers<R> {
+        let generation = self.subscriptions.generation();
+        if generation != self.generation {
+            self.routes.clear();
+            self.last_route = None;
+            self.generation = generation;
+        }
+        if let Some((last, readers)) = &self.last_route
+            && Arc::ptr_eq(last, topic)
+        {
+            return readers.clone();
+        }
+        let readers = match self.routes.get(topic) {
+            Some(readers) => readers.clone(),
+            None => {
+                if self.routes.len() >= limits::ROUTES_MAX {
+                    self.routes.clear();
+                }
+                let readers: Readers<R> = self.subscriptions.select(|filter| filter.matches(topic)).into();
+                self.routes.insert(topic.clone(), readers.clone());
+                readers
+            }
+        };
+        self.last_route = Some((topic.clone(), readers.clone()));
+        readers
+    }
+
+    fn go_on_closing(&mut self, now: Now) {
+        let patience = self.close_patience();
+        match &mut self.closing {
+            Some(Closing::Settling(progress)) => {
+                let is_stuck = progress.is_over(now.monotonic, self.tickets.settled, patience);
+                let has_settled = self.shell_is_settled && self.group.is_settled() && self.unplaced() == 0;
+                if !(has_settled || is_stuck || self.ended) && self.transport.acknowledges_any() {
+                    return;
+                }
+                // Those that are given up by leaving have none.
+                let unplaced = self.unplaced();
+                // Whoever was never in, or is out already, has nothing to leave.
+                match self.group.command(now, Command::Leave) {
+                    Ok(()) => {
+                        self.closing = Some(Closing::Leaving { until: now.monotonic + patience, unplaced });
+                    }
+                    Err(_) => self.close_at_last(unplaced),
+                }
+            }
+            Some(Closing::Leaving { until, unplaced }) if self.ended || *until <= now.monotonic => {
+                let unplaced = *unplaced;
+                self.close_at_last(unplaced);
+            }
+            Some(Closing::Leaving { .. } | Closing::Over) | None => {}
+        }
+    }
+
+    fn close_at_last(&mut self, unplaced: usize) {
+        self.closing = Some(Closing::Over);
+        self.ready.push_back(Output::Closed(unplaced));
+    }
+
+    fn close_patience(&self) -> Duration {
+        if self.transport.acknowledges_any() { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE }
+    }
+}
+
+impl<K, D, R> Core<K, D, R> {
+    /// The group.
+    pub fn group(&self) -> &Group<K, D> {
+        &self.group
+    }
+
+    /// The group, for its transport's shell, and for simulations.
+    pub fn group_mut(&mut self) -> &mut Group<K, D> {
+        &mut self.group
+    }
+
+    /// Who subscribes, for threads that do not hold the session.
+    pub fn subscriptions(&self) -> Arc<Subscriptions<R>> {
+        self.subscriptions.clone()
+    }
+
+    /// What was published, and what became of it.
+    pub fn tickets(&self) -> &Tickets {
+        &self.tickets
+    }
+
+    /// What happened.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What the transport gives.
+    pub fn transport(&self) -> &Properties {
+        &self.transport
+    }
+}
+
+/// How long members are waited for that were not heard on the new key.
+const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a closing session waits for the others to take in that it leaves.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(400);
+/// The same where that takes its position in an order, and how long messages may wait for a position of which none gets one.
+const CLOSE_PATIENCE_ORDERED: Duration = Duration::from_secs(3);

@@ -1,0 +1,128 @@
+//! Sessions without keys over the in-memory transports.
+
+use sealcast_delivery::memory::{BestEffort, Ordered, Orderer, Start};
+use sealcast_keys::plain::Plain;
+use sealcast_wire::{Guarantee, Incarnation};
+
+use super::*;
+use crate::url::OriginMode;
+
+const ORDERER: Address = Address::Node(0);
+
+fn now(millis: u64) -> Now {
+    Now { monotonic: Monotonic(millis * 1000), utc: None }
+}
+
+fn session<D: Delivery>(delivery: D) -> Core<Plain, D, u8> {
+    let keys = Plain::new("robot7", Incarnation([7; 16]));
+    Core::new(Group::new(keys, delivery, OriginMode::Auto).expect("no keys need nothing"))
+}
+
+fn publish<D: Delivery>(session: &mut Core<Plain, D, u8>, topic: &str, guarantee: Guarantee) {
+    let message = Publication { topic, body: b"x", guarantee, sent_micros: None };
+    session.publish(now(0), message).expect("it is taken");
+}
+
+/// What a session wants done; its datagrams, with where they go.
+fn drain<D: Delivery>(session: &mut Core<Plain, D, u8>, at: Now) -> (Vec<Output<u8>>, Vec<Vec<u8>>) {
+    let (mut outputs, mut sent) = (Vec::new(), Vec::new());
+    let mut batch = Batch::default();
+    while let Some(output) = session.poll(at, &mut batch) {
+        match output {
+            Output::Transmit(_) => sent.extend(batch.iter().map(<[u8]>::to_vec)),
+            other => outputs.push(other),
+        }
+        batch.clear();
+    }
+    (outputs, sent)
+}
+
+fn closed(outputs: &[Output<u8>]) -> Option<usize> {
+    outputs.iter().find_map(|it| if let Output::Closed(unplaced) = it { Some(*unplaced) } else { None })
+}
+
+#[test]
+fn a_message_goes_to_those_who_take_its_topic_as_subscriptions_change() {
+    let (mut robot, mut screen) = (session(BestEffort::plain()), session(BestEffort::plain()));
+    (drain(&mut robot, now(0)), drain(&mut screen, now(0)));
+    let subscriptions = screen.subscriptions();
+    let mut readers = |topic: &str| {
+        publish(&mut robot, topic, Guarantee::BestEffort);
+        for mut datagram in drain(&mut robot, now(0)).1 {
+            screen.handle_datagram(now(0), Address::Node(1), &mut datagram);
+        }
+        let readers = drain(&mut screen, now(0)).0.into_iter().find_map(|it| match it {
+            Output::Deliver(readers, _) => Some(readers.to_vec()),
+            _ => None,
+        });
+        readers.unwrap_or_default()
+    };
+    assert_eq!(readers("pose/robot7"), [0; 0]);
+    subscriptions.add(Filter::pattern("pose/+").unwrap(), 1);
+    subscriptions.add(Filter::regex("pose.*").unwrap(), 2);
+    assert_eq!(readers("pose/robot7"), [1, 2]);
+    assert_eq!(readers("pose"), [2]);
+    assert!(subscriptions.wants("pose") && !subscriptions.wants("scan"));
+    subscriptions.remove(|reader| *reader == 2);
+    assert_eq!((readers("pose/robot7"), readers("pose")), (vec![1], vec![]));
+}
+
+#[test]
+fn a_session_leaves_when_its_messages_have_their_positions() {
+    let mut robot = session(Ordered::plain(ORDERER, Start::Head, 1));
+    let mut orderer = Orderer::new();
+    drain(&mut robot, now(0));
+    publish(&mut robot, "a", Guarantee::Ordered);
+    publish(&mut robot, "b", Guarantee::Ordered);
+    robot.close(now(0));
+    assert_eq!((robot.unplaced(), robot.is_closing()), (2, true));
+    let (mut outputs, mut sent) = drain(&mut robot, now(0));
+    for millis in 0..1000 {
+        assert_eq!(closed(&outputs).is_some(), robot.unplaced() == 0, "not before");
+        if robot.unplaced() == 0 {
+            break;
+        }
+        sent.drain(..).for_each(|datagram| orderer.handle(Address::Node(1), &datagram));
+        while let Some((_, mut datagram)) = orderer.poll() {
+            robot.handle_datagram(now(millis), ORDERER, &mut datagram);
+        }
+        robot.handle_timeout(now(millis));
+        (outputs, sent) = drain(&mut robot, now(millis));
+    }
+    assert_eq!(closed(&outputs), Some(0));
+    assert_eq!((robot.tickets().published, robot.tickets().settled), (2, 2));
+}
+
+#[test]
+fn a_session_whose_messages_get_no_position_leaves_all_the_same_and_says_how_many() {
+    let mut robot = session(Ordered::plain(ORDERER, Start::Head, 1));
+    drain(&mut robot, now(0));
+    publish(&mut robot, "a", Guarantee::Ordered);
+    robot.close(now(0));
+    assert_eq!(closed(&drain(&mut robot, now(0)).0), None);
+    let millis = u64::try_from(CLOSE_PATIENCE_ORDERED.as_millis()).unwrap();
+    robot.handle_timeout(now(millis - 1));
+    assert_eq!(closed(&drain(&mut robot, now(millis - 1)).0), None);
+    assert!(robot.timeout().is_some_and(|at| at <= now(millis).monotonic));
+    robot.handle_timeout(now(millis));
+    assert_eq!(closed(&drain(&mut robot, now(millis)).0), Some(1));
+}
+
+#[test]
+fn a_session_without_acknowledgements_leaves_at_once_and_waits_for_its_shell() {
+    let mut robot = session(BestEffort::plain());
+    drain(&mut robot, now(0));
+    publish(&mut robot, "a", Guarantee::BestEffort);
+    assert_eq!(robot.unplaced(), 0, "nobody tells");
+    robot.close(now(0));
+    assert_eq!(closed(&drain(&mut robot, now(0)).0), Some(0));
+    let mut robot = session(Ordered::plain(ORDERER, Start::Head, 1));
+    drain(&mut robot, now(0));
+    robot.shell_is_settled(now(0), false);
+    robot.close(now(0));
+    assert_eq!(closed(&drain(&mut robot, now(0)).0), None);
+    robot.shell_is_settled(now(1), true);
+    assert_eq!(closed(&drain(&mut robot, now(1)).0), Some(0));
+    robot.close(now(2));
+    assert_eq!(closed(&drain(&mut robot, now(2)).0), None, "once");
+}
