@@ -119,7 +119,7 @@ fn mistakes_are_named_with_their_place() {
     for (from, to, part) in [
         ("threshold = 3", "threshold = \"three\"", "invalid type: string \"three\", expected u16"),
         ("suite = \"ristretto255\"", "suite = \"curve\"", "there is no suite «curve»"),
-        ("version = 1", "version = 2", "version 2 of cluster files is not known here"),
+        ("version = 1", "version = 2", "the file has version 2, and this program reads version 1"),
         ("gateway = \"127.0.0.1:7401\"", "gateway = \"127.0.0.1\"", "«127.0.0.1» is no address"),
         ("quorum = 2", "quorum = 9", "9 of 3 administrators cannot sign"),
         ("quorum = 2", "quorums = 2", "unknown field `quorums`"),

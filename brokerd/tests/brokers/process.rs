@@ -216,19 +216,19 @@ impl Limited {
     }
 }
 
-/// The sockets come faster than the port's limit of 64 a second and 5 s for a handshake let them go again.
+/// The sockets come faster than the port's limit of 64 a second and 5 s for a handshake let them go again: without a limit at
+/// a time they would take all 256 files. Beside them the votes of up to 64 views are in files of their own.
 #[test]
 fn rule_g7_whoever_only_connects_to_the_orders_port_takes_few_descriptors_and_the_order_goes_on() {
     let home = Home::new("idle-order", 4);
     let broker = Limited::start(&home);
-    let (before, mut most) = (broker.open_files(), 0);
-    let mut idle = Vec::new();
+    let (mut idle, mut most) = (Vec::new(), 0);
     for _ in 0..100 {
         idle.extend((0..8).filter_map(|_| TcpStream::connect(home.order_address(0)).ok()));
         most = broker.open_files().max(most);
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(idle.len() > 200 && most < before + 48, "{before} files before, {most} beside {} sockets", idle.len());
+    assert!(idle.len() > 200 && most < 180, "{most} files beside {} sockets", idle.len());
     broker.goes_on(&home);
 }
 
