@@ -348,7 +348,7 @@ fn the_join_grows_no_more() {
         ),
         Most::lines(
             "lines that name a scheme or a transport",
-            167,
+            124,
             &["wire/src", "delivery/src", "sealcast/src"],
             &[
                 "delivery/src/multicast",
