@@ -165,7 +165,7 @@ fn record_kind(flags: u8, plaintext: &[u8]) -> String {
     if flags & FLAG_SIGNED != 0 { format!("signed {name}") } else { name.to_string() }
 }
 
-/// Names a key scheme's message by its first byte.
+/// Names a key scheme's message by the lower 4 bits of its first byte; the others are its version.
 fn open_kind(message: &[u8]) -> String {
     let names = [
         "JOIN",
@@ -184,7 +184,10 @@ fn open_kind(message: &[u8]) -> String {
         "STATE",
     ];
     match message.first() {
-        Some(kind) => names.get(usize::from(*kind).wrapping_sub(1)).map_or(format!("open {kind}"), |n| n.to_string()),
+        Some(kind) => {
+            let name = names.get(usize::from(kind & 0x0F).wrapping_sub(1));
+            name.map_or(format!("open {kind}"), |it| it.to_string())
+        }
         None => "open, empty".into(),
     }
 }
