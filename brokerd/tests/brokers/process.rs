@@ -15,6 +15,7 @@ use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::evidence::Shelf;
 use sealcast_brokerd::serve::Broker;
 use sealcast_order::engine::{self, SigningSeed};
+use sealcast_wire::limits;
 
 use crate::client::Reader;
 use crate::cluster::{Home, key, until};
@@ -187,7 +188,7 @@ fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
 
 /// A broker that may have 256 files open, among three others in this process.
 struct Limited {
-    child: Child,
+    child: Option<Child>,
     others: Vec<Broker>,
 }
 
@@ -195,29 +196,40 @@ impl Limited {
     fn start(home: &Home) -> Limited {
         let others = (1..4).map(|broker| home.start(broker)).collect();
         let child = limited("ulimit -n 256").arg("run").arg(home.folder(0)).spawn().expect("it starts");
+        let started = Limited { child: Some(child), others };
         until("it orders with the others", || stands(home, 0).is_some_and(|it| it.height > 20));
-        Limited { child, others }
+        started
     }
 
     fn open_files(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
+        let id = self.child.as_ref().expect("it was started").id();
+        fs::read_dir(format!("/proc/{id}/fd")).expect("it runs").count()
     }
 
     /// It goes on with what the others order from now on.
     fn goes_on(mut self, home: &Home) {
-        assert!(self.child.try_wait().expect("it is ours").is_none(), "it has ended");
         let height = self.others[0].status().height + 50;
         until("it goes on", || stands(home, 0).is_some_and(|it| it.running && it.height > height));
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+        let child = self.child.take().expect("it was started");
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(pid, Signal::TERM).expect("it runs");
-        let (code, last) = end(self.child);
+        let (code, last) = end(child);
         assert_eq!(code, Some(0), "{last}");
-        self.others.into_iter().for_each(Broker::stop);
+        self.others.drain(..).for_each(Broker::stop);
     }
 }
 
-/// The sockets come faster than the port's limit of 64 a second and 5 s for a handshake let them go again: without a limit at
-/// a time they would take all 256 files. Beside them the votes of up to 64 views are in files of their own.
+impl Drop for Limited {
+    /// A test that failed leaves no broker behind.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The sockets come faster than the port's limit of 64 a second and 5 s for a handshake let them go again.
 #[test]
 fn rule_g7_whoever_only_connects_to_the_orders_port_takes_few_descriptors_and_the_order_goes_on() {
     let home = Home::new("idle-order", 4);
@@ -228,7 +240,10 @@ fn rule_g7_whoever_only_connects_to_the_orders_port_takes_few_descriptors_and_th
         most = broker.open_files().max(most);
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(idle.len() > 200 && most < 180, "{most} files beside {} sockets", idle.len());
+    // The parts of the order, the links and the rows, and the reserve, which has room for handshakes.
+    let own = limits::ORDER_DESCRIPTORS + 3 * limits::BROKER_DESCRIPTORS + limits::STORE_FILES_OPEN;
+    let own = own + limits::RESERVED_DESCRIPTORS;
+    assert!(idle.len() > 200 && most <= own, "{most} files are open beside {} sockets, {own} may be", idle.len());
     broker.goes_on(&home);
 }
 

@@ -44,7 +44,8 @@ fn closed(outputs: &[Output<u8>]) -> Option<usize> {
 #[test]
 fn a_message_goes_to_those_who_take_its_topic_as_subscriptions_change() {
     let (mut robot, mut screen) = (session(BestEffort::plain()), session(BestEffort::plain()));
-    (drain(&mut robot, now(0)), drain(&mut screen, now(0)));
+    drain(&mut robot, now(0));
+    drain(&mut screen, now(0));
     let subscriptions = screen.subscriptions();
     let mut readers = |topic: &str| {
         publish(&mut robot, topic, Guarantee::BestEffort);
