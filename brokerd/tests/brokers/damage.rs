@@ -70,6 +70,8 @@ fn three_and_a_folder(name: &str) -> (Home, Vec<Broker>, Reader) {
     }
     let height = brokers[0].status().height;
     until("the fourth has them", || brokers[3].status().height >= height);
+    // The key is made beside the order, and its share is kept before it counts.
+    until("the fourth has its share", || brokers[3].status().has_share);
     brokers.pop().expect("the last one").stop();
     publisher.channels.pop();
     (home, brokers, publisher)
