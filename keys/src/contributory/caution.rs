@@ -71,9 +71,11 @@ impl Contributory {
 
     /// This proposer's epoch was not vouched for: it is not followed for a while, that doubles each time.
     pub(super) fn doubt(&mut self, now: Now, proposer: ShortId) {
-        let most = self.by_mistake();
+        let by_mistake = self.by_mistake();
         let Some(person) = self.people.get(&proposer) else { return };
         let doubt = self.doubted.entry(person.id.cert).or_insert(Strike { count: 0, until: now.monotonic });
+        // Loss can make an honest member's epoch look made up, but not again and again.
+        let most = if doubt.count < timing::MISTAKES { by_mistake } else { timing::STRIKE_MAX };
         doubt.until = now.monotonic + (timing::DOUBT * (1 << doubt.count.min(7))).min(most);
         doubt.count = doubt.count.saturating_add(1);
         if self.doubted.len() > limits::REMEMBERED_PEOPLE_MAX {

@@ -177,6 +177,8 @@ pub(super) const ELSEWHERE: Duration = Duration::from_millis(1_300);
 pub(super) const ELSEWHERE_FORGOTTEN: Duration = Duration::from_secs(30);
 /// First time for which the proposals of one are not followed whose epoch nobody else vouched for; doubles each time.
 pub(super) const DOUBT: Duration = Duration::from_secs(2);
+/// So often that may be no fault of its own; after that the time grows up to [`STRIKE_MAX`].
+pub(super) const MISTAKES: u32 = 3;
 /// Epochs that one may name to us to follow on, each within that time after the last one.
 pub(super) const BASES_NAMED: u32 = 3;
 /// Signs of others, of which nothing came for so long: a group of one all the same.
