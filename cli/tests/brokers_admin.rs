@@ -198,6 +198,7 @@ fn administrators_rule_running_brokers_two_of_three() {
     );
     home.good(&["--id", "ann", "pub", "market/eurusd", "1.0842"]);
     home.good(&["--id", "bob", "pub", "market/eurusd", "1.0843"]);
+    a_refusal_outlives_closing(&home);
 
     // What is in force can be read by an administrator whom nobody registered and by clients, and is what was written.
     let written = home.good(&["policy", "show", "policy.toml"]);
@@ -309,6 +310,20 @@ fn sign_beside_a_false_signature(home: &Home) {
     assert!(signed.exit == 0 && whose.is_match(&signed.stderr), "{}{}", signed.stdout, signed.stderr);
     assert!(signed.stdout.contains("signed by 1 of 2"), "duo's alone: {}", signed.stdout);
     home.good(&["brokers", "sign", "spoiled.toml", "--look"]);
+}
+
+/// Who publishes without waiting for an outcome asks for it at the end, and the end is when the session is closed.
+fn a_refusal_outlives_closing(home: &Home) {
+    home.good(&["ca", "issue", "zed"]);
+    let url = format!("quorum:{}?keys=plain", home.path().join("market/cluster.toml").display());
+    let at = sealcast::config::Home::at(&home.path().join("home"));
+    let zed = sealcast::open(&url).home(at).identity("zed").wait().expect("it opens");
+    zed.ready().wait().expect("it begins");
+    zed.publish("market/eurusd", "1.0844").wait().expect("it is queued");
+    assert_eq!(zed.clone().close(), 0, "it is known what became of it");
+    let refusal = zed.refusal().expect("zed has no desk").to_string();
+    assert!(refusal.contains("policy does not let us publish"), "{refusal}");
+    assert_eq!((zed.stats().published, zed.stats().refused), (1, 1));
 }
 
 /// An issuer whom nobody knows is refused; a certificate or client whom the brokers do not know is warned of.

@@ -36,6 +36,17 @@ fn a_message_reaches_others_and_oneself() {
     assert_eq!(at_a.try_next().unwrap_err().code(), Code::Closed);
 }
 
+/// Clones are the same member, and may ask what happened after one of them closed it.
+#[test]
+fn figures_and_the_log_outlive_closing() {
+    let a = open(&url(""));
+    a.publish("pose/robot7", b"hello").wait().unwrap();
+    let (published, log) = (a.stats().published, a.log());
+    a.clone().close();
+    assert_eq!((published, a.stats().published), (1, 1));
+    assert!(!log.is_empty() && a.log().starts_with(&log), "{:?}", a.log());
+}
+
 #[test]
 fn own_messages_are_heard_whenever_one_is_subscribed_to_them() {
     let url = url("");

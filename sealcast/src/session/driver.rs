@@ -148,6 +148,10 @@ impl Driver {
             Err(Fault::Ended { why, any }) => {
                 shared.end(&why);
                 self.core.end(now);
+                // Whoever waits for closing is told now, not at the next turn.
+                if self.core.is_closing() {
+                    self.pump(shared, now);
+                }
                 any
             }
         }

@@ -134,7 +134,8 @@ impl Shared {
             at_micros: self.clock.wall_micros(*at),
             event: event.clone(),
         };
-        self.lease.with(|driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect())).unwrap_or_default()
+        let log = self.lease.with(|driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect()));
+        log.unwrap_or_else(|| lock(&self.seen).past.1.iter().map(entry).collect())
     }
 
     /// What the key scheme knows.

@@ -182,11 +182,6 @@ impl Lease {
         self.wake();
         self.relieve();
     }
-
-    /// Takes the driver out, so that its sockets are closed.
-    pub(super) fn remove(&self) -> Option<Driver> {
-        self.take().take()
-    }
 }
 
 /// A reader that drives; gives the lead back when dropped.

@@ -338,7 +338,11 @@ impl Inner {
         }
         shared.close();
         // A thread that has ended early drives no more.
-        let left = || lock(&shared.seen).left.or_else(|| threads.iter().any(JoinHandle::is_finished).then_some(0));
+        let left = || {
+            // Let go before the driver is asked, whose holder may want it.
+            let left = lock(&shared.seen).left;
+            left.or_else(|| threads.iter().any(JoinHandle::is_finished).then(|| shared.unplaced()))
+        };
         let unplaced = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
         if let Some(line) = &shared.line {
             line.close();
@@ -349,7 +353,12 @@ impl Inner {
             // A panic in a session's thread was reported when it happened.
             let _ = thread.join();
         }
-        if let Some(driver) = shared.lease.remove() {
+        let driver = shared.lease.with(|driver| {
+            let driver = driver.take()?;
+            lock(&shared.seen).past = (driver.core.tickets().clone(), driver.core.log().clone());
+            Some(driver)
+        });
+        if let Some(driver) = driver {
             driver.end();
         }
         shared.subscriptions.all().iter().for_each(|q| q.close(Error::closed()));

@@ -12,7 +12,7 @@ use sealcast_keys::{Command, Exclusion};
 use sealcast_wire::{Guarantee, Monotonic, Now, Reason, View, limits};
 
 use super::changed::Changed;
-use super::core::{Change, Filter, Progress, Report, Subscriptions, Tickets};
+use super::core::{Change, Filter, Log, Progress, Report, Subscriptions, Tickets};
 use super::driver::AnyCore;
 use super::lease::Lease;
 use super::not_ready;
@@ -71,6 +71,8 @@ pub(super) struct Seen {
     /// We have left: how many of our messages have no place.
     pub(super) left: Option<usize>,
     pub(super) closed: bool,
+    /// What the core told last, for those who ask after the end.
+    pub(super) past: (Tickets, Log),
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -112,6 +114,10 @@ impl Shared {
 
     /// How many of our messages have no place yet, where that is told.
     pub(super) fn unplaced(&self) -> usize {
+        // Flushing on a LAN asks this each time, and interrupts nobody for it.
+        if !self.transport.acknowledges_any() {
+            return 0;
+        }
         let open = self.lease.with(|driver| driver.as_ref().map(|d| d.core.unplaced()));
         open.or_else(|| lock(&self.seen).left).unwrap_or(0)
     }
@@ -124,7 +130,8 @@ impl Shared {
 
     /// What was published through the order, and what became of it.
     pub(super) fn tickets(&self) -> Tickets {
-        self.lease.with(|driver| driver.as_ref().map(|d| d.core.tickets().clone())).unwrap_or_default()
+        let tickets = self.lease.with(|driver| driver.as_ref().map(|d| d.core.tickets().clone()));
+        tickets.unwrap_or_else(|| lock(&self.seen).past.0.clone())
     }
 
     /// It is known what became of a message; perhaps of all.
@@ -150,7 +157,7 @@ impl Shared {
         let now = self.clock.now();
         self.lease.with(|driver| {
             let Some(driver) = driver.as_mut() else { return self.left(0) };
-            driver.core.close(now);
+            driver.core.close(now, driver.shell.is_settled());
             driver.pump(self, now);
         });
     }

@@ -202,8 +202,10 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         self.group.describe(now);
     }
 
-    /// Leaves the group once what was published has its positions, or none got one for a while; [`Output::Closed`] comes then.
-    pub fn close(&mut self, now: Now) {
+    /// Leaves the group once what was published has its positions and the shell has done what it does by itself, or no message
+    /// got a position for a while; [`Output::Closed`] comes then.
+    pub fn close(&mut self, now: Now, shell_is_settled: bool) {
+        self.shell_is_settled = shell_is_settled;
         if self.closing.is_none() {
             self.closing = Some(Closing::Settling(Progress::default()));
             self.go_on_closing(now);

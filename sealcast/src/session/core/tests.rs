@@ -75,7 +75,7 @@ fn a_session_leaves_when_its_messages_have_their_positions() {
     drain(&mut robot, now(0));
     publish(&mut robot, "a", Guarantee::Ordered);
     publish(&mut robot, "b", Guarantee::Ordered);
-    robot.close(now(0));
+    robot.close(now(0), true);
     assert_eq!((robot.unplaced(), robot.is_closing()), (2, true));
     let (mut outputs, mut sent) = drain(&mut robot, now(0));
     for millis in 0..1000 {
@@ -99,7 +99,7 @@ fn a_session_whose_messages_get_no_position_leaves_all_the_same_and_says_how_man
     let mut robot = session(Ordered::plain(ORDERER, Start::Head, 1));
     drain(&mut robot, now(0));
     publish(&mut robot, "a", Guarantee::Ordered);
-    robot.close(now(0));
+    robot.close(now(0), true);
     assert_eq!(closed(&drain(&mut robot, now(0)).0), None);
     let millis = u64::try_from(CLOSE_PATIENCE_ORDERED.as_millis()).unwrap();
     robot.handle_timeout(now(millis - 1));
@@ -115,15 +115,14 @@ fn a_session_without_acknowledgements_leaves_at_once_and_waits_for_its_shell() {
     drain(&mut robot, now(0));
     publish(&mut robot, "a", Guarantee::BestEffort);
     assert_eq!(robot.unplaced(), 0, "nobody tells");
-    robot.close(now(0));
+    robot.close(now(0), true);
     assert_eq!(closed(&drain(&mut robot, now(0)).0), Some(0));
     let mut robot = session(Ordered::plain(ORDERER, Start::Head, 1));
     drain(&mut robot, now(0));
-    robot.shell_is_settled(now(0), false);
-    robot.close(now(0));
+    robot.close(now(0), false);
     assert_eq!(closed(&drain(&mut robot, now(0)).0), None);
     robot.shell_is_settled(now(1), true);
     assert_eq!(closed(&drain(&mut robot, now(1)).0), Some(0));
-    robot.close(now(2));
+    robot.close(now(2), true);
     assert_eq!(closed(&drain(&mut robot, now(2)).0), None, "once");
 }
