@@ -1,9 +1,9 @@
-//! The driver: what the one thread that holds the lease does in a turn.
+//! The driver: what the one thread that leads does in a turn.
 //!
 //! ```text
 //! receive ─▶ Core::handle_datagram ─▶ Core::poll ─▶ queues of subscriptions, views, store
 //!    ▲                                      └─▶ the shell sends
-//!    └── wait for the socket, a timer, or to be woken
+//!    └── wait for the sockets, a timer, or to be woken; others may use the driver meanwhile
 //! ```
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Keys, Status};
-use sealcast_wire::Now;
+use sealcast_wire::{Monotonic, Now};
 
 use super::Shared;
 use super::core::{Core, Output};
@@ -32,26 +32,51 @@ pub(super) struct Driver {
     pub(super) core: AnyCore,
     pub(super) shell: Box<dyn Shell>,
     store: Option<Store>,
-    poll: mio::Poll,
-    events: mio::Events,
+    registry: mio::Registry,
     batch: Batch,
     /// Messages that a subscription has no room for and that its reader wants nevertheless.
     backlog: VecDeque<(Arc<Queue>, Message)>,
     /// What the key scheme last answered.
     described: Option<Box<Status>>,
+    /// Until when the leader waits for the sockets, while it does.
+    waits_until: Option<Monotonic>,
+    /// Something came for a reader, who may be the leader that waits.
+    handed: bool,
+}
+
+/// What the leader waits for.
+pub(super) struct Sockets {
+    poll: mio::Poll,
+    events: mio::Events,
+}
+
+impl Sockets {
+    pub(super) fn new(poll: mio::Poll) -> Sockets {
+        Sockets { poll, events: mio::Events::with_capacity(64) }
+    }
+
+    /// Waits until something happens, for so long at most.
+    pub(super) fn wait(&mut self, shared: &Shared, most: Duration) {
+        match self.poll.poll(&mut self.events, Some(most)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => shared.fail(&e),
+        }
+    }
 }
 
 impl Driver {
-    pub(super) fn new(core: AnyCore, shell: Box<dyn Shell>, store: Option<Store>, poll: mio::Poll) -> Driver {
+    pub(super) fn new(core: AnyCore, shell: Box<dyn Shell>, store: Option<Store>, registry: mio::Registry) -> Driver {
         Driver {
             core,
             shell,
             store,
-            poll,
-            events: mio::Events::with_capacity(8),
+            registry,
             batch: Batch::default(),
             backlog: VecDeque::new(),
             described: None,
+            waits_until: None,
+            handed: false,
         }
     }
 
@@ -69,31 +94,25 @@ impl Driver {
 
     /// Hears from now on, if it does not yet.
     pub(super) fn listen(&mut self) -> Result<Option<Listening>> {
-        self.shell.listen(self.poll.registry())
+        self.shell.listen(&self.registry)
     }
 
-    /// Takes in what has arrived and does what is due; waits up to `wait` if there is nothing, and
-    /// returns at once when something came for `wanted`.
-    pub(super) fn turn(&mut self, shared: &Shared, wait: Duration, wanted: Option<&Queue>) {
+    /// Does what can be done without waiting; how long to wait for the sockets then, if there was nothing.
+    pub(super) fn begin_turn(&mut self, shared: &Shared, most: Duration, wanted: Option<&Queue>) -> Option<Duration> {
         let mut now = shared.clock.now();
-        let busy = self.work(shared, &mut now, wanted);
-        if busy {
-            return;
+        if self.work(shared, &mut now, wanted) || wanted.is_some_and(|queue| !queue.is_empty()) {
+            return None;
         }
-        let due = self.core.timeout().map(|at| at.since(now.monotonic));
-        let mut wait = [due, self.shell.timeout()].into_iter().flatten().fold(wait, Duration::min);
-        if shared.changed.awaited() {
-            wait = wait.min(TASK_TICK);
-        }
-        if wait.is_zero() {
-            return;
-        }
-        match self.poll.poll(&mut self.events, Some(wait)) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => shared.fail(&e),
-        }
-        self.events.iter().for_each(|event| self.shell.woken(event.token()));
+        let wait = self.may_wait(shared, now).min(most);
+        self.handed = false;
+        self.waits_until = Some(now.monotonic + wait);
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// Takes in what was waited for.
+    pub(super) fn end_turn(&mut self, shared: &Shared, sockets: &Sockets, wanted: Option<&Queue>) {
+        self.waits_until = None;
+        sockets.events.iter().for_each(|event| self.shell.woken(event.token()));
         if shared.changed.awaited() {
             shared.changed.ring();
         }
@@ -103,6 +122,25 @@ impl Driver {
         if !self.take_in(shared, &mut now, wanted) {
             self.work(shared, &mut now, wanted);
         }
+    }
+
+    /// Whether the leader must be woken: it waits for longer than it may by now, or something came that it may wait for.
+    /// It is taken to be woken then.
+    pub(super) fn is_late(&mut self, shared: &Shared) -> bool {
+        let Some(until) = self.waits_until else { return false };
+        let now = shared.clock.now();
+        let is_late = self.handed || now.monotonic + self.may_wait(shared, now) < until;
+        if is_late {
+            self.waits_until = None;
+        }
+        is_late
+    }
+
+    /// How long there is nothing to do unless something happens.
+    fn may_wait(&self, shared: &Shared, now: Now) -> Duration {
+        let due = self.core.timeout().map(|at| at.since(now.monotonic));
+        let tick = shared.changed.awaited().then_some(TASK_TICK);
+        [due, self.shell.timeout(), tick].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
     /// Everything that can be done without waiting; whether there was anything.
@@ -179,7 +217,10 @@ impl Driver {
             match output {
                 Output::Deliver(readers, message) => self.deliver(shared, &readers, message),
                 Output::Transmit(_) => self.shell.send(&self.batch),
-                Output::View(event) => shared.viewed(now, event),
+                Output::View(event) => {
+                    self.handed = true;
+                    shared.viewed(now, event);
+                }
                 Output::Notice(notice) => {
                     self.shell.noticed(&notice);
                     shared.changed.ring();
@@ -214,6 +255,7 @@ impl Driver {
     fn deliver(&mut self, shared: &Shared, readers: &[Arc<Queue>], message: Message) {
         let Some((last, others)) = readers.split_last() else { return };
         shared.delivered.fetch_add(1, Ordering::Relaxed);
+        self.handed = true;
         for queue in others {
             push(&mut self.backlog, shared, queue, message.clone());
         }

@@ -91,7 +91,7 @@ impl Shared {
 
     pub(super) fn info(&self) -> Info {
         let now = self.clock.monotonic();
-        let (on_new_key, last_heard) = self.lease.with(|driver| {
+        let (on_new_key, last_heard) = self.lease.with(self, |driver| {
             let Some(d) = driver.as_ref() else { return Default::default() };
             (d.core.group().on_new_key(), d.core.group().last_heard(now))
         });
@@ -124,7 +124,7 @@ impl Shared {
             failed_sends: line(|l| &l.failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
             refused: tickets.refused,
-            drops: self.lease.with(|driver| driver.as_ref().map(|d| d.core.group().drops())).unwrap_or_default(),
+            drops: self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops())).unwrap_or_default(),
         }
     }
 
@@ -134,14 +134,14 @@ impl Shared {
             at_micros: self.clock.wall_micros(*at),
             event: event.clone(),
         };
-        let log = self.lease.with(|driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect()));
+        let log = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect()));
         log.unwrap_or_else(|| lock(&self.seen).past.1.iter().map(entry).collect())
     }
 
     /// What the key scheme knows.
     pub(super) fn status(&self) -> Option<Status> {
         let now = self.clock.now();
-        self.lease.with(|driver| driver.as_mut()?.describe(self, now))
+        self.lease.with(self, |driver| driver.as_mut()?.describe(self, now))
     }
 
     /// What the local socket shows.

@@ -1,16 +1,18 @@
 //! Who drives a session: its own thread, or the reader that waits for a message anyway.
 //!
-//! Exactly one thread at a time holds the [`Driver`] and waits for the socket. A blocking reader takes
-//! the lead while it waits, so that a message reaches it without a second thread waking up in between;
-//! the session's thread then stands by, and takes over once nobody has led for a moment, or at once
-//! when others wait too.
+//! Exactly one thread at a time waits for the [`Sockets`]. A blocking reader takes the lead while it waits, so that a
+//! message reaches it without a second thread waking up in between; the session's thread then stands by, and takes over
+//! once nobody has led for a moment, or at once when others wait too.
+//!
+//! The [`Driver`] itself has a lock of its own, which nobody holds while waiting: a publisher that goes through it wakes
+//! no other thread, unless whoever waits must do something sooner than it planned.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::driver::Driver;
+use super::driver::{Driver, Sockets};
 use super::queue::Queue;
 use crate::group::lock;
 use crate::io::process::Process;
@@ -19,8 +21,10 @@ use crate::io::process::Process;
 pub(super) struct Lease {
     process: Process,
     driver: Mutex<Option<Driver>>,
+    /// Locked by whoever waits for them, and by nobody who has the driver.
+    sockets: Mutex<Option<Sockets>>,
     waker: Arc<mio::Waker>,
-    /// Threads that want the driver now.
+    /// Threads that want the driver or the sockets now.
     wanted: AtomicUsize,
     /// Whether a reader leads.
     leading: AtomicBool,
@@ -42,6 +46,7 @@ impl Lease {
         Lease {
             process: Process::current(),
             driver: Mutex::new(None),
+            sockets: Mutex::new(None),
             waker,
             wanted: AtomicUsize::new(0),
             leading: AtomicBool::new(false),
@@ -55,37 +60,48 @@ impl Lease {
         }
     }
 
-    /// Puts the driver in; once, before anybody drives.
-    pub(super) fn install(&self, driver: Driver) {
+    /// Puts driver and sockets in; once, before anybody drives.
+    pub(super) fn install(&self, driver: Driver, sockets: Sockets) {
         *lock(&self.driver) = Some(driver);
+        *lock(&self.sockets) = Some(sockets);
     }
 
-    /// Interrupts whoever waits for the socket.
+    /// Interrupts whoever waits for the sockets.
     pub(super) fn wake(&self) {
         // Fails only if the descriptor is gone, and then nobody waits on it.
         let _ = self.waker.wake();
     }
 
-    /// Does something with the driver, between two of its turns; `None` once the session is closed, and in a forked child.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Option<Driver>) -> T) -> T {
+    /// Does something with the driver, between two of its turns or while it waits; `None` once the session is closed, and in
+    /// a forked child.
+    pub(super) fn with<T>(&self, shared: &Shared, act: impl FnOnce(&mut Option<Driver>) -> T) -> T {
         if !self.process.is_ours() {
             return act(&mut None);
         }
-        act(&mut self.take())
+        let mut driver = self.take(&self.driver, false);
+        let done = act(&mut driver);
+        let is_late = driver.as_mut().is_some_and(|driver| driver.is_late(shared));
+        drop(driver);
+        if is_late {
+            self.wake();
+        }
+        done
     }
 
-    fn take(&self) -> MutexGuard<'_, Option<Driver>> {
-        if let Ok(driver) = self.driver.try_lock() {
-            return driver;
+    fn take<'a, T>(&self, of: &'a Mutex<Option<T>>, interrupt: bool) -> MutexGuard<'a, Option<T>> {
+        if let Ok(taken) = of.try_lock() {
+            return taken;
         }
         self.wanted.fetch_add(1, Ordering::SeqCst);
-        self.wake();
-        let driver = lock(&self.driver);
+        if interrupt {
+            self.wake();
+        }
+        let taken = lock(of);
         self.wanted.fetch_sub(1, Ordering::SeqCst);
-        driver
+        taken
     }
 
-    /// Lets a thread that wants the driver have it.
+    /// Lets a thread that wants the driver or the sockets have them.
     fn give_way(&self) {
         while self.wanted.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
@@ -143,10 +159,21 @@ impl Lease {
 
     /// One turn of the session's thread; `false` if a reader took the lead.
     fn drive(&self, shared: &Shared) -> bool {
-        let mut driver = lock(&self.driver);
-        let Some(driver) = driver.as_mut() else { return false };
-        driver.turn(shared, MOST, None);
+        let mut sockets = lock(&self.sockets);
+        let Some(sockets) = sockets.as_mut() else { return false };
+        self.turn(shared, sockets, MOST, None);
         !self.leading.load(Ordering::SeqCst)
+    }
+
+    /// Takes in what has arrived and does what is due; waits up to `most` if there is nothing, and returns at once when
+    /// something came for `wanted`.
+    fn turn(&self, shared: &Shared, sockets: &mut Sockets, most: Duration, wanted: Option<&Queue>) {
+        let begun = lock(&self.driver).as_mut().and_then(|driver| driver.begin_turn(shared, most, wanted));
+        let Some(wait) = begun else { return };
+        sockets.wait(shared, wait);
+        if let Some(driver) = lock(&self.driver).as_mut() {
+            driver.end_turn(shared, sockets, wanted);
+        }
     }
 
     /// Returns once nobody has led for a moment, or others wait.
@@ -195,9 +222,9 @@ impl Leader<'_> {
         let lease = self.lease;
         lease.give_way();
         let left = deadline.map_or(MOST, |d| d.saturating_duration_since(Instant::now()));
-        let mut driver = lease.take();
-        if let Some(driver) = driver.as_mut().filter(|_| queue.is_empty()) {
-            driver.turn(shared, left.min(MOST), Some(queue));
+        let mut sockets = lease.take(&lease.sockets, true);
+        if let Some(sockets) = sockets.as_mut().filter(|_| queue.is_empty()) {
+            lease.turn(shared, sockets, left.min(MOST), Some(queue));
         }
     }
 }
@@ -224,7 +251,7 @@ impl Drop for Follower<'_> {
     }
 }
 
-/// A turn lasts at most this long; whoever wants the driver interrupts it.
+/// A turn lasts at most this long; whoever wants the lead interrupts it.
 const MOST: Duration = Duration::from_millis(500);
 /// Nobody has led for this long: the reader is busy with something else.
 const LEADERLESS: Duration = Duration::from_millis(2);

@@ -15,7 +15,7 @@ use sealcast_delivery::Delivery as _;
 use super::changed::Changed;
 use super::control::Controlled;
 use super::core::Core;
-use super::driver::{Driver, WAKER};
+use super::driver::{Driver, Sockets, WAKER};
 use super::lease::Lease;
 use super::own::Own;
 use super::parts::Parts;
@@ -240,9 +240,10 @@ fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session
         failed_receives: AtomicU64::new(0),
         outcomes: Mutex::default(),
     });
-    let mut driver = Driver::new(core, shell, store, poll);
+    let registry = poll.registry().try_clone().map_err(|e| Error::system("waiting for sockets", &e))?;
+    let mut driver = Driver::new(core, shell, store, registry);
     driver.pump(&shared, clock.now());
-    shared.lease.install(driver);
+    shared.lease.install(driver, Sockets::new(poll));
     if sealed {
         shared.listen()?;
     }

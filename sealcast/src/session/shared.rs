@@ -95,7 +95,7 @@ impl Shared {
         let now = self.clock.now();
         let sent_micros = Some(self.clock.wall_micros(now.monotonic));
         let message = Publication { sent_micros, ..*message };
-        self.lease.with(|driver| {
+        self.lease.with(self, |driver| {
             let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
             let token = driver.core.publish(now, message)?;
             let is_waited_for = self.is_waited_for(message.guarantee);
@@ -118,19 +118,19 @@ impl Shared {
         if !self.transport.acknowledges_any() {
             return 0;
         }
-        let open = self.lease.with(|driver| driver.as_ref().map(|d| d.core.unplaced()));
+        let open = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.unplaced()));
         open.or_else(|| lock(&self.seen).left).unwrap_or(0)
     }
 
     /// Whether nothing became of any message for so long.
     pub(super) fn is_stuck(&self, progress: &mut Progress, patience: Duration) -> bool {
         let now = self.clock.monotonic();
-        self.lease.with(|driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, patience)))
+        self.lease.with(self, |driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, patience)))
     }
 
     /// What was published through the order, and what became of it.
     pub(super) fn tickets(&self) -> Tickets {
-        let tickets = self.lease.with(|driver| driver.as_ref().map(|d| d.core.tickets().clone()));
+        let tickets = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.tickets().clone()));
         tickets.unwrap_or_else(|| lock(&self.seen).past.0.clone())
     }
 
@@ -155,7 +155,7 @@ impl Shared {
     /// Leaves the group.
     pub(super) fn close(&self) {
         let now = self.clock.now();
-        self.lease.with(|driver| {
+        self.lease.with(self, |driver| {
             let Some(driver) = driver.as_mut() else { return self.left(0) };
             driver.core.close(now, driver.shell.is_settled());
             driver.pump(self, now);
@@ -164,7 +164,7 @@ impl Shared {
 
     /// Why it takes so long until there is a key.
     pub(super) fn late(&self, patience: Duration) -> Error {
-        let late = self.lease.with(|driver| {
+        let late = self.lease.with(self, |driver| {
             let waits = driver.as_ref().filter(|it| it.core.group().epoch().is_none());
             waits.and_then(|it| it.shell.late(patience))
         });
@@ -192,7 +192,7 @@ impl Shared {
         }
         let (now, pattern) = (self.clock.now(), filter.as_pattern());
         let tell = if is_read { AnyCore::subscribe } else { AnyCore::unsubscribe };
-        self.lease.with(|driver| {
+        self.lease.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             tell(&mut driver.core, now, &pattern);
             driver.pump(self, now);
@@ -241,7 +241,7 @@ impl Shared {
     pub(super) fn command(&self, command: Command) -> Result<()> {
         self.process.check()?;
         let now = self.clock.now();
-        self.lease.with(|driver| {
+        self.lease.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             driver.core.command(now, command)?;
             driver.pump(self, now);
@@ -253,7 +253,7 @@ impl Shared {
     pub(super) fn change(&self, command: Command) -> Result<Change> {
         self.process.check()?;
         let now = self.clock.now();
-        self.lease.with(|driver| {
+        self.lease.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             let change = driver.core.change(now, command)?;
             driver.pump(self, now);
@@ -264,12 +264,12 @@ impl Shared {
     /// How a change went, once that is known.
     pub(super) fn report(&self, change: &Change) -> Option<Report> {
         let now = self.clock.monotonic();
-        self.lease.with(|driver| driver.as_ref()?.core.report(now, change))
+        self.lease.with(self, |driver| driver.as_ref()?.core.report(now, change))
     }
 
     /// Opens the receiving socket, if it is not open: plain publishers do without.
     pub(super) fn listen(&self) -> Result<()> {
-        self.lease.with(|driver| {
+        self.lease.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             let Some(Listening { warnings, ear }) = driver.listen()? else { return Ok(()) };
             lock(&self.seen).warnings.extend(warnings);
