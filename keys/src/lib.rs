@@ -12,7 +12,7 @@ use sealcast_wire::{
     Source, To, View,
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
-pub use status::{CompartmentStatus, MemberStatus, Status};
+pub use status::{CompartmentStatus, MemberStatus, Shortage, Status};
 
 pub mod contributory;
 pub mod plain;

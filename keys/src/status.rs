@@ -1,5 +1,6 @@
 //! What a scheme knows of its group, for people to read: the answer to [`Input::Describe`](crate::Input::Describe).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealcast_crypto::hpke;
@@ -18,6 +19,21 @@ pub struct Status {
     pub compartments: Vec<CompartmentStatus>,
     /// When the key is replaced at latest, if ever.
     pub rotates_in: Option<Duration>,
+    /// What messages that came sealed as a whole still need to be opened, in their order.
+    pub missing: Vec<Shortage>,
+    /// The first of these that waits for longer than such messages usually do.
+    pub late: Option<Shortage>,
+}
+
+/// What a message needs before it can be opened: shares of its key, which others hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Its place in the order.
+    pub index: u64,
+    /// How many shares open it.
+    pub needed: usize,
+    /// Whose shares have come and may be right: fewer than that.
+    pub holders: BTreeSet<u16>,
 }
 
 /// A member, by its certificate.

@@ -173,7 +173,7 @@ impl Status {
     /// What is of interest whatever the scheme.
     pub(super) fn known(self) -> status::Status {
         let Status { members, compartments, rotates_in, .. } = self;
-        status::Status { members, compartments, rotates_in: Some(rotates_in) }
+        status::Status { members, compartments, rotates_in: Some(rotates_in), ..status::Status::default() }
     }
 
     /// Eight digits for two members to compare by eye: equal if they hold the same epoch.

@@ -64,19 +64,8 @@ use self::sealed::Attachment;
 use crate::plain::Everything;
 use crate::{
     Command, CommandError, Delivered, Exclusion, Fetches, HandleError, Input, Keys, Need, Notice, Output, Properties,
-    Seal, SealError, Sealed,
+    Seal, SealError, Sealed, Shortage, Status,
 };
-
-/// What a delivered publication that does not open waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// Its place in the order.
-    pub index: u64,
-    /// How many shares open it.
-    pub needed: usize,
-    /// Brokers whose share has come and may be right: fewer than that.
-    pub holders: BTreeSet<u16>,
-}
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.
 pub struct Threshold<G: Group = Ristretto255> {
@@ -382,8 +371,13 @@ impl<G: Group> Keys for Threshold<G> {
                 return Err(CommandError::Unsupported.into());
             }
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
-            // No message is sent, nobody is known who could be silent or described, and there is one view.
-            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) | Input::Up | Input::Describe => {}
+            Input::Describe => {
+                let missing = self.collecting.keys().filter_map(|index| self.shortage_of(*index)).collect();
+                let late = self.shortage(now.monotonic, SHARES_PATIENCE);
+                self.outputs.push_back(Output::Described(Box::new(Status { missing, late, ..Status::default() })));
+            }
+            // No message is sent, nobody is known who could be silent, and there is one view.
+            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) | Input::Up => {}
         }
         Ok(())
     }
@@ -452,3 +446,5 @@ const PATIENCE_MIN: Duration = Duration::from_millis(150);
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
 /// How long a place that is behind others waits before the brokers are asked, at most.
 const TURN_MAX: Duration = Duration::from_secs(4);
+/// How long shares may take before it is told that they are missing.
+const SHARES_PATIENCE: Duration = Duration::from_secs(5);

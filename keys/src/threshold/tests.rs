@@ -401,6 +401,16 @@ fn what_waits_for_shares_says_whose_have_come_once_it_has_waited_long() {
     let missing =
         |index: u64, holders: &[u16]| Some(Shortage { index, needed: 3, holders: holders.iter().copied().collect() });
     assert_eq!(reader.shortage(long, patience), missing(3, &[0, 1]));
+    // The trait tells the same.
+    let described = |reader: &mut Threshold, at: u64| {
+        reader.handle(now(at), Input::Describe).expect("nobody is refused an answer");
+        std::iter::from_fn(|| reader.poll()).find_map(|it| match it {
+            Output::Described(status) => Some((status.missing, status.late)),
+            _ => None,
+        })
+    };
+    assert_eq!(described(&mut reader, 4999), Some((missing(3, &[0, 1]).into_iter().collect(), None)));
+    assert_eq!(described(&mut reader, 5000).and_then(|(_, late)| late), missing(3, &[0, 1]));
     // A wrong share is none: once it is doubted, proofs alone count.
     attach(&mut reader, 3, &[world.wrong(2, &first)]);
     let proofs = [world.proof(0, &first), world.proof(1, &first)];

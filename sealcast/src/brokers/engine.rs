@@ -14,9 +14,8 @@ use sealcast_client::{Advertised, Answer, Config, Outcome, Proofs, Quorum, Read}
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::tdh2::Ciphertext;
 use sealcast_delivery::{SendError, Token};
-use sealcast_keys as keys;
-use sealcast_keys::threshold::Shortage;
 use sealcast_keys::threshold::sealed::together_overhead;
+use sealcast_keys::{self as keys, Shortage};
 use sealcast_wire::{Envelope, SealedHeader, Utc, limits};
 
 use super::credential::{self, Credential};

@@ -49,7 +49,7 @@ pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration, registrations, vouched};
 pub(crate) use refusals::refused;
 pub use sealcast_client::{Advertisement, Advertisements, Content, Item};
-pub use sealcast_keys::threshold::Shortage;
+pub use sealcast_keys::Shortage;
 
 use crate::code::Code;
 use crate::error::{Error, Result};

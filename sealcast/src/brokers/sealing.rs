@@ -6,8 +6,8 @@ use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_client::Standing;
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::secret::Secret;
-use sealcast_keys::threshold::{Config, Shortage, Standing as Versions, Threshold, pin};
-use sealcast_keys::{Delivered, Input, Keys, Output, Seal, SealError, Sealed};
+use sealcast_keys::threshold::{Config, Standing as Versions, Threshold, pin};
+use sealcast_keys::{Delivered, Input, Keys, Output, Seal, SealError, Sealed, Shortage};
 use sealcast_wire::{Envelope, FetchId, Fetched, Incarnation, Monotonic, Now};
 
 use crate::code::Code;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sealcast_keys::threshold::Shortage;
+use sealcast_keys::Shortage;
 
 use super::engine::Done;
 use super::{Brokers, Stand};
