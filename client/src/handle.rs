@@ -5,6 +5,7 @@
 //! kept under its token until [`Handle::done`] takes it or [`Handle::forget`] gives it up. A publication to be sealed goes
 //! through the group that holds the keys; [`Handle::follow`] keeps what the brokers say of it.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Now, Utc};
 
 use super::advertised::Advertisements;
-use super::item::Item;
+use super::item::{Item, Took};
 use super::machine::{Done, Machine};
 use super::transport::lock;
 use super::{Conduct, Notice, Read, Standing, Stood};
@@ -127,6 +128,26 @@ impl Handle {
         machine.quorum.taken(now, subscription, place, sn);
         machine.drain(now);
         Some(item)
+    }
+
+    /// Hands over all items of a subscription that can be taken now, to a queue before its reader. They count as waiting
+    /// until [`Handle::took`].
+    pub fn hand_over(&self, subscription: u64) -> VecDeque<Item> {
+        lock(&self.0).readers.hand_over(subscription)
+    }
+
+    /// The reader has taken items that were handed over: a restarted program goes on behind them.
+    pub fn took(&self, now: Now, subscription: u64, took: &Took) {
+        let mut machine = lock(&self.0);
+        machine.readers.took(subscription, took);
+        let (place, sn) = took.end;
+        machine.quorum.taken(now, subscription, place, sn);
+        machine.drain(now);
+    }
+
+    /// Whether the brokers are asked for no more: readers do not keep up, or too much waits to be opened.
+    pub fn is_behind(&self) -> bool {
+        lock(&self.0).readers.is_behind()
     }
 
     /// How many items of a subscription can be taken now.

@@ -33,6 +33,26 @@ pub enum Item {
     },
 }
 
+/// What a reader has taken of the items that were handed over to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// How many.
+    pub items: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// The end of the last one: the place behind it, and the sn of its publication.
+    pub end: (u64, Option<u64>),
+}
+
+impl Took {
+    /// Another item.
+    pub fn add(&mut self, item: &Item) {
+        self.items += 1;
+        self.bytes += item.bytes();
+        self.end = item.end();
+    }
+}
+
 /// What readers get of a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {

@@ -67,7 +67,7 @@ use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, U
 pub use advertised::{Advertised, Advertisement, Advertisements};
 pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Proofs, Read, Standing, Stood};
 pub use handle::Handle;
-pub use item::{Content, Item};
+pub use item::{Content, Item, Took};
 pub use machine::{Cargo, Done};
 pub use transport::Transport;
 

@@ -16,7 +16,7 @@ use sealcast_broker::operation::{Body, Publication};
 use sealcast_broker::state::Entry;
 use sealcast_wire::{SealedHeader, limits};
 
-use super::item::{Content, Item};
+use super::item::{Content, Item, Took};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -41,6 +41,9 @@ pub(super) struct Sealed {
 #[derive(Debug, Default)]
 struct Reader {
     ready: VecDeque<Item>,
+    /// Items that were handed over and that the reader has not taken.
+    handed: usize,
+    /// Bytes of these and of those in `ready`.
     ready_bytes: usize,
     waiting: VecDeque<Waiting>,
     /// Bytes of bodies and ciphertexts in `waiting`.
@@ -141,6 +144,21 @@ impl Readers {
         Some(item)
     }
 
+    /// Hands over all items of a subscription that can be taken; they count as waiting until they are.
+    pub(super) fn hand_over(&mut self, subscription: u64) -> VecDeque<Item> {
+        let Some(reader) = self.readers.get_mut(&subscription) else { return VecDeque::new() };
+        reader.handed += reader.ready.len();
+        std::mem::take(&mut reader.ready)
+    }
+
+    /// The reader has taken some of what was handed over.
+    pub(super) fn took(&mut self, subscription: u64, took: &Took) {
+        if let Some(reader) = self.readers.get_mut(&subscription) {
+            reader.handed = reader.handed.saturating_sub(took.items);
+            reader.ready_bytes = reader.ready_bytes.saturating_sub(took.bytes);
+        }
+    }
+
     /// How many items of a subscription can be taken.
     pub(super) fn ready(&self, subscription: u64) -> usize {
         self.readers.get(&subscription).map_or(0, |reader| reader.ready.len())
@@ -169,7 +187,7 @@ impl Sealed {
 
 impl Reader {
     fn is_full(&self) -> bool {
-        self.ready.len() >= limits::SUBSCRIBER_MESSAGES
+        self.ready.len() + self.handed >= limits::SUBSCRIBER_MESSAGES
             || self.ready_bytes >= limits::CLIENT_WAITING_BYTES_MAX
             || self.waiting.len() >= limits::SUBSCRIBER_MESSAGES
     }

@@ -230,6 +230,28 @@ fn rule_g7_a_sealed_backlog_larger_than_may_wait_is_opened_in_order() {
 }
 
 #[test]
+fn rule_g7_what_was_handed_over_counts_as_waiting_until_its_reader_took_it() {
+    let mut stage = Stage::new(Cargo::Messages { sealed: false }, None);
+    stage.welcome();
+    let subscription = stage.subscribe();
+    let mut handed = VecDeque::new();
+    // ⊥ for who has no keys; each run is an item.
+    for _ in 0..limits::SUBSCRIBER_MESSAGES + 2 {
+        stage.block(1, 1);
+        handed.extend(stage.handle.hand_over(subscription));
+    }
+    assert_eq!((handed.len(), stage.handle.ready(subscription)), (limits::SUBSCRIBER_MESSAGES, 0));
+    assert!(stage.handle.is_behind());
+    let mut took = Took::default();
+    handed.drain(..2).for_each(|item| took.add(&item));
+    assert_eq!((took.items, took.end), (2, (2, None)));
+    stage.handle.took(now(), subscription, &took);
+    assert_eq!(stage.handle.stood_subscriptions()[0].next, 2, "a restarted program goes on there");
+    stage.poll();
+    assert_eq!(stage.handle.hand_over(subscription).len(), 2, "there is room again");
+}
+
+#[test]
 fn nothing_is_to_be_opened_while_the_keys_have_no_room() {
     let mut stage = Stage::sealed();
     stage.welcome();
