@@ -41,6 +41,8 @@ pub(super) struct Machine {
     pub(super) cargo: Cargo,
     /// For a key scheme that asks for the brokers' key.
     cluster: Option<Arc<ClusterFile>>,
+    /// The scheme asked last under this id, and the brokers had no key.
+    key_asked: Option<FetchId>,
     pub(super) frames: BestEffort,
     pub(super) patterns: BTreeMap<Pattern, Wanted>,
     /// Datagrams of ours that have not come back, by their hash.
@@ -158,6 +160,7 @@ impl Machine {
             quorum,
             cargo,
             cluster,
+            key_asked: None,
             frames: BestEffort::up_to(limits::BODY_BYTES_MAX),
             patterns: BTreeMap::new(),
             ours: BTreeMap::new(),
@@ -251,11 +254,25 @@ impl Machine {
             Fetch::Key => self.key().map_or(Fetched::Missing, Fetched::Bytes),
             Fetch::Shares { .. } | Fetch::Blob(_) | Fetch::KeyPackage(_) => self.quorum.fetch(now, what),
         };
-        if (what, &result) == (&Fetch::Key, &Fetched::Missing) {
-            // The brokers may have made it since they welcomed us.
-            self.quorum.look_for_key(now);
+        if *what == Fetch::Key {
+            self.key_asked = None;
+            if result == Fetched::Missing {
+                // The brokers may have made it since they welcomed us.
+                self.quorum.look_for_key(now);
+                self.key_asked = Some(id);
+            }
         }
         self.put(Output::Fetched(id, result));
+    }
+
+    /// Gives the key scheme the brokers' key if it came meanwhile: shares may come right behind it.
+    fn give_key(&mut self) {
+        if self.key_asked.is_some()
+            && let Some(key) = self.key()
+            && let Some(id) = self.key_asked.take()
+        {
+            self.put(Output::Fetched(id, Fetched::Bytes(key)));
+        }
     }
 
     /// The group reads a pattern from now on.
@@ -381,6 +398,7 @@ impl Machine {
                 }
                 self.changes += 1;
                 self.look_whether_up();
+                self.give_key();
                 self.put(Output::InForce(EpochId { counter: epoch, hash: policy }));
             }
             Said::Delivered(published) => self.deliver(now, *published),

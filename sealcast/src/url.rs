@@ -65,6 +65,14 @@ pub enum Scheme {
     Threshold,
 }
 
+impl Url {
+    /// That of a client of brokers whose cluster file is no file here.
+    pub(crate) fn of_brokers(keys: Scheme, wait: Duration) -> Url {
+        let text = format!("quorum:?keys={}", keys.name());
+        Url { way: Way::Quorum(PathBuf::new()), keys, options: Options { wait, ..Options::default() }, text }
+    }
+}
+
 impl Scheme {
     /// As `keys=` names it.
     pub fn name(self) -> &'static str {

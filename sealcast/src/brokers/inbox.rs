@@ -4,23 +4,22 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sealcast_client::Item;
-use sealcast_wire::limits;
+use sealcast_client::{Item, Took};
 
-use super::Shared;
 use crate::error::{Error, Result};
 use crate::group::lock;
+use crate::session::Driven;
 
 /// A subscription that stands in the order. Dropping it only ends the reading: it is gone on with by the next
 /// [`super::Brokers::subscribe`] to the same, unless [`super::Brokers::unsubscribe`] ends it.
 pub struct Subscription {
     inbox: Arc<Inbox>,
-    shared: Arc<Shared>,
+    driven: Driven,
 }
 
-/// Between the engine and a reader.
-pub(super) struct Inbox {
-    pub(super) id: u64,
+/// Between the driver and a reader.
+pub(crate) struct Inbox {
+    id: u64,
     state: Mutex<State>,
     ready: Condvar,
 }
@@ -28,73 +27,62 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
-    /// Bytes of them.
-    bytes: usize,
-    /// The place behind the last item that was taken, and its sn, since the engine last looked.
-    taken: Option<(u64, Option<u64>)>,
+    /// What the reader has taken since the driver last looked.
+    took: Option<Took>,
+    /// The driver waits for room.
+    wanted: bool,
     closed: Option<Error>,
 }
 
 impl State {
-    fn is_full(&self) -> bool {
-        self.items.len() >= limits::SUBSCRIBER_MESSAGES || self.bytes >= limits::CLIENT_WAITING_BYTES_MAX
-    }
-
-    /// Takes the next item, if there is one; and whether there is room again that there was not.
-    fn take(&mut self) -> (Option<Item>, bool) {
-        let was_full = self.is_full();
-        let Some(item) = self.items.pop_front() else { return (None, false) };
-        self.bytes -= item.bytes();
-        self.taken = Some(item.end());
-        (Some(item), was_full && !self.is_full())
+    /// Takes the next item, if there is one; and whether the driver waits for the room that it leaves.
+    fn take(&mut self) -> Option<(Item, bool)> {
+        let item = self.items.pop_front()?;
+        self.took.get_or_insert_default().add(&item);
+        Some((item, std::mem::take(&mut self.wanted)))
     }
 }
 
 impl Inbox {
-    pub(super) fn new(id: u64) -> Inbox {
+    pub(crate) fn new(id: u64) -> Inbox {
         Inbox { id, state: Mutex::default(), ready: Condvar::new() }
     }
 
-    /// Whether the reader must take something before more may come.
-    pub(super) fn is_full(&self) -> bool {
-        lock(&self.state).is_full()
+    /// What the reader has taken since the last call.
+    pub(crate) fn took(&self) -> Option<Took> {
+        lock(&self.state).took.take()
     }
 
-    /// What the reader has taken since the last call: the place behind it, and the sn of its last publication.
-    pub(super) fn taken(&self) -> Option<(u64, Option<u64>)> {
-        lock(&self.state).taken.take()
-    }
-
-    /// Hands over items at once: who waits is woken once.
-    pub(super) fn extend(&self, items: impl Iterator<Item = Item>) {
+    /// The driver waits for room, unless the reader has taken something that [`Inbox::took`] has not told: whether it has.
+    pub(crate) fn wants_room(&self) -> bool {
         let mut state = lock(&self.state);
-        for item in items {
-            state.bytes += item.bytes();
-            state.items.push_back(item);
+        state.wanted = state.took.is_none();
+        !state.wanted
+    }
+
+    /// Hands over items at once: their reader is woken once.
+    pub(crate) fn extend(&self, items: VecDeque<Item>) {
+        if !items.is_empty() {
+            lock(&self.state).items.extend(items);
+            self.ready.notify_one();
         }
-        drop(state);
-        self.ready.notify_one();
     }
 
-    #[cfg(test)]
-    pub(super) fn take(&self) -> Option<Item> {
-        lock(&self.state).take().0
-    }
-
-    #[cfg(test)]
-    pub(super) fn closed(&self) -> Option<Error> {
-        lock(&self.state).closed.clone()
-    }
-
-    pub(super) fn close(&self, why: Error) {
+    pub(crate) fn close(&self, why: Error) {
         lock(&self.state).closed.get_or_insert(why);
         self.ready.notify_all();
     }
 }
 
 impl Subscription {
-    pub(super) fn new(inbox: Arc<Inbox>, shared: Arc<Shared>) -> Subscription {
-        Subscription { inbox, shared }
+    pub(super) fn new(inbox: Arc<Inbox>, driven: Driven) -> Subscription {
+        Subscription { inbox, driven }
+    }
+
+    /// Why nothing will come any more, though there may be something to read still.
+    #[cfg(test)]
+    pub(super) fn closed(&self) -> Option<Error> {
+        lock(&self.inbox.state).closed.clone()
     }
 
     /// Its number in the order.
@@ -107,15 +95,14 @@ impl Subscription {
     /// # Errors
     /// Why none will come any more.
     pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Item>> {
-        self.shared.process.check()?;
+        self.driven.check()?;
         let until = Instant::now() + patience;
         let mut state = lock(&self.inbox.state);
         loop {
-            if let (Some(item), has_room) = state.take() {
+            if let Some((item, is_wanted)) = state.take() {
                 drop(state);
-                if has_room {
-                    // The driver waits for room; one that is gone needs none.
-                    let _ = self.shared.waker.wake();
+                if is_wanted {
+                    self.driven.wake();
                 }
                 return Ok(Some(item));
             }
@@ -133,11 +120,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if !self.shared.process.is_ours() {
-            return;
-        }
-        self.shared.lock().leave(self.inbox.id);
-        // What waited for its reader need not wait any more.
-        let _ = self.shared.waker.wake();
+        // In a forked child and after the end there is nothing to leave.
+        let _ = self.driven.call(|now, through| through.leave(now, self.inbox.id));
     }
 }

@@ -1,30 +1,29 @@
 //! A client of 3f + 1 brokers: registers, publishes with receipts, subscribes, reads, acts for administrators.
 //!
 //! ```text
-//! callers ─ verbs ─▶ Engine: sealcast_client, the keys, a channel to each broker ◀─ the driver thread waits for sockets
+//! callers ─ verbs ─▶ a session: group of keys and transport, a channel to each broker ◀─ its driver waits for sockets
 //!    ▲                  │
 //!    └── outcomes, ─────┘ ── subscriptions' inboxes
 //! ```
+//! [`Brokers::open`] makes a session for the handle alone, [`Session::brokers`](crate::Session::brokers) shares one.
 //! Up to f brokers may be silent, slow or lying, and nobody notices; with more of them calls end with
 //! [`Code::NoQuorum`]. Calls block the thread that makes them.
 
 mod accusing;
 mod credential;
-mod engine;
 mod file;
 mod findings;
 mod inbox;
-mod lines;
 mod member;
 mod outgoing;
 mod refusals;
-mod sealing;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use sealcast_broker::access::Access;
 use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
@@ -34,46 +33,39 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::Status;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
-use sealcast_client::{Answer, Outcome, Proofs, Read, Standing, Stood};
+use sealcast_client::{Answer, Cargo, Done, Outcome, Proofs, Read, Standing, Stood};
 use sealcast_delivery::{SendError, Token};
-use sealcast_wire::Utc;
+use sealcast_wire::{Now, Utc, limits};
 
-pub(crate) use credential::ended;
-pub(crate) use engine::no_quorum;
-pub(crate) use engine::rolled_back;
+pub(crate) use credential::{ClientStatus, ended};
 pub use file::{load, load_named, save};
 pub(crate) use findings::Findings;
 pub use findings::{Evidence, misled};
+pub(crate) use inbox::Inbox;
 pub use inbox::Subscription;
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration, registrations, vouched};
 pub(crate) use refusals::refused;
 pub use sealcast_client::{Advertisement, Advertisements, Content, Item};
 pub use sealcast_keys::Shortage;
+pub(crate) use trouble::{no_quorum, rolled_back};
 
 use crate::code::Code;
-use crate::error::{Error, Result};
-use crate::io::process::Process;
+use crate::error::{CLOCK, Error, Result};
+use crate::group::{PublishError, Together};
+use crate::session::{Driven, Session, Through, open_for_brokers};
 use crate::url::Scheme;
-use engine::{Done, Engine};
 use refusals::{done, lost};
 
-/// A client of a cluster. Dropping it ends its channels; subscriptions that stand in the order stay there.
+/// A client of a cluster. Dropping one that was opened by itself ends its channels; subscriptions that stand in the order stay
+/// there.
 pub struct Brokers {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Shared {
-    process: Process,
-    engine: Mutex<Engine>,
-    /// Something was done that somebody may wait for.
-    changed: Condvar,
-    waker: mio::Waker,
+    driven: Driven,
+    /// Whether it was opened for this handle alone.
+    is_own: bool,
     patience: Duration,
-    keys: Scheme,
-    /// What says again who this is.
-    registrations: Vec<Registration>,
+    /// Ends with its last user.
+    _session: Session,
 }
 
 /// What a client is opened with.
@@ -154,23 +146,14 @@ impl Brokers {
     /// # Errors
     /// The system's own, and [`Code::Content`] if the client's record is of another cluster.
     pub fn open(opening: Opening) -> Result<Brokers> {
-        let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
-        let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
-        let (patience, keys, registrations) = (opening.patience, opening.keys, opening.registrations.clone());
-        let engine = Mutex::new(Engine::new(opening, poll.registry())?);
-        let shared = Arc::new(Shared {
-            process: Process::current(),
-            engine,
-            changed: Condvar::new(),
-            waker,
-            patience,
-            keys,
-            registrations,
-        });
-        let driven = shared.clone();
-        let thread = std::thread::Builder::new().name("sealcast-brokers".into()).spawn(move || driven.run(poll));
-        let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
-        Ok(Brokers { shared, thread: Some(thread) })
+        let patience = opening.patience;
+        let (session, driven) = open_for_brokers(opening)?;
+        Ok(Brokers { driven, is_own: true, patience, _session: session })
+    }
+
+    /// The handle to the brokers that a session goes through.
+    pub(crate) fn of_session(session: Session, driven: Driven) -> Brokers {
+        Brokers { driven, is_own: false, patience: session.url().options.wait, _session: session }
     }
 
     /// Waits until f + 1 brokers have said where the order is.
@@ -178,7 +161,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`] with the silent ones.
     pub fn ready(&self) -> Result<Standing> {
-        self.shared.look(self.shared.patience, |engine| engine.quorum.standing().cloned().map(Ok))
+        self.look(self.patience, |it| it.handle.standing().map(Ok))
     }
 
     /// The same, and until the client is registered.
@@ -187,17 +170,17 @@ impl Brokers {
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
     pub fn registered(&self) -> Result<Standing> {
         self.ready()?;
-        let known = |engine: &Engine| engine.quorum.standing().filter(|it| it.registered).cloned();
-        let came = self.shared.look(self.shared.patience, |engine| {
-            if let Some(why) = engine.unregistered() {
+        let known = |it: &Through| it.handle.standing().filter(|it| it.registered);
+        let came = self.look(self.patience, |it| {
+            if let Some(why) = it.unregistered() {
                 return Some(Err(why));
             }
             // Until all that is said of it is known: by that it is judged what it may read.
-            known(engine).filter(|_| !engine.quorum.is_registering()).map(Ok)
+            known(it).filter(|_| !it.handle.is_registering()).map(Ok)
         });
         came.or_else(|why| match why.code() {
             // It was known before: too few brokers to order anything still answer what it reads.
-            Code::NoQuorum | Code::TimedOut => known(&self.shared.lock()).ok_or(why),
+            Code::NoQuorum | Code::TimedOut => self.driven.look(|it| known(it)).ok_or(why),
             _ => Err(why),
         })
     }
@@ -205,7 +188,7 @@ impl Brokers {
     /// The last second of the time for which somebody vouches for this client, once little of it is left: a tenth, or two
     /// weeks. When it is over its subscriptions end, and [`Subscription::next_timeout`] says so.
     pub fn ends_soon(&self) -> Option<Utc> {
-        self.shared.lock().ends_soon()
+        self.driven.look(|it| it.ends_soon())
     }
 
     /// Waits for the threshold key: the file's, or one that 2f + 1 brokers signed.
@@ -213,9 +196,9 @@ impl Brokers {
     /// # Errors
     /// [`Code::NotReady`] if there is none in time.
     pub fn key(&self, patience: Duration) -> Result<VouchedKey> {
-        let found = self.shared.look(patience, |engine| engine.look_for_key().map(Ok));
+        let found = self.wait(patience, || self.driven.call(|now, it| it.look_for_key(now)).transpose());
         found.map_err(|e| match e.code() {
-            Code::NoQuorum if self.shared.lock().quorum.standing().is_some() => {
+            Code::NoQuorum if self.driven.look(|it| it.handle.standing().is_some()) => {
                 Error::new(Code::NotReady, "the brokers have no threshold key yet")
                     .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
             }
@@ -225,12 +208,12 @@ impl Brokers {
 
     /// Who we are to the brokers.
     pub fn client(&self) -> Client {
-        *self.shared.lock().quorum.client()
+        self.driven.look(|it| it.handle.client())
     }
 
     /// The cluster.
     pub fn cluster(&self) -> Arc<ClusterFile> {
-        self.shared.lock().cluster.clone()
+        self.driven.look(|it| it.cluster.clone())
     }
 
     /// Publishes, and waits until f + 1 brokers say that it has its place.
@@ -246,22 +229,19 @@ impl Brokers {
     /// # Errors
     /// Those of [`Brokers::publish`] and [`Brokers::begin_together`].
     pub fn publish_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Published> {
-        for _ in 0..SEALED_AGAIN_MAX {
-            let token = self.begin_together(outgoing, more)?;
-            match self.outcome(token)? {
-                Outcome::Executed { height, number, outcome } => {
-                    done(&outcome)?;
-                    return published(height, number, &outcome.detail, outgoing.headers.len())
-                        .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"));
-                }
-                // Sealed for a policy or key that was replaced meanwhile (E6): again, for the one in force.
-                Outcome::Superseded { .. } => {}
-                other => return Err(lost(&other)),
+        let token = self.begin_together(outgoing, more)?;
+        match self.outcome(token)? {
+            Outcome::Executed { height, number, outcome } => {
+                done(&outcome)?;
+                published(height, number, &outcome.detail, outgoing.headers.len())
+                    .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"))
             }
+            // It was sealed anew for the one in force each time that policy or key was replaced (E6).
+            Outcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
+                Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")
+            })),
+            other => Err(lost(&other)),
         }
-        let expired = self.shared.lock().expired();
-        Err(expired
-            .unwrap_or_else(|| Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")))
     }
 
     /// Begins to publish: [`Brokers::outcome`] tells what became of it.
@@ -278,18 +258,71 @@ impl Brokers {
     /// # Errors
     /// As [`Brokers::begin`], where the limit is on all bodies together; [`Code::Usage`] without keys.
     pub fn begin_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Token> {
-        if !more.is_empty() && !self.shared.lock().seals() {
+        let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.cargo, Cargo::Group(_))));
+        if is_group {
+            return Err(Error::new(
+                Code::Usage,
+                "a group's members publish through their session, which seals for them",
+            ));
+        }
+        if !more.is_empty() && !seals {
             return Err(Error::new(Code::Usage, "in clear nothing is sealed together; keys=threshold does"));
         }
-        let publish = |engine: &mut Engine| match engine.publish(outgoing, more) {
-            Err(SendError::Full | SendError::NotReady | SendError::Retired) => None,
-            Err(SendError::TooLong) => Some(Err(engine.too_large(outgoing, more))),
-            Err(SendError::Old) => Some(Err(engine.too_old())),
-            Err(SendError::BadTopic) => Some(Err(outgoing.bad_topic())),
-            Err(e) => Some(Err(e.into())),
-            Ok(token) => Some(Ok(token)),
+        self.driven.check()?;
+        if !outgoing.keeps_to_limits(more) {
+            return Err(self.too_large(outgoing, more));
+        }
+        let publication = outgoing.publication();
+        if !seals {
+            return self.wait(self.patience, || {
+                let taken = self.driven.call(|now, it| it.handle.publish(now, publication.clone()));
+                self.begun(outgoing, more, taken.map(|it| it.map_err(PublishError::from)))
+            });
+        }
+        let (envelope, bodies) = (publication.envelope(), [&[&outgoing.body[..]], more].concat());
+        let message = Together { envelope: &envelope, bodies: &bodies };
+        self.wait(self.patience, || self.begun(outgoing, more, self.driven.publish(message)))
+    }
+
+    /// What became of beginning to publish; `None` if it will do later.
+    fn begun(
+        &self,
+        outgoing: &Outgoing,
+        more: &[&[u8]],
+        taken: Result<std::result::Result<Token, PublishError>>,
+    ) -> Option<Result<Token>> {
+        let why = match taken {
+            Err(why) => return Some(Err(why)),
+            Ok(Ok(token)) => return Some(Ok(token)),
+            Ok(Err(why)) => why,
         };
-        self.shared.wait(self.shared.patience, publish, Shared::leave_published)
+        Some(Err(match why {
+            PublishError::NotReady | PublishError::Send(SendError::Full | SendError::NotReady | SendError::Retired) => {
+                return None;
+            }
+            PublishError::Denied | PublishError::Send(SendError::TooLong) => self.too_large(outgoing, more),
+            PublishError::Send(SendError::Old) => self.too_old(),
+            PublishError::Send(SendError::BadTopic) => outgoing.bad_topic(),
+            why => self.driven.refused(&outgoing.headers[0].topic, why),
+        }))
+    }
+
+    /// Which limit a publication is over.
+    fn too_large(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Error {
+        outgoing.too_large(more, self.driven.look(|it| it.seals().then_some(it.cluster.suite)))
+    }
+
+    /// Why nothing can be sealed: the newest block is too old by the clock here.
+    fn too_old(&self) -> Error {
+        let most = limits::SEAL_BLOCK_AGE_MAX.as_secs();
+        let what = match self.driven.age() {
+            Some(age) => format!(
+                "the newest block that f + 1 brokers show is {} s old by this machine's clock; it may be {most} s old",
+                age.as_secs()
+            ),
+            None => "f + 1 brokers have not shown their newest block yet, and nothing is sealed before".to_owned(),
+        };
+        Error::new(Code::NotReady, what).with_hint(CLOCK)
     }
 
     /// Waits for what becomes of an operation.
@@ -343,7 +376,7 @@ impl Brokers {
     }
 
     fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
-        let token = self.take(|engine| engine.submit(operation.clone()))?;
+        let token = self.take(|now, it| it.submit(now, operation.clone()))?;
         match self.outcome(token)? {
             Outcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
             other => Err(lost(&other)),
@@ -355,12 +388,15 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], or why not; [`Code::Usage`] if another [`Subscription`] to the same is read here.
     pub fn subscribe(&self, interest: Interest) -> Result<Subscription> {
-        let token = self.take(|engine| engine.subscribe(&interest))?.ok_or_else(|| {
+        let token = self.take(|now, it| it.handle.subscribe(now, &interest))?.ok_or_else(|| {
             Error::new(Code::Usage, "this client reads a subscription to the same already")
                 .with_hint("read that one, or drop it before")
         })?;
         match self.done(token)? {
-            Done::Subscribed(inbox) => Ok(Subscription::new(inbox, self.shared.clone())),
+            Done::Subscribed(id) => {
+                let inbox = self.driven.call(|_, it| it.read(id))?;
+                Ok(Subscription::new(inbox, self.driven.clone()))
+            }
             Done::Outcome(Outcome::Executed { outcome, .. }) => match done(&outcome) {
                 Err(e) => Err(e),
                 Ok(()) => Err(Error::new(Code::Signature, "the brokers' answer cannot be read")),
@@ -392,7 +428,7 @@ impl Brokers {
     /// [`Code::NoQuorum`].
     pub fn subscriptions(&self) -> Result<Vec<Stood>> {
         self.ready()?;
-        Ok(self.shared.lock().quorum.stood_subscriptions())
+        Ok(self.driven.look(|it| it.handle.stood_subscriptions()))
     }
 
     /// Reads; nothing where nothing stands yet. Without `linearizable` it may be of a moment ago, though never older than
@@ -403,7 +439,7 @@ impl Brokers {
     /// [`Code::NoQuorum`], also if too few shares come of what is sealed; [`Code::DeniedPolicy`]; [`Code::NotKept`] if what
     /// stands at the first place is no longer kept ([`Brokers::oldest_kept`]).
     pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
-        match self.ask(what, linearizable, self.shared.patience)? {
+        match self.ask(what, linearizable, self.patience)? {
             Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
             _ => Err(Error::new(Code::Usage, "this was no place")),
         }
@@ -417,7 +453,7 @@ impl Brokers {
     pub fn oldest_kept(&self, header: &Header, from: u64) -> Result<u64> {
         let is_kept = |from: u64| {
             let what = Read::Range { header: header.clone(), from, limit: 1 };
-            match self.ask(&what, false, self.shared.patience) {
+            match self.ask(&what, false, self.patience) {
                 Ok(_) => Ok(true),
                 Err(e) if e.code() == Code::NotKept => Ok(false),
                 Err(e) => Err(e),
@@ -443,7 +479,7 @@ impl Brokers {
     /// As [`Brokers::read`].
     pub fn value(&self, topic: &str, key: &[u8], linearizable: bool) -> Result<Option<Vec<u8>>> {
         let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
-        match self.ask(&what, linearizable, self.shared.patience)? {
+        match self.ask(&what, linearizable, self.patience)? {
             Answer::Value(value) => Ok(value),
             _ => Err(Error::new(Code::Usage, "this was no value")),
         }
@@ -467,7 +503,7 @@ impl Brokers {
     /// # Errors
     /// As [`Brokers::read`].
     pub fn subject(&self, subject: &Subject) -> Result<SubjectStatus> {
-        match self.ask(&Read::Subject(subject.clone()), false, self.shared.patience)? {
+        match self.ask(&Read::Subject(subject.clone()), false, self.patience)? {
             Answer::Subject(status) => Ok(status),
             _ => Err(Error::new(Code::Usage, "this was no subject")),
         }
@@ -478,7 +514,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`].
     pub fn receipt(&self, height: u64, number: u64) -> Result<Receipt> {
-        let token = self.take(|engine| engine.receipt(height, number))?;
+        let token = self.take(|now, it| it.handle.receipt(now, height, number))?;
         match self.done(token)? {
             Done::Receipt(Some(receipt)) => Ok(*receipt),
             _ => Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt")
@@ -492,7 +528,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], also if its block is no longer kept.
     pub fn receipt_of(&self, entry: &Entry) -> Result<Receipt> {
-        let token = self.take(|engine| engine.receipt_of(entry))?;
+        let token = self.take(|now, it| it.handle.receipt_of(now, entry))?;
         match self.done(token)? {
             Done::Receipt(Some(receipt)) => Ok(*receipt),
             _ => {
@@ -508,7 +544,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`].
     pub fn bound(&self, height: u64, number: u64) -> Result<Receipt> {
-        let token = self.take(|engine| engine.bound(height, number))?;
+        let token = self.take(|now, it| it.handle.bound(now, height, number))?;
         match self.done(token)? {
             Done::Receipt(Some(receipt)) => Ok(*receipt),
             _ => Err(Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it")
@@ -521,12 +557,12 @@ impl Brokers {
     /// # Errors
     /// Those of the session.
     pub fn status(&self) -> Result<Vec<Stand>> {
-        let token = self.take(|engine| engine.status())?;
+        let token = self.take(|now, it| it.handle.status(now))?;
         let said = match self.done(token)? {
             Done::Status(said) => said,
             _ => BTreeMap::new(),
         };
-        Ok(self.shared.lock().stands(&said))
+        Ok(self.driven.look(|it| it.stands(&said)))
     }
 
     /// Where the brokers stand when none of them may answer: those that do within `patience`.
@@ -535,17 +571,17 @@ impl Brokers {
     /// Those of the session.
     pub fn survey(&self, patience: Duration) -> Result<Vec<Stand>> {
         // Whoever is not there yet may come.
-        let all = self.shared.look(patience, |engine| engine.all_here().then_some(Ok(())));
+        let all = self.look(patience, |it| it.handle.is_complete().then_some(Ok(())));
         match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {
             Ok(stands) => Ok(stands),
-            Err(_) => self.status().or_else(|_| Ok(self.shared.lock().stands(&BTreeMap::new()))),
+            Err(_) => self.status().or_else(|_| Ok(self.driven.look(|it| it.stands(&BTreeMap::new())))),
         }
     }
 
     /// What others advertise, since the last call. It comes to whoever subscribes to anything, and to whoever says that it
     /// wants it: [`Brokers::want_advertisements`].
     pub fn advertisements(&self) -> Advertisements {
-        self.shared.lock().advertised.take()
+        self.driven.look(|it| it.handle.advertised())
     }
 
     /// Registers anew, and says whether this client wants advertisements also while it has no subscription (Chios' intent).
@@ -555,9 +591,9 @@ impl Brokers {
     /// [`Code::Usage`] for a client that was opened without a registration, and as [`Brokers::submit`].
     pub fn want_advertisements(&self, intent: bool) -> Result<()> {
         let mut came = Err(Error::new(Code::Usage, "without a registration there is nothing to say so with"));
-        for it in &self.shared.registrations {
+        for it in self.driven.look(|it| it.registrations.clone()) {
             // Any that still holds says it.
-            came = self.submit(&Operation::Register(Registration { intent, ..it.clone() })).map(drop);
+            came = self.submit(&Operation::Register(Registration { intent, ..it })).map(drop);
             if came.is_ok() {
                 break;
             }
@@ -571,7 +607,7 @@ impl Brokers {
     /// # Errors
     /// Those of the session.
     pub fn proofs(&self) -> Result<Proofs> {
-        let token = self.take(|engine| engine.proofs())?;
+        let token = self.take(|now, it| it.handle.proofs(now))?;
         match self.done(token)? {
             Done::Proofs(proofs) => Ok(proofs),
             _ => Err(Error::new(Code::Usage, "this was no question for proofs")),
@@ -580,39 +616,30 @@ impl Brokers {
 
     /// Evidence of misbehaviour that came up here, since the last call.
     pub fn evidence(&self) -> Vec<Evidence> {
-        self.shared.lock().findings.take()
+        self.driven.look(|it| it.findings.take())
     }
 
-    /// Sends what is queued and ends all channels. Evidence that came up is brought before the brokers first, for as long
-    /// as they usually need to order something.
-    pub fn close(mut self) {
-        let patience = ACCUSING.min(self.shared.patience);
+    /// Sends what is queued and ends all channels, unless a session goes on with them. Evidence that came up is brought before
+    /// the brokers first, for as long as they usually need to order something, and what was published gets its place if
+    /// they order anything.
+    pub fn close(self) {
+        let patience = ACCUSING.min(self.patience);
         // Without a quorum others bring it, or this client when it comes upon it again.
-        let _ = self.shared.look(patience, |engine| engine.has_accused().then_some(Ok(())));
-        self.end();
-    }
-
-    fn end(&mut self) {
-        if !self.shared.process.is_ours() {
-            // The channels and the thread are the parent's.
-            std::mem::forget(self.thread.take());
-            return;
-        }
-        self.shared.lock().end();
-        self.shared.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let _ = self.look(patience, |it| it.findings.has_accused().then_some(Ok(())));
+        if self.is_own {
+            let cannot = |it: &Through| it.cut_off().is_some() || !it.is_registered();
+            let _ = self.look(SETTLING, |it| (it.handle.is_settled() || cannot(it)).then_some(Ok(())));
         }
     }
 
     fn ask(&self, what: &Read, linearizable: bool, patience: Duration) -> Result<Answer> {
         let mut tries = 0..DENIED_TRIES;
         let done = loop {
-            let token = self.take(|engine| engine.read(what.clone(), linearizable))?;
+            let token = self.take(|now, it| it.handle.read(now, what.clone(), linearizable))?;
             let done = self.done_within(token, patience)?;
             let denied = matches!(done, Done::Read(Err(sealcast_broker::protocol::Why::Denied)));
             // Brokers that have not executed our registration yet say the same as if there were none.
-            let is_early = denied && self.shared.lock().is_registered();
+            let is_early = denied && self.driven.look(|it| it.is_registered());
             if !is_early || tries.next().is_none() {
                 break done;
             }
@@ -649,14 +676,12 @@ impl Brokers {
             let content = match &publication.body {
                 Body::Sealed(_) => {
                     let sn = entry.sn;
-                    self.take(|engine| engine.open_read(&entry, &publication))?;
-                    let opened = self.shared.look(self.shared.patience, |engine| engine.opened(sn).map(Ok));
+                    self.take(|now, it| it.handle.open(now, &entry, &publication))?;
+                    let opened = self.look(self.patience, |it| it.handle.opened(sn).map(Ok));
                     if let Err(e) = &opened {
-                        let missing = {
-                            let mut engine = self.shared.lock();
-                            engine.end_read(sn);
-                            engine.shortage_of(sn)
-                        };
+                        self.driven.look(|it| it.handle.end_read(sn));
+                        let missing = self.driven.status().unwrap_or_default().missing;
+                        let missing = missing.into_iter().find(|it| it.index == sn);
                         let is_late = matches!(e.code(), Code::NoQuorum | Code::TimedOut);
                         if let Some(missing) = missing.filter(|_| is_late) {
                             return Err(self.explain(&missing));
@@ -672,126 +697,45 @@ impl Brokers {
     }
 
     /// Calls a verb until it is taken.
-    fn take<T>(&self, mut verb: impl FnMut(&mut Engine) -> std::result::Result<T, SendError>) -> Result<T> {
-        let verb = |engine: &mut Engine| match verb(engine) {
-            Err(SendError::Full | SendError::NotReady) => None,
-            Err(e) => Some(Err(e.into())),
-            Ok(it) => Some(Ok(it)),
-        };
-        self.shared.wait(self.shared.patience, verb, Shared::leave)
+    fn take<T>(&self, mut verb: impl FnMut(Now, &mut Through) -> std::result::Result<T, SendError>) -> Result<T> {
+        self.wait(self.patience, || match self.driven.call(|now, it| verb(now, it)) {
+            Ok(Err(SendError::Full | SendError::NotReady)) => None,
+            Ok(taken) => Some(taken.map_err(Error::from)),
+            Err(why) => Some(Err(why)),
+        })
     }
 
     fn done(&self, token: Token) -> Result<Done> {
-        self.done_within(token, self.shared.patience)
+        self.done_within(token, self.patience)
     }
 
     fn done_within(&self, token: Token, patience: Duration) -> Result<Done> {
-        let found = self.shared.look(patience, |engine| engine.done.remove(&token).map(Ok));
+        let found = self.wait(patience, || self.driven.done(token).map(Ok));
         if found.is_err() {
-            self.shared.lock().forget(token);
+            self.driven.forget(token);
         }
         found
+    }
+
+    /// Waits until a check makes something of what came.
+    fn wait<T>(&self, patience: Duration, mut check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+        self.driven.check()?;
+        let failed = || self.driven.look(|it| it.failed()).map(Err);
+        let found = self.driven.wait(patience, || check().or_else(failed));
+        found.unwrap_or_else(|| Err(self.driven.look(|it| it.no_quorum(patience))))
+    }
+
+    /// The same, where looking is enough.
+    fn look<T>(&self, patience: Duration, mut check: impl FnMut(&mut Through) -> Option<Result<T>>) -> Result<T> {
+        self.wait(patience, || self.driven.look(&mut check))
     }
 }
 
 impl Drop for Brokers {
     fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets the driver work until `check` makes something of it, and then does what else the caller wants done.
-    fn wait<T>(
-        &self,
-        patience: Duration,
-        mut check: impl FnMut(&mut Engine) -> Option<Result<T>>,
-        then: impl FnOnce(&Shared, &mut Engine),
-    ) -> Result<T> {
-        // A forked child has the same keys, numbers and generator (G4).
-        self.process.check()?;
-        let until = Instant::now() + patience;
-        let mut engine = self.lock();
-        loop {
-            if let Some(found) = check(&mut engine) {
-                then(self, &mut engine);
-                return found;
-            }
-            if let Some(why) = engine.failed() {
-                return Err(why);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(engine.no_quorum(patience));
-            }
-            // It may have asked for something.
-            self.leave(&mut engine);
-            let left = left.min(LOOK_AGAIN);
-            engine = self.changed.wait_timeout(engine, left).unwrap_or_else(PoisonError::into_inner).0;
+        if self.is_own {
+            self.driven.end();
         }
-    }
-
-    /// Looks at what comes until `check` makes something of it.
-    fn look<T>(&self, patience: Duration, check: impl FnMut(&mut Engine) -> Option<Result<T>>) -> Result<T> {
-        self.wait(patience, check, |_, _| ())
-    }
-
-    /// A verb was called: what it has to send leaves at once, and the driver looks at its timers again.
-    fn leave(&self, engine: &mut Engine) {
-        if engine.send_out() {
-            self.changed.notify_all();
-        }
-        let timeout = engine.timeout();
-        if engine.is_driver_late(timeout) {
-            self.wake();
-        }
-    }
-
-    /// The same after a publication, of which there may be many.
-    fn leave_published(&self, engine: &mut Engine) {
-        if engine.send_out() {
-            self.changed.notify_all();
-        }
-        let timeout = engine.timeout_of_operations();
-        if engine.is_driver_late(timeout) {
-            self.wake();
-        }
-    }
-
-    /// The driver looks at once. A waker that fails is one whose thread is gone.
-    fn wake(&self) {
-        let _ = self.waker.wake();
-    }
-
-    /// The driver thread.
-    fn run(&self, mut poll: mio::Poll) {
-        let mut events = mio::Events::with_capacity(64);
-        loop {
-            let wait = {
-                let mut engine = self.lock();
-                events.iter().for_each(|event| engine.woken(event.token()));
-                if engine.has_ended() {
-                    break;
-                }
-                if engine.work() {
-                    self.changed.notify_all();
-                }
-                engine.wait()
-            };
-            match poll.poll(&mut events, wait) {
-                Ok(()) => {}
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    self.lock().fail(Error::system("waiting for the brokers", &e));
-                    break;
-                }
-            }
-        }
-        self.changed.notify_all();
     }
 }
 
@@ -806,12 +750,11 @@ fn published(height: u64, number: u64, detail: &[u8], headers: usize) -> Option<
 /// Operations of one frame: more make the signature no cheaper that is worth the wait.
 pub const FRAME_OPERATIONS: usize = 32;
 
-const WAKER: mio::Token = mio::Token(usize::MAX);
-/// How long a waiting caller goes without a look of its own.
+/// How long a client waits before it reads again what was denied.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How often a read that was denied is tried again by a client that is registered.
 const DENIED_TRIES: usize = 10;
 /// How long a client that ends waits until its evidence is ordered.
 const ACCUSING: Duration = Duration::from_secs(5);
-/// How often a publication is sealed anew when policy or key change.
-const SEALED_AGAIN_MAX: usize = 5;
+/// How long a client that ends waits until what it published has its place, beyond what its caller waited for.
+const SETTLING: Duration = Duration::from_secs(1);

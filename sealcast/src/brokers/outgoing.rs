@@ -1,6 +1,10 @@
 //! Which limit a publication is over, for its publisher.
 
-use sealcast_broker::operation::{Execute, check_published};
+use sealcast_broker::cluster_file::Suite;
+use sealcast_broker::operation::{Body, Execute, Publication, check_published};
+use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::tdh2::Ciphertext;
+use sealcast_keys::threshold::sealed::together_overhead;
 use sealcast_wire::limits;
 
 use super::Outgoing;
@@ -8,6 +12,19 @@ use crate::code::Code;
 use crate::error::Error;
 
 impl Outgoing {
+    /// The publication in clear.
+    pub(super) fn publication(&self) -> Publication {
+        Publication {
+            headers: self.headers.clone(),
+            associated: self.associated.clone(),
+            access: self.access.clone(),
+            execute: self.execute.clone(),
+            policy: 0,
+            epoch: 0,
+            body: Body::Plain(self.body.clone()),
+        }
+    }
+
     /// The first limit that it is over in anything but its body: what it is of, how much it has, and how much it may have.
     fn over(&self) -> Option<(&'static str, usize, usize)> {
         let (key, value): (&[u8], &[u8]) = match &self.execute {
@@ -29,14 +46,23 @@ impl Outgoing {
         parts.into_iter().find(|(_, has, most)| has > most)
     }
 
-    /// Whether all of it but its body is what brokers read.
-    pub(super) fn keeps_to_limits(&self) -> bool {
-        self.over().is_none() && !self.headers.is_empty()
+    /// Whether all of it is what brokers read, as far as can be told before it is sealed.
+    pub(super) fn keeps_to_limits(&self, more: &[&[u8]]) -> bool {
+        self.bytes(more) <= limits::BODY_BYTES_MAX && self.over().is_none() && !self.headers.is_empty()
     }
 
-    /// Names the limit that it is over, if a body has `room` bytes; `more` bodies are sealed with its own.
-    pub(super) fn too_large(&self, more: &[&[u8]], room: usize) -> Error {
-        let body = self.body.len() + more.iter().map(|it| it.len()).sum::<usize>();
+    fn bytes(&self, more: &[&[u8]]) -> usize {
+        self.body.len() + more.iter().map(|it| it.len()).sum::<usize>()
+    }
+
+    /// Names the limit that it is over, if it is sealed with `more` bodies in a group of this suite, or not sealed.
+    pub(super) fn too_large(&self, more: &[&[u8]], sealed: Option<Suite>) -> Error {
+        let own = match sealed {
+            None => 0,
+            Some(Suite::Ristretto255) => together_overhead(Ciphertext::<Ristretto255>::OVERHEAD, 1 + more.len()),
+            Some(Suite::P256) => together_overhead(Ciphertext::<P256>::OVERHEAD, 1 + more.len()),
+        };
+        let (body, room) = (self.bytes(more), limits::BODY_BYTES_MAX.saturating_sub(own));
         if self.headers.is_empty() {
             return Error::new(Code::BadValue, "a publication has a topic");
         }
@@ -69,3 +95,50 @@ impl Outgoing {
 
 const SPLIT: &str =
     "split -b 1000K FILE PART- makes parts that fit; publish each, or where the file lies and its SHA-256";
+
+#[cfg(test)]
+mod tests {
+    use sealcast_broker::operation::Header;
+
+    use super::*;
+
+    type G = Ristretto255;
+
+    #[test]
+    fn a_publication_over_a_limit_is_told_which_one() {
+        let header = |topic: &str| Header { topic: topic.into(), value: None };
+        let good = || Outgoing {
+            headers: vec![header("t")],
+            associated: Vec::new(),
+            access: None,
+            execute: Execute::Nothing,
+            body: Vec::new(),
+        };
+        let told = |it: &Outgoing, more: &[&[u8]]| {
+            let why = it.too_large(more, Some(Suite::Ristretto255));
+            assert!(why.code() == Code::TooLarge && why.hint().is_some(), "{why}");
+            why.message().to_owned()
+        };
+        let room = limits::BODY_BYTES_MAX - together_overhead(Ciphertext::<G>::OVERHEAD, 1);
+        let body = |bytes: usize| Outgoing { body: vec![0; bytes], ..good() };
+        let expected = format!("the message has {} bytes, and a publication holds {room}", room + 1);
+        assert_eq!(told(&body(room + 1), &[]), expected);
+        assert!(told(&body(room), &[b""]).contains(&format!("holds {}", room - 4)), "with the length of another one");
+        assert!(
+            told(&body(room), &[]).contains("with its topics, condition and message"),
+            "it fits, so it was something else"
+        );
+        let topics = Outgoing { headers: vec![header("t"); limits::HEADERS_MAX + 1], ..good() };
+        assert!(told(&topics, &[]).contains("has 17 topics, and it may have 16"), "{}", told(&topics, &[]));
+        let put = |key: usize, value: usize| Execute::Put { key: vec![0; key], value: vec![0; value] };
+        let key = Outgoing { execute: put(limits::VALUE_KEY_BYTES_MAX + 1, 1), ..good() };
+        let value = Outgoing { execute: put(1, limits::VALUE_BYTES_MAX + 1), ..good() };
+        assert!(told(&key, &[]).contains("bytes of a key") && told(&value, &[]).contains("bytes of a value"));
+        for it in [&topics, &key, &value, &body(limits::BODY_BYTES_MAX + 1)] {
+            assert!(!it.keeps_to_limits(&[]));
+        }
+        assert!(good().keeps_to_limits(&[]) && !body(limits::BODY_BYTES_MAX).keeps_to_limits(&[b"1"]));
+        let odd = Outgoing { headers: vec![header("fine"), header("a/#")], ..good() };
+        assert!(odd.bad_topic().message().starts_with("\"a/#\": "), "{}", odd.bad_topic());
+    }
+}

@@ -3,33 +3,34 @@
 
 use std::time::Duration;
 
+use sealcast_broker::cluster_file::ClusterFile;
+use sealcast_client::Done;
 use sealcast_keys::Shortage;
 
-use super::engine::Done;
 use super::{Brokers, Stand};
 use crate::code::Code;
 use crate::error::Error;
-use crate::url::Scheme;
+use crate::io::channel::Channel;
 
 impl Brokers {
     /// Why nothing will come any more for this client: nobody vouches for it at the brokers.
     pub fn excluded(&self) -> Option<Error> {
-        self.shared.lock().excluded()
+        self.driven.look(|it| it.excluded())
     }
 
     /// That more than f brokers have lied to this client, so that nothing they say can be relied on.
     pub fn misled(&self) -> Option<Error> {
-        self.shared.lock().misled()
+        self.driven.look(|it| it.misled())
     }
 
     /// That fewer than 2f + 1 brokers are connected now: nothing is ordered as far as this client can see.
     pub fn cut_off(&self) -> Option<Error> {
-        self.shared.lock().cut_off()
+        self.driven.look(|it| it.cut_off())
     }
 
     /// The first publication of a subscription that has waited for shares for some seconds, if there is one.
     pub fn shortage(&self) -> Option<Shortage> {
-        self.shared.lock().shortage()
+        self.driven.status()?.late
     }
 
     /// Which brokers sent no share of a publication that does not open, and why as far as they say; it asks them.
@@ -51,12 +52,12 @@ impl Brokers {
     /// `patience` say; `None` also if they do not answer in time, and where nothing is sealed.
     pub fn too_few_holders(&self, patience: Duration) -> Option<Error> {
         let cluster = self.cluster();
-        if self.shared.keys == Scheme::Plain {
+        if !self.driven.look(|it| it.seals()) {
             return None;
         }
-        let token = self.take(|engine| engine.status()).ok()?;
+        let token = self.take(|now, it| it.handle.status(now)).ok()?;
         let Done::Status(said) = self.done_within(token, patience).ok()? else { return None };
-        let stands = self.shared.lock().stands(&said);
+        let stands = self.driven.look(|it| it.stands(&said));
         let holds = |stand: &&Stand| stand.said.as_ref().is_ok_and(|said| said.has_share);
         let (holders, needed) = (stands.iter().filter(holds).count(), usize::from(cluster.threshold));
         (holders < needed).then(|| {
@@ -68,6 +69,32 @@ impl Brokers {
             Error::new(Code::NoQuorum, what).with_hint(SHARES)
         })
     }
+}
+
+/// Too few brokers answer: which ones do not, and why.
+pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], patience: Duration) -> Error {
+    let (n, needed) = (channels.len(), cluster.faulty() + 1);
+    let silent = channels.iter().enumerate().filter(|(_, it)| !it.is_open());
+    let silent: Vec<String> =
+        silent.map(|(n, it)| format!("broker {n} ({})", it.why().unwrap_or("no answer"))).collect();
+    let here = n - silent.len();
+    let (code, what) = match here > 2 * cluster.faulty() {
+        true => (
+            Code::TimedOut,
+            format!(
+                "{here} of {n} brokers are connected, but no answer that {needed} of them give alike came in {patience:?}{}",
+                if silent.is_empty() { String::new() } else { format!("; not connected: {}", silent.join(", ")) }
+            ),
+        ),
+        false => (Code::NoQuorum, format!("{here} of {n} brokers answer; silent: {}", silent.join(", "))),
+    };
+    Error::new(code, what).with_hint("sealcast brokers status; do the brokers of this cluster file run?")
+}
+
+/// The brokers are not the cluster as we knew it (E11).
+pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
+    let what = format!("the brokers are at block {height}, and we have seen {seen}: their past was taken away");
+    Error::new(Code::RolledBack, what).with_hint("compare «sealcast brokers status» with whoever runs them")
 }
 
 /// `broker 2 (it holds none)`

@@ -88,8 +88,8 @@ impl Driver {
     }
 
     /// Closes the transport.
-    pub(super) fn end(mut self) {
-        self.shell.end();
+    pub(super) fn end(mut self, now: Now) {
+        self.shell.end(now);
     }
 
     /// Hears from now on, if it does not yet.
@@ -195,11 +195,22 @@ impl Driver {
         }
     }
 
-    /// Does what the session wants done.
+    /// Does what the session wants done, and gives readers what came of it.
     pub(super) fn pump(&mut self, shared: &Shared, now: Now) {
-        if self.core.is_closing() {
-            self.core.shell_is_settled(now, self.shell.is_settled());
+        loop {
+            if self.core.is_closing() {
+                self.core.shell_is_settled(now, self.shell.is_settled());
+            }
+            self.perform(shared, now);
+            if !self.shell.hand_over(now) {
+                break;
+            }
+            shared.changed.ring();
         }
+        self.shell.flush();
+    }
+
+    fn perform(&mut self, shared: &Shared, now: Now) {
         let mut stored = false;
         loop {
             self.batch.clear();
@@ -249,7 +260,6 @@ impl Driver {
                 Output::Closed(unplaced) => shared.left(unplaced),
             }
         }
-        self.shell.flush();
     }
 
     fn deliver(&mut self, shared: &Shared, readers: &[Arc<Queue>], message: Message) {

@@ -11,7 +11,7 @@ use sealcast_wire::{self as wire, CertHash, Culprit, Drops, Member, Monotonic, V
 use super::control::millis;
 use super::core::LogEvent;
 use super::shared::Shared;
-use super::transports::{Brokers, BrokersInfo, Line};
+use super::transports::{BrokersInfo, Line};
 use crate::brokers::Evidence;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
@@ -86,7 +86,7 @@ impl Info {
 
 impl Shared {
     pub(super) fn evidence(&self) -> Vec<Evidence> {
-        self.brokers.as_ref().map(Brokers::evidence).unwrap_or_default()
+        self.brokers.as_ref().map(|it| it.lock().findings.take()).unwrap_or_default()
     }
 
     pub(super) fn info(&self) -> Info {
@@ -109,7 +109,7 @@ impl Shared {
             paused,
             excluded: seen.excluded.clone(),
             last_heard,
-            brokers: self.brokers.as_ref().map(Brokers::info),
+            brokers: self.brokers.as_ref().map(|it| it.lock().info()),
         }
     }
 

@@ -209,6 +209,11 @@ impl Lease {
         self.wake();
         self.relieve();
     }
+
+    /// Closes what the leader waited for; nobody leads any more.
+    pub(super) fn forget_sockets(&self) {
+        self.take(&self.sockets, true).take();
+    }
 }
 
 /// A reader that drives; gives the lead back when dropped.

@@ -14,6 +14,7 @@
 //! one thread that receives and one that flushes; a publisher seals on its own thread, and a blocking
 //! reader receives on its own. A program may have any number of sessions: there are no globals.
 
+mod brokers;
 mod changed;
 mod control;
 pub mod core;
@@ -39,6 +40,7 @@ use std::time::{Duration, Instant};
 use sealcast_keys::{Command, Status};
 use sealcast_wire::{CertHash, Guarantee, View};
 
+pub(crate) use self::brokers::{Driven, open_for_brokers};
 pub use self::core::{LogEvent, Report};
 pub use changed::Doing;
 pub use info::{Info, LogEntry, Stats};
@@ -47,6 +49,7 @@ pub use publish::{Publish, Published, Publishing, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
 pub use transports::BrokersInfo;
+pub(crate) use transports::Through;
 pub use views::Views;
 
 use crate::brokers::Evidence;
@@ -353,13 +356,14 @@ impl Inner {
             // A panic in a session's thread was reported when it happened.
             let _ = thread.join();
         }
-        let driver = shared.lease.with(|driver| {
+        let driver = shared.lease.with(shared, |driver| {
             let driver = driver.take()?;
             lock(&shared.seen).past = (driver.core.tickets().clone(), driver.core.log().clone());
             Some(driver)
         });
+        shared.lease.forget_sockets();
         if let Some(driver) = driver {
-            driver.end();
+            driver.end(shared.clock.now());
         }
         shared.subscriptions.all().iter().for_each(|q| q.close(Error::closed()));
         lock(&shared.view_queues).iter().for_each(|q| q.close());

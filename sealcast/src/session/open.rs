@@ -204,7 +204,7 @@ impl Future for Opened {
     }
 }
 
-fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
+pub(super) fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
     let Parts { keys, me, group: group_name, store, identity, control, reach } = parts;
     let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
     let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;

@@ -163,7 +163,8 @@ impl Opening {
             let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
             return Err(Error::new(Code::Denied, what).with_hint(hint));
         }
-        parts.reach = Some(Reach { cluster, key, registrations, cargo });
+        let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, false);
+        parts.reach = Some(Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes });
         Ok(parts)
     }
 

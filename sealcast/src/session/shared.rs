@@ -18,7 +18,7 @@ use super::lease::Lease;
 use super::not_ready;
 use super::own::Own;
 use super::queue::{Queue, SlowReader};
-use super::transports::{Brokers, Line, Listening};
+use super::transports::{BrokersShell, Line, Listening};
 use super::views::ViewQueue;
 use crate::brokers::refused;
 use crate::code::Code;
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(super) line: Option<Arc<Line>>,
     /// What the transport gives.
     pub(super) transport: Properties,
-    pub(super) brokers: Option<Brokers>,
+    pub(super) brokers: Option<BrokersShell>,
     pub(super) gate: Arc<Mutex<Gate>>,
     pub(super) changed: Changed,
     pub(super) subscriptions: Arc<Subscriptions<Arc<Queue>>>,

@@ -29,7 +29,7 @@ pub use log::{Log, LogEvent};
 pub use subscriptions::Subscriptions;
 pub use tickets::{Progress, Tickets};
 
-use crate::group::{self, Axis, Group, Message, Publication, PublishError, ViewEvent};
+use crate::group::{self, Axis, Group, Message, Publication, PublishError, Together, ViewEvent};
 
 /// See the module. `R` is what the shell knows a subscription by.
 pub struct Core<K, D, R> {
@@ -153,6 +153,17 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
             // Nothing more becomes known of it.
             self.tickets.settled += 1;
         }
+        Ok(token)
+    }
+
+    /// Publishes a message with all that its carriers read, as [`Group::publish_together`] does; what becomes of it comes as
+    /// [`Output::Outcome`].
+    ///
+    /// # Errors
+    /// [`PublishError`]
+    pub fn publish_together(&mut self, now: Now, message: Together<'_>) -> Result<Token, PublishError> {
+        let token = self.group.publish_together(now, message)?;
+        self.tickets.published += 1;
         Ok(token)
     }
 

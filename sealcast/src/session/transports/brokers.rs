@@ -4,20 +4,23 @@
 //! channels open ─▶ f + 1 brokers say where the order is, and that they know us ─▶ the transport is up, and keys begin
 //! ```
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use mio::Registry;
-use sealcast_broker::cluster_file::ClusterFile;
-use sealcast_broker::operation::Registration;
+use sealcast_broker::cluster_file::{Addresses, ClusterFile, VouchedKey};
+use sealcast_broker::operation::{Operation, Registration};
+use sealcast_broker::protocol::Status;
+use sealcast_broker::state::Code as Became;
 use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, Standing};
 use sealcast_crypto::signature::OriginKey;
-use sealcast_delivery::{Batch, Delivery, Token};
+use sealcast_delivery::{Batch, Delivery, SendError, Token};
 use sealcast_keys::Keys;
-use sealcast_wire::{Address, Now};
+use sealcast_wire::{Address, Now, Utc};
 
 use super::{Fault, Listening, Shell, Transport};
-use crate::brokers::{self, ClientKey, Evidence, FRAME_OPERATIONS, Findings, Record};
+use crate::brokers::{self, ClientKey, ClientStatus, Findings, Inbox, Record, Stand};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
@@ -30,84 +33,108 @@ pub(in crate::session) struct Reach {
     pub(in crate::session) key: ClientKey,
     pub(in crate::session) registrations: Vec<Registration>,
     pub(in crate::session) cargo: Cargo,
+    /// Operations that one signature vouches for, at most.
+    pub(in crate::session) frame_operations: usize,
+    /// Whether evidence against publishers is brought before the brokers (E4).
+    pub(in crate::session) accuse: bool,
+    /// Whether subscriptions of runs before this one go on.
+    pub(in crate::session) resumes: bool,
 }
 
-/// What can be asked of brokers beside what every transport does.
+/// The shell around a client of brokers. Clones share it.
 #[derive(Clone)]
-pub(in crate::session) struct Brokers(Arc<Mutex<Through>>);
+pub(crate) struct BrokersShell(Arc<Mutex<Through>>);
 
-struct Through {
-    cluster: Arc<ClusterFile>,
-    handle: Handle,
+/// What is inside.
+pub(crate) struct Through {
+    pub(crate) cluster: Arc<ClusterFile>,
+    /// What can be asked of brokers beside what every transport does.
+    pub(crate) handle: Handle,
+    pub(crate) cargo: Cargo,
+    /// What says again who this is.
+    pub(crate) registrations: Vec<Registration>,
+    pub(crate) findings: Findings,
+    status: ClientStatus,
     channels: Vec<Channel>,
     registry: Registry,
     record: Record,
-    /// Publications are sealed under the brokers' key.
-    seals: bool,
-    trouble: Option<Error>,
-    findings: Findings,
+    /// Queues before readers, by subscription.
+    inboxes: BTreeMap<u64, Arc<Inbox>>,
     /// An accusation under way.
     accusation: Option<Token>,
+    /// When the brokers were last asked for their key.
+    asked_for_key: Instant,
+    /// Why nothing more comes for the session's own subscriptions.
+    trouble: Option<Error>,
+    /// Why nothing more can be done.
+    failure: Option<Error>,
+    /// Something came since the last [`Shell::hand_over`].
+    heard: bool,
+    /// What the handle had counted then.
+    changes: u64,
+    /// A channel was closed by writing to it, and nobody was told yet.
+    has_lost_channel: bool,
 }
 
 /// A client of these brokers.
 pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transport> {
-    let Reach { cluster, key, registrations, cargo } = reach;
+    let Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes } = reach;
     let (key, record) = key.into_parts();
     let config = Config {
         genesis: cluster.genesis.clone(),
         key: key.clone(),
-        registrations,
-        frame_operations: FRAME_OPERATIONS,
+        registrations: registrations.clone(),
+        frame_operations,
     };
-    let seals = cargo == Cargo::Messages { sealed: true };
     let last = record.last();
-    let opened = client::Transport::open(now, config, last.as_deref(), cargo, Some(cluster.clone()), false);
+    let opened = client::Transport::open(now, config, last.as_deref(), cargo.clone(), Some(cluster.clone()), resumes);
     let (delivery, handle) =
         opened.map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
     let through = Through {
         handle,
+        cargo,
+        status: ClientStatus::new(&registrations),
+        registrations,
+        findings: Findings::new(accuse),
         channels: channels(&cluster, &key),
-        findings: Findings::new(true),
         cluster,
         registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
         record,
-        seals,
-        trouble: None,
+        inboxes: BTreeMap::new(),
         accusation: None,
+        asked_for_key: Instant::now(),
+        trouble: None,
+        failure: None,
+        heard: false,
+        changes: 0,
+        has_lost_channel: false,
     };
-    let brokers = Brokers(Arc::new(Mutex::new(through)));
+    let brokers = BrokersShell(Arc::new(Mutex::new(through)));
     let shell: Box<dyn Shell> = Box::new(brokers.clone());
     Ok(Transport { delivery, shell: Box::new(|_| (shell, None)), brokers: Some(brokers) })
 }
 
-impl Brokers {
-    /// What is known of them.
-    pub(in crate::session) fn info(&self) -> BrokersInfo {
-        lock(&self.0).info()
-    }
-
-    /// Evidence of misbehaviour since the last call.
-    pub(in crate::session) fn evidence(&self) -> Vec<Evidence> {
-        lock(&self.0).findings.take()
+impl BrokersShell {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Through> {
+        lock(&self.0)
     }
 }
 
-impl Shell for Brokers {
+impl Shell for BrokersShell {
     fn listen(&mut self, _registry: &Registry) -> Result<Option<Listening>> {
         Ok(None)
     }
 
     fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
-        let mut through = lock(&self.0);
-        let any = through.attend(now, core.group_mut()) | through.judge(now);
+        let mut through = self.lock();
+        let any = through.attend(now, core.group_mut());
         through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended { why, any }))
     }
 
     /// Queues requests for the broker that the batch names.
     fn send(&mut self, batch: &Batch) {
         let Some(Address::Node(broker)) = batch.to else { return };
-        if let Some(channel) = lock(&self.0).channels.get_mut(broker as usize) {
+        if let Some(channel) = self.lock().channels.get_mut(broker as usize) {
             // What a closed channel does not take, the machine sends again when it opens.
             batch.iter().for_each(|request| {
                 channel.send(request);
@@ -116,55 +143,75 @@ impl Shell for Brokers {
     }
 
     fn flush(&mut self) {
-        for channel in &mut lock(&self.0).channels {
-            // A channel closed by this tells when it is next attended.
-            channel.flush();
+        let mut through = self.lock();
+        let Through { channels, has_lost_channel, .. } = &mut *through;
+        for channel in channels {
+            *has_lost_channel |= !channel.flush();
         }
     }
 
+    fn hand_over(&mut self, now: Now) -> bool {
+        self.lock().hand_over(now)
+    }
+
     fn timeout(&self) -> Option<Duration> {
-        let next = lock(&self.0).channels.iter().filter_map(Channel::timeout).min();
+        let through = self.lock();
+        if through.has_lost_channel {
+            return Some(Duration::ZERO);
+        }
+        let next = through.channels.iter().filter_map(Channel::timeout).min();
         next.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     fn woken(&mut self, token: mio::Token) {
-        if let Some(channel) = lock(&self.0).channels.get_mut(token.0) {
+        if let Some(channel) = self.lock().channels.get_mut(token.0) {
             channel.woken();
         }
     }
 
     fn keep(&mut self, record: &[u8]) -> std::io::Result<bool> {
-        lock(&self.0).record.keep(record).map(|()| true)
+        let mut through = self.lock();
+        let kept = through.record.keep(record);
+        if let Err(e) = &kept {
+            through.fail(Error::system("keeping what this client knows", e));
+        }
+        kept.map(|()| true)
     }
 
     fn noticed(&mut self, notice: &sealcast_keys::Notice) {
-        lock(&self.0).findings.by_keys(notice);
+        let mut through = self.lock();
+        through.findings.by_keys(notice);
+        through.heard = true;
     }
 
     /// All that is to be brought before the brokers has been.
     fn is_settled(&self) -> bool {
-        let through = lock(&self.0);
+        let through = self.lock();
         through.findings.has_accused() && through.handle.is_settled()
     }
 
     fn late(&self, patience: Duration) -> Option<Error> {
-        lock(&self.0).late(patience)
+        self.lock().late(patience)
     }
 
     /// Ends all channels; what is queued is sent as far as the kernel takes it.
-    fn end(&mut self) {
-        let mut through = lock(&self.0);
+    fn end(&mut self, now: Now) {
+        let mut through = self.lock();
+        through.mark(now);
         // What the highest block was is known again from the brokers, but for what this protects from.
         let record = through.handle.record();
         let _ = through.record.keep(&record);
         through.channels.iter_mut().for_each(Channel::end);
+        through.fail(Error::closed());
     }
 }
 
+/// What the driver does.
 impl Through {
     /// Reads and writes what can be without waiting; whether anything came.
     fn attend(&mut self, now: Now, group: &mut Group<Box<dyn Keys>, Box<dyn Delivery>>) -> bool {
         let mut any = false;
+        self.has_lost_channel = false;
         for (broker, channel) in (0_u32..).zip(&mut self.channels) {
             let peer = Address::Node(broker);
             channel.attend(&self.registry, &mut |heard| {
@@ -176,20 +223,49 @@ impl Through {
                 }
             });
         }
+        self.heard |= any;
         any
     }
 
-    /// Takes in what the machine found out about brokers, and brings before them what the keys found out about publishers;
-    /// whether there is something to send for it.
-    fn judge(&mut self, now: Now) -> bool {
+    /// Gives readers what is ready for them, and takes in what the machine has found out; whether there was anything.
+    fn hand_over(&mut self, now: Now) -> bool {
+        self.mark(now);
+        for (subscription, inbox) in &self.inboxes {
+            inbox.extend(self.handle.hand_over(*subscription));
+        }
+        let changes = self.handle.changes();
+        let mut news = std::mem::take(&mut self.heard) | (std::mem::replace(&mut self.changes, changes) != changes);
+        if news {
+            self.judge(now);
+        }
+        if self.handle.is_behind() {
+            for inbox in self.inboxes.values() {
+                news |= inbox.wants_room();
+            }
+        }
+        news
+    }
+
+    /// Tells the machine what readers have taken, so that a restarted program goes on there.
+    fn mark(&mut self, now: Now) {
+        for (subscription, inbox) in &self.inboxes {
+            if let Some(took) = inbox.took() {
+                self.handle.took(now, *subscription, &took);
+            }
+        }
+    }
+
+    /// Takes in what the machine found out about brokers and about us, and brings before the brokers what the keys found out
+    /// about publishers.
+    fn judge(&mut self, now: Now) {
         while let Some(notice) = self.handle.notice() {
-            if let Notice::RolledBack { seen, height } = &notice {
-                self.trouble.get_or_insert(brokers::rolled_back(*seen, *height));
-            }
-            if notice == Notice::NotVouched {
-                self.trouble.get_or_insert(brokers::ended());
-            }
-            self.findings.by_order(&notice);
+            self.take_notice(&notice);
+        }
+        if self.is_registered() {
+            self.status.registered();
+        }
+        if let Some(why) = self.expired().or_else(|| self.dismissed()) {
+            self.close_inboxes(&why);
         }
         if let Some(Err(code)) = self.handle.group_status() {
             self.trouble.get_or_insert(brokers::refused(code.into()));
@@ -201,13 +277,158 @@ impl Through {
             let _ = self.findings.ended(token, &outcome, self.handle.newest());
         }
         let (handle, accusation) = (&self.handle, &mut self.accusation);
-        self.findings.bring(|operation| handle.submit(now, operation).inspect(|token| *accusation = Some(*token)))
+        let submit = |operation| handle.submit(now, operation).inspect(|token| *accusation = Some(*token));
+        self.findings.bring(submit);
+    }
+
+    pub(crate) fn take_notice(&mut self, notice: &Notice) {
+        let at = self.handle.at();
+        self.status.noticed(notice, at);
+        match notice {
+            Notice::RolledBack { seen, height } => {
+                let why = brokers::rolled_back(*seen, *height);
+                self.trouble.get_or_insert(why.clone());
+                self.fail(why);
+            }
+            Notice::NotVouched => {
+                self.trouble.get_or_insert(brokers::ended());
+                self.close_inboxes(&self.status.not_vouched(at));
+            }
+            Notice::Unregistered | Notice::NotRegistered(..) | Notice::Misbehaved { .. } | Notice::Evidence(_) => {}
+        }
+        self.findings.by_order(notice);
+    }
+
+    /// Why brokers do nothing for us any more, if they refused an operation for that.
+    fn dismissed(&self) -> Option<Error> {
+        match self.handle.dismissed()? {
+            Became::Unregistered => Some(brokers::ended()),
+            code => Some(brokers::refused(code.into())),
+        }
+    }
+
+    /// Nothing more can be done.
+    fn fail(&mut self, why: Error) {
+        self.close_inboxes(&why);
+        self.failure.get_or_insert(why);
+        self.heard = true;
+    }
+
+    fn close_inboxes(&self, why: &Error) {
+        self.inboxes.values().for_each(|inbox| inbox.close(why.clone()));
+    }
+}
+
+/// What the handle to brokers does.
+impl Through {
+    /// A subscription has a reader from now on.
+    pub(crate) fn read(&mut self, subscription: u64) -> Arc<Inbox> {
+        let inbox = Arc::new(Inbox::new(subscription));
+        if let Some(why) = self.failure.clone().or_else(|| self.excluded()) {
+            inbox.close(why);
+        }
+        self.inboxes.insert(subscription, inbox.clone());
+        inbox
+    }
+
+    /// A subscription has no reader any more.
+    pub(crate) fn leave(&mut self, now: Now, subscription: u64) {
+        self.mark(now);
+        self.inboxes.remove(&subscription);
+        self.handle.leave(now, subscription);
+    }
+
+    /// Has an operation ordered.
+    pub(crate) fn submit(&mut self, now: Now, operation: Operation) -> std::result::Result<Token, SendError> {
+        self.status.submits(&operation);
+        self.handle.submit(now, operation)
+    }
+
+    /// The threshold key, once it is known. Brokers name it when they welcome a client; one that came before asks for it.
+    pub(crate) fn look_for_key(&mut self, now: Now) -> Option<VouchedKey> {
+        let standing = self.handle.standing();
+        let said = standing.iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
+        let key = self.cluster.key.clone().or_else(|| self.cluster.agreed_key(said));
+        if key.is_none() && standing.is_some() && self.asked_for_key.elapsed() > ASK_AGAIN {
+            self.asked_for_key = Instant::now();
+            self.handle.look_for_key(now);
+        }
+        key
+    }
+
+    /// Whether publications are sealed under the brokers' key.
+    pub(crate) fn seals(&self) -> bool {
+        self.cargo == Cargo::Messages { sealed: true }
+    }
+
+    /// Why nothing more can be done, if so.
+    pub(crate) fn failed(&self) -> Option<Error> {
+        self.failure.clone()
+    }
+
+    /// Whether f + 1 brokers know us, and somebody vouches for us there.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.handle.standing().is_some_and(|it| it.registered)
+    }
+
+    /// Why the client cannot become known, if so.
+    pub(crate) fn unregistered(&self) -> Option<Error> {
+        let is_unknown = self.handle.standing().is_some_and(|it| !it.registered);
+        self.status.unregistered(self.handle.at(), is_unknown, self.handle.is_registering())
+    }
+
+    /// The last second of the time of the last of our credentials, once little of it is left.
+    pub(crate) fn ends_soon(&self) -> Option<Utc> {
+        self.status.ends_soon(self.handle.at()?)
+    }
+
+    /// That the time of all our credentials is over, if it was at the newest block.
+    pub(crate) fn expired(&self) -> Option<Error> {
+        self.status.expired(self.handle.at()?)
+    }
+
+    /// Why nothing comes any more for this client, if so.
+    pub(crate) fn excluded(&self) -> Option<Error> {
+        self.status.excluded(self.handle.at())
+    }
+
+    /// That more than f brokers have lied to this client.
+    pub(crate) fn misled(&self) -> Option<Error> {
+        self.findings.misled(self.channels.len(), self.cluster.faulty())
+    }
+
+    /// That fewer brokers are connected than the order needs: which ones are not, and why.
+    pub(crate) fn cut_off(&self) -> Option<Error> {
+        let here = self.channels.iter().filter(|it| it.is_open()).count();
+        let is_cut_off = here <= 2 * self.cluster.faulty();
+        is_cut_off.then(|| self.no_quorum(Duration::ZERO))
+    }
+
+    /// Too few brokers answer: which ones do not, and why.
+    pub(crate) fn no_quorum(&self, patience: Duration) -> Error {
+        brokers::no_quorum(&self.cluster, &self.channels, patience)
+    }
+
+    /// Where the brokers are, of which these said it.
+    pub(crate) fn stands(&self, said: &BTreeMap<u16, Status>) -> Vec<Stand> {
+        let places = (0_u16..).zip(self.channels.iter().zip(&self.cluster.addresses));
+        let stand = |(broker, (channel, at)): (u16, (&Channel, &Addresses))| Stand {
+            broker,
+            address: at.gateway.clone(),
+            said: said.get(&broker).cloned().ok_or_else(|| {
+                channel
+                    .why()
+                    .unwrap_or(if channel.is_open() { "it does not say" } else { "it does not answer" })
+                    .to_owned()
+            }),
+        };
+        places.map(stand).collect()
     }
 
     fn late(&self, patience: Duration) -> Option<Error> {
         let handle = &self.handle;
         match handle.standing() {
-            Some(it) if it.registered && self.seals && handle.key().is_none() => {
+            Some(it) if it.registered && self.seals() && handle.key().is_none() => {
                 let error = Error::new(Code::NotReady, "the brokers have no threshold key yet");
                 Some(error.with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers"))
             }
@@ -217,11 +438,11 @@ impl Through {
                 let error = Error::new(Code::Denied, what);
                 Some(error.with_hint("sealcast id show; the cluster file names the issuers"))
             }
-            Some(_) | None => Some(brokers::no_quorum(&self.cluster, &self.channels, patience)),
+            Some(_) | None => Some(self.no_quorum(patience)),
         }
     }
 
-    fn info(&self) -> BrokersInfo {
+    pub(in crate::session) fn info(&self) -> BrokersInfo {
         BrokersInfo {
             name: self.cluster.genesis.name.clone(),
             cluster: self.cluster.cluster().0,
@@ -254,3 +475,6 @@ fn channels(cluster: &ClusterFile, key: &Arc<OriginKey>) -> Vec<Channel> {
     let places = cluster.broker_keys().into_iter().zip(&cluster.addresses).enumerate();
     places.map(|(n, (broker, at))| Channel::new(mio::Token(n), at.gateway.clone(), broker, key.clone())).collect()
 }
+
+/// How often brokers that had no key are asked again whether they have one now.
+const ASK_AGAIN: Duration = Duration::from_millis(200);

@@ -120,6 +120,10 @@ impl Shell for Door {
 
     fn flush(&mut self) {}
 
+    fn hand_over(&mut self, _now: Now) -> bool {
+        false
+    }
+
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -140,7 +144,7 @@ impl Shell for Door {
         None
     }
 
-    fn end(&mut self) {}
+    fn end(&mut self, _now: Now) {}
 }
 
 impl State {

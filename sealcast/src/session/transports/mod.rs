@@ -15,7 +15,8 @@ use sealcast_keys::Notice;
 use sealcast_wire::Now;
 
 pub use brokers::BrokersInfo;
-pub(super) use brokers::{Brokers, Reach};
+pub(super) use brokers::Reach;
+pub(crate) use brokers::{BrokersShell, Through};
 pub(super) use line::Line;
 
 use super::driver::AnyCore;
@@ -30,7 +31,7 @@ pub(super) struct Transport {
     pub(super) delivery: Box<dyn Delivery>,
     pub(super) shell: MakeShell,
     /// What only brokers can be asked.
-    pub(super) brokers: Option<Brokers>,
+    pub(super) brokers: Option<BrokersShell>,
 }
 
 /// Makes the shell, and the tx queue that publishers' threads use where there is one, once the group has its gate.
@@ -49,6 +50,9 @@ pub(super) trait Shell: Send {
 
     /// Hands to the kernel what was sent.
     fn flush(&mut self);
+
+    /// Gives the transport's own readers what is theirs, and takes in what it found out by itself; whether there was anything.
+    fn hand_over(&mut self, now: Now) -> bool;
 
     /// How long the driver may wait for its sockets.
     fn timeout(&self) -> Option<Duration>;
@@ -69,7 +73,7 @@ pub(super) trait Shell: Send {
     fn late(&self, patience: Duration) -> Option<Error>;
 
     /// Sends what is queued, as far as the kernel takes it, and closes.
-    fn end(&mut self);
+    fn end(&mut self, now: Now);
 }
 
 /// What a shell says when it begins to listen.

@@ -74,6 +74,10 @@ impl Shell for Udp {
 
     fn flush(&mut self) {}
 
+    fn hand_over(&mut self, _now: Now) -> bool {
+        false
+    }
+
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -94,7 +98,7 @@ impl Shell for Udp {
         None
     }
 
-    fn end(&mut self) {}
+    fn end(&mut self, _now: Now) {}
 }
 
 const SOCKET: mio::Token = mio::Token(0);

@@ -1,0 +1,188 @@
+//! A session as the client of brokers that it is: what the handle to brokers does with the session's driver.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealcast_client::{Cargo, Done, Outcome};
+use sealcast_delivery::Token;
+use sealcast_keys::Status;
+use sealcast_wire::Now;
+
+use super::driver::AnyCore;
+use super::open::start;
+use super::parts::Parts;
+use super::schemes;
+use super::shared::Shared;
+use super::transports::{BrokersShell, Reach, Through};
+use super::{Inner, Session};
+use crate::brokers::{self, Brokers};
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::group::{PublishError, Together, lock};
+use crate::io::clock::Clock;
+use crate::url::{Scheme, Url};
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Driven {
+    shared: Arc<Shared>,
+    shell: BrokersShell,
+}
+
+impl Session {
+    /// What brokers do beside carrying messages, for a session through them: reads, receipts, conditions on values, acts of
+    /// administrators. It is the same client: what it subscribes to begins when it does, as all of the session's does.
+    ///
+    /// # Errors
+    /// [`Code::Usage`] if the session goes through no brokers.
+    pub fn brokers(&self) -> Result<Brokers> {
+        let no_brokers = || Error::new(Code::Usage, format!("{} goes through no brokers", self.url()));
+        let driven = Driven::of(&self.inner).ok_or_else(no_brokers)?;
+        Ok(Brokers::of_session(self.clone(), driven))
+    }
+}
+
+/// A session for a handle to brokers alone.
+pub(crate) fn open_for_brokers(opening: brokers::Opening) -> Result<(Session, Driven)> {
+    let brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse } = opening;
+    let (clock, me) = (Clock::start(), "client");
+    let sealed = keys != Scheme::Plain;
+    let scheme = if sealed { schemes::threshold(&cluster, me, key.client().0)? } else { schemes::plain(me)? };
+    let cargo = Cargo::Messages { sealed };
+    let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes: true };
+    let parts = Parts {
+        keys: scheme,
+        me: me.to_owned(),
+        group: String::new(),
+        store: None,
+        identity: None,
+        control: None,
+        reach: Some(reach),
+    };
+    let session = start(Url::of_brokers(keys, patience), parts, clock, false)?;
+    let driven = Driven::of(&session.inner).ok_or_else(Error::closed)?;
+    Ok((session, driven))
+}
+
+impl Driven {
+    fn of(inner: &Inner) -> Option<Driven> {
+        let shell = inner.shared.brokers.clone()?;
+        Some(Driven { shared: inner.shared.clone(), shell })
+    }
+
+    /// A forked child has the same keys, numbers and generator (G4).
+    ///
+    /// # Errors
+    /// [`Code::Forked`] there.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.process.check()
+    }
+
+    /// Calls a verb between two turns of the driver; what it has to send leaves at once.
+    ///
+    /// # Errors
+    /// The session is closed, or another process's.
+    pub(crate) fn call<T>(&self, verb: impl FnOnce(Now, &mut Through) -> T) -> Result<T> {
+        self.call_core(|now, _, through| verb(now, through))
+    }
+
+    fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut Through) -> T) -> Result<T> {
+        self.check()?;
+        self.shared.lease.with(&self.shared, |driver| {
+            let driver = driver.as_mut().ok_or_else(Error::closed)?;
+            let now = self.shared.clock.now();
+            let done = verb(now, &mut driver.core, &mut self.shell.lock());
+            driver.pump(&self.shared, now);
+            Ok(done)
+        })
+    }
+
+    /// Looks at what came, or takes it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Through) -> T) -> T {
+        look(&mut self.shell.lock())
+    }
+
+    /// Waits until something comes of a check, which is repeated when anything has changed; `None` after that time.
+    pub(crate) fn wait<T>(&self, patience: Duration, check: impl FnMut() -> Option<T>) -> Option<T> {
+        self.shared.changed.wait_until(Instant::now() + patience, check)
+    }
+
+    /// The driver looks at once.
+    pub(crate) fn wake(&self) {
+        self.shared.lease.wake();
+    }
+
+    /// Publishes what the keys seal, on this thread; [`Driven::done`] tells what became of it.
+    ///
+    /// # Errors
+    /// The session is closed, or another process's; why nothing was taken.
+    pub(crate) fn publish(&self, message: Together<'_>) -> Result<std::result::Result<Token, PublishError>> {
+        self.call_core(|now, core, through| {
+            let token = core.publish_together(now, message)?;
+            through.handle.follow(token);
+            // The group tells if it gives up sealing it again.
+            lock(&self.shared.outcomes).insert(token, None);
+            Ok(token)
+        })
+    }
+
+    /// Takes what became of what a verb began, once it is known.
+    pub(crate) fn done(&self, token: Token) -> Option<Done> {
+        // The brokers' answer is there before the group's outcome is.
+        let outcome = lock(&self.shared.outcomes).get(&token).copied().flatten();
+        let done = self.look(|it| it.handle.done(token)).or_else(|| outcome.map(|_| self.give_up(token)));
+        if done.is_some() {
+            lock(&self.shared.outcomes).remove(&token);
+        }
+        done
+    }
+
+    /// The group gave up a publication: what it was sealed for was replaced again and again.
+    fn give_up(&self, token: Token) -> Done {
+        let now = self.shared.clock.now();
+        self.look(|it| {
+            it.handle.forget(now, token);
+            let standing = it.handle.standing().unwrap_or_default();
+            Done::Outcome(Outcome::Superseded { policy: standing.policy, epoch: standing.epoch })
+        })
+    }
+
+    /// Nobody waits for this any more.
+    pub(crate) fn forget(&self, token: Token) {
+        lock(&self.shared.outcomes).remove(&token);
+        // After the end nothing is kept.
+        let _ = self.call(|now, through| through.handle.forget(now, token));
+    }
+
+    /// What the keys wait for.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.shared.status()
+    }
+
+    /// How old the newest block is that f + 1 brokers show.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let now = self.shared.clock.now();
+        self.look(|it| it.handle.age(now))
+    }
+
+    /// The error that a user sees.
+    pub(crate) fn refused(&self, topic: &str, why: PublishError) -> Error {
+        self.shared.refused(topic, why)
+    }
+
+    /// A broker's channel is open, or a broker says something on it.
+    #[cfg(test)]
+    pub(crate) fn hear(&self, broker: u16, message: Option<&[u8]>) {
+        let peer = sealcast_wire::Address::Node(u32::from(broker));
+        let heard = self.call_core(|now, core, _| match message {
+            None => core.group_mut().connected(now, peer),
+            Some(bytes) => core.group_mut().handle_message(now, peer, bytes),
+        });
+        heard.expect("the session is open");
+    }
+
+    /// Closing the session waits for nothing from now on.
+    pub(crate) fn end(&self) {
+        let _ = self.call_core(|now, core, _| core.end(now));
+    }
+}
