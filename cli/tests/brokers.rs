@@ -224,7 +224,7 @@ fn rule_e4_a_lying_broker_is_noticed_by_nobody_and_convicted() {
     assert!(steps.iter().all(|it| it["holds"] == true), "{told}");
     let what = |step: usize| steps[step - 1]["what"].as_str().expect("it is told").to_owned();
     assert!(what(8).contains("which led, is killed") && what(9).contains("has caught up"), "{told}");
-    assert!(what(10).contains("lies from now on") && what(11).contains("a false share with broker"), "{told}");
+    assert!(what(10).contains("lies from now on") && what(11).contains("'s signature, which convinces"), "{told}");
 }
 
 #[test]
