@@ -61,6 +61,8 @@ pub(super) struct Machine {
     stored: Option<Monotonic>,
     queue: VecDeque<Next>,
     pub(super) drops: Drops,
+    /// What was told of them, and of those of the quorum.
+    told: Drops,
 
     // What the handle's callers want.
     /// Operations that are no messages of a group's.
@@ -172,6 +174,7 @@ impl Machine {
             stored: None,
             queue: VecDeque::new(),
             drops: Drops::default(),
+            told: Drops::default(),
             acts: BTreeSet::new(),
             followed: BTreeSet::new(),
             wanted: BTreeMap::new(),
@@ -310,6 +313,11 @@ impl Machine {
     pub(super) fn next(&mut self) -> Option<Next> {
         if let Some(next) = self.queue.pop_front() {
             return Some(next);
+        }
+        let mut drops = self.quorum.drops().clone();
+        drops.add(&self.drops);
+        if let Some(dropped) = drops.since(&mut self.told) {
+            return Some(Next::Output(Output::Dropped(dropped)));
         }
         if self.paused {
             return None;

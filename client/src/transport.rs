@@ -12,14 +12,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sealcast_broker::cluster_file::ClusterFile;
-use sealcast_wire::{
-    Address, Agreement, Dropped, Drops, EpochId, Fetches, Malformed, Monotonic, Now, Protect, Source, To, limits,
-};
+use sealcast_wire::{Address, Agreement, Dropped, Fetches, Malformed, Monotonic, Now, Protect, Source, To, limits};
 
 use super::Config;
 use super::handle::Handle;
 use super::machine::{Cargo, Machine, Next};
-use sealcast_delivery::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Packet, Properties, SendError, Token};
+use sealcast_delivery::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token};
 
 /// See the module.
 #[derive(Debug)]
@@ -112,7 +110,7 @@ impl Delivery for Transport {
             Input::Opened(index, bodies) => machine.opened(now, index, bodies),
             Input::Prepare(_) => machine.put(Output::Flushed([0; 32])),
             // Brokers keep nothing but publications.
-            Input::Install(_) | Input::Offer { .. } => {}
+            Input::Install(_) | Input::Retire(_) | Input::Offer { .. } => {}
         }
         machine.drain(now);
     }
@@ -126,10 +124,6 @@ impl Delivery for Transport {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         self.lock().frames.take_at(index, source, flags, frame, protect)
-    }
-
-    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
-        Vec::new()
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -151,13 +145,6 @@ impl Delivery for Transport {
                 Some(Output::Transmit(To::Group))
             }
         }
-    }
-
-    fn drops(&self) -> Drops {
-        let machine = self.lock();
-        let mut drops = machine.quorum.drops().clone();
-        drops.add(&machine.drops);
-        drops
     }
 }
 

@@ -60,10 +60,6 @@ pub trait Delivery: Send {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped>;
 
-    /// Names the last packets sealed for an epoch, so that they can be vouched for (A5), and seals nothing more for it; none
-    /// unless [`Properties::names_packets`].
-    fn sent(&mut self, epoch: EpochId) -> Vec<Packet>;
-
     /// When [`Delivery::handle_timeout`] wants to be called next.
     fn timeout(&self) -> Option<Monotonic>;
 
@@ -72,9 +68,6 @@ pub trait Delivery: Send {
 
     /// The next thing to be done, until there is none; datagrams to transmit are appended to `batch`.
     fn poll(&mut self, batch: &mut Batch) -> Option<Output>;
-
-    /// What was dropped so far, by reason (G7).
-    fn drops(&self) -> Drops;
 }
 
 impl<D: Delivery + ?Sized> Delivery for Box<D> {
@@ -106,10 +99,6 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
         (**self).open_at(index, source, flags, frame, protect)
     }
 
-    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
-        (**self).sent(epoch)
-    }
-
     fn timeout(&self) -> Option<Monotonic> {
         (**self).timeout()
     }
@@ -120,10 +109,6 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         (**self).poll(batch)
-    }
-
-    fn drops(&self) -> Drops {
-        (**self).drops()
     }
 }
 
@@ -142,7 +127,7 @@ pub struct Properties {
     pub orders_keys: bool,
     /// What it can be asked for.
     pub fetches: Fetches,
-    /// It remembers what it sealed last ([`Delivery::sent`]); otherwise whoever transmits does.
+    /// It remembers what it sealed last ([`Input::Retire`]); otherwise whoever transmits does.
     pub names_packets: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
     pub connects: bool,
@@ -264,6 +249,8 @@ pub enum Input<'a> {
     Prepare(&'a View),
     /// The view that was prepared is installed.
     Install(&'a View),
+    /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
+    Retire(EpochId),
 }
 
 /// Names a message that was sent, for its outcome.
@@ -391,6 +378,10 @@ pub enum Output {
     Suspect(Slot),
     /// The prepared flush is complete; the hash of what is delivered in the old view.
     Flushed([u8; 32]),
+    /// The last packets sealed for an epoch, so that they can be vouched for (A5): the answer to [`Input::Retire`].
+    Sealed(EpochId, Vec<Packet>),
+    /// What was dropped since this came last, by reason (G7).
+    Dropped(Drops),
     /// Make this durable before anything later leaves (G6).
     Store {
         /// Overwrites the record of the same id.

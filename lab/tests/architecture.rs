@@ -337,7 +337,7 @@ fn the_join_grows_no_more() {
         Most::files("drivers", 1, &above, &polls_keys, &["delivery.poll(", "quorum.poll("]),
         Most::methods("methods of Keys", 7, keys, "Keys", false),
         Most::methods("default methods of Keys", 0, keys, "Keys", true),
-        Most::methods("methods of Delivery", 9, delivery, "Delivery", false),
+        Most::methods("methods of Delivery", 7, delivery, "Delivery", false),
         Most::methods("default methods of Delivery", 0, delivery, "Delivery", true),
         Most::lines(
             "wrappers that forward a trait",

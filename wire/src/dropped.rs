@@ -104,6 +104,18 @@ impl Drops {
         }
     }
 
+    /// How many were counted since `told`, which is these counters from now on; `None` if none were.
+    pub fn since(&self, told: &mut Drops) -> Option<Drops> {
+        if self == told {
+            return None;
+        }
+        let more = self.0.iter().zip(told.0).map(|(now, then)| now - then);
+        let mut since = Drops::default();
+        since.0.iter_mut().zip(more).for_each(|(it, more)| *it = more);
+        *told = self.clone();
+        Some(since)
+    }
+
     /// Reasons with their counts, those that are not zero.
     pub fn iter(&self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
         Dropped::ALL.into_iter().map(|why| (why, self.of(why))).filter(|(_, n)| *n > 0)

@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use sealcast_wire::frame::FLAG_SIGNED;
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
-use sealcast_wire::{Dropped, Drops, EpochId, Fetched, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
+use sealcast_wire::{Dropped, Drops, Fetched, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
 use super::frame::{Data, Frame};
 use super::{Outbox, open_datagram};
-use crate::{
-    Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token, What,
-};
+use crate::{Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token, What};
 
 /// The machine of `mem:`.
 #[derive(Debug)]
@@ -25,6 +23,7 @@ pub struct BestEffort {
     pub(super) outbox: Outbox,
     pub(super) outputs: VecDeque<Output>,
     pub(super) drops: Drops,
+    told: Drops,
 }
 
 impl Default for BestEffort {
@@ -44,6 +43,7 @@ impl BestEffort {
             outbox: Outbox::new(),
             outputs: VecDeque::new(),
             drops: Drops::default(),
+            told: Drops::default(),
         }
     }
 
@@ -230,6 +230,7 @@ impl Delivery for BestEffort {
             Input::Fetch(id, _) => self.outputs.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes, nothing is kept, and nothing waits.
             Input::Install(_)
+            | Input::Retire(_)
             | Input::Pause
             | Input::Resume
             | Input::Offer { .. }
@@ -252,10 +253,6 @@ impl Delivery for BestEffort {
         self.take_at(index, source, flags, frame, protect)
     }
 
-    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
-        Vec::new()
-    }
-
     fn timeout(&self) -> Option<Monotonic> {
         None
     }
@@ -263,10 +260,7 @@ impl Delivery for BestEffort {
     fn handle_timeout(&mut self, _now: Now, _protect: Option<&Arc<dyn Protect>>) {}
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
-        self.fill(batch).or_else(|| self.outputs.pop_front())
-    }
-
-    fn drops(&self) -> Drops {
-        self.drops.clone()
+        let output = self.fill(batch).or_else(|| self.outputs.pop_front());
+        output.or_else(|| self.drops.since(&mut self.told).map(Output::Dropped))
     }
 }

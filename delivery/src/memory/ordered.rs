@@ -16,16 +16,13 @@ use sealcast_crypto::hash::sha256;
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::limits::{OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX, SUBMITTED_MAX};
 use sealcast_wire::{
-    Address, Agreement, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now, Protect,
-    Source,
+    Address, Agreement, Dropped, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now, Protect, Source,
 };
 
 use super::best_effort::BestEffort;
 use super::frame::{EntryId, Frame};
 use super::{open_content, open_datagram};
-use crate::{
-    Batch, Channel, Cut, Delivered, Delivery, Input, Outcome, Outgoing, Output, Packet, Properties, SendError, Token,
-};
+use crate::{Batch, Channel, Cut, Delivered, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token};
 
 /// The machine of an ordered `mem:`.
 #[derive(Debug)]
@@ -338,6 +335,7 @@ impl Delivery for Ordered {
             Input::Prepare(_) => self.best_effort.handle(now, input),
             // The orderer does not wait, and brings everything.
             Input::Install(_)
+            | Input::Retire(_)
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)
@@ -357,10 +355,6 @@ impl Delivery for Ordered {
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
         self.best_effort.take_at(index, source, flags, frame, protect)
-    }
-
-    fn sent(&mut self, _epoch: EpochId) -> Vec<Packet> {
-        Vec::new()
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -413,10 +407,6 @@ impl Delivery for Ordered {
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         self.best_effort.poll(batch)
-    }
-
-    fn drops(&self) -> Drops {
-        self.best_effort.drops.clone()
     }
 }
 

@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sealcast_wire::{Dropped, Drops, EpochId, Fetched, Guarantee, Monotonic, Now, Protect, Source, To, limits};
+use sealcast_wire::{Dropped, Drops, Fetched, Guarantee, Monotonic, Now, Protect, Source, To, limits};
 
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, SEGMENT_MIN, Sender};
@@ -63,6 +63,8 @@ pub struct Multicast {
     beat: Option<Monotonic>,
     /// Who transmits: polled for batches, or a shell that polls the shared sender itself.
     transmission: Transmission,
+    /// What was told of drops.
+    told: Drops,
 }
 
 /// Who polls the [`Sender`].
@@ -88,6 +90,7 @@ impl Multicast {
             heartbeat: config.detect / HEARTBEATS_PER_DETECT,
             beat: None,
             transmission: Transmission::Polled,
+            told: Drops::default(),
         }
     }
 
@@ -160,6 +163,14 @@ impl Delivery for Multicast {
                 self.receiver.install(now.monotonic, view);
                 self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
             }
+            Input::Retire(epoch) => {
+                // What is not named now would be dropped as forged: its sender is told instead.
+                let mut sender = self.lock();
+                sender.retire(epoch);
+                let packets = sender.sent(epoch);
+                drop(sender);
+                self.inbox.ready.push_back(Output::Sealed(epoch, packets));
+            }
             Input::Fetch(id, _) => self.inbox.ready.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes; nobody keeps what waits or is offered, and no message is sealed as a whole.
             Input::Pause
@@ -212,6 +223,9 @@ impl Delivery for Multicast {
         if let Some(output) = self.inbox.ready.pop_front() {
             return Some(output);
         }
+        if let Some(dropped) = self.receiver.drops().since(&mut self.told) {
+            return Some(Output::Dropped(dropped));
+        }
         match &mut self.transmission {
             Transmission::Polled => {
                 let ready = self.lock().poll()?;
@@ -224,17 +238,6 @@ impl Delivery for Multicast {
             }
         }
         Some(Output::Transmit(To::Group))
-    }
-
-    fn sent(&mut self, epoch: EpochId) -> Vec<Packet> {
-        // What is not named now would be dropped as forged: its sender is told instead.
-        let mut sender = self.lock();
-        sender.retire(epoch);
-        sender.sent(epoch)
-    }
-
-    fn drops(&self) -> Drops {
-        self.receiver.drops()
     }
 }
 

@@ -255,7 +255,12 @@ fn rule_a5_who_vouches_for_an_epoch_has_ended_it() {
     let what = What::Data { topic: TOPIC, domain: COMPARTMENT, signed: false, sent_micros: None, body: b"x" };
     let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
     node.send(at(0), Some(&old[0]), out).expect("sealed");
-    assert_eq!(node.sent(old[0].epoch()).len(), 1, "what waited is sealed and named");
+    node.handle(at(0), Input::Retire(old[0].epoch()));
+    let named = std::iter::from_fn(|| node.poll(&mut Batch::default())).find_map(|it| match it {
+        Output::Sealed(epoch, packets) => Some((epoch, packets.len())),
+        _ => None,
+    });
+    assert_eq!(named, Some((old[0].epoch(), 1)), "what waited is sealed and named");
     assert_eq!(node.send(at(0), Some(&old[0]), out), Err(SendError::Retired));
     node.send(at(0), Some(&new[0]), out).expect("sealed");
 }

@@ -206,7 +206,7 @@ impl World {
 
     /// What member 0 has dropped so far.
     pub(super) fn drops(&self) -> Drops {
-        self.members[0].drops()
+        self.members[0].drops().clone()
     }
 
     /// The capability of a member, as the hostile insider that it may be.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_delivery::{Delivery, Input, Outcome, Outgoing, Token, What};
+use sealcast_delivery::{Delivery, Input, Outcome, Outgoing, Packet, Token, What};
 use sealcast_keys::{self as keys, Keys};
 use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, View, limits};
 
@@ -179,13 +179,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
         let skipped = |old: &View| epoch.view.epoch.counter > old.epoch.counter.saturating_add(1);
         let vouches = !self.orders_all() && (excludes || before.as_deref().is_some_and(skipped));
-        if let (Some(old), true, Some(protect)) = (&before, vouches, &epoch.protect) {
-            let mut parts = self.vouch_for(now, old.epoch, &**protect, true);
-            // What was sealed under the epochs before it may be under way as well, where keys change fast.
-            for earlier in self.ring.superseded().filter(|e| *e != old.epoch).collect::<Vec<_>>() {
-                parts.extend(self.vouch_for(now, earlier, &**protect, false));
-            }
-            self.vouching = Some(Vouching { parts, epoch: epoch.view.epoch, next: now.monotonic, left: VOUCHES });
+        if let (Some(old), true) = (&before, vouches && epoch.protect.is_some()) {
+            self.vouch_for(now, old.epoch, epoch.view.epoch);
         }
         self.hold_publishers();
         let queued = lock(&self.gate).open(epoch.clone());
@@ -216,13 +211,34 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let _ = self.delivery.send(now, Some(protect), Outgoing { what, guarantee, to: To::Group });
     }
 
-    /// The parts of a vouch for what we sealed under an epoch; none for nothing, unless it is to say so.
-    fn vouch_for(&mut self, now: Now, epoch: EpochId, protect: &dyn Protect, says_nothing: bool) -> Vec<Vec<u8>> {
-        let packets = match self.remembers {
-            true => self.delivery.sent(epoch),
-            false => lock(&self.gate).recent.packets(now.monotonic, epoch),
-        };
-        if packets.is_empty() && !says_nothing { Vec::new() } else { vouch::write(epoch, &packets, protect) }
+    /// Vouches under a new epoch for what we sealed under the one before. What was sealed under those before it may be under
+    /// way as well, where keys change fast.
+    fn vouch_for(&mut self, now: Now, old: EpochId, new: EpochId) {
+        let mut epochs = vec![old];
+        epochs.extend(self.ring.superseded().filter(|e| *e != old));
+        let (next, unnamed) = (now.monotonic, epochs.len());
+        self.vouching = Some(Vouching { parts: Vec::new(), epoch: new, old, unnamed, next, left: VOUCHES });
+        for epoch in epochs {
+            match self.remembers {
+                true => self.delivery.handle(now, Input::Retire(epoch)),
+                false => {
+                    let packets = lock(&self.gate).recent.packets(now.monotonic, epoch);
+                    self.named(now, epoch, &packets);
+                }
+            }
+        }
+    }
+
+    /// The packets are known that we sealed under an epoch that has ended; the vouch leaves once all of them are.
+    pub(super) fn named(&mut self, now: Now, epoch: EpochId, packets: &[Packet]) {
+        let Some(vouching) = self.vouching.as_mut().filter(|it| it.unnamed > 0) else { return };
+        let protect =
+            self.ring.current().filter(|it| it.view.epoch == vouching.epoch).and_then(|it| it.protect.clone());
+        if let Some(protect) = protect.filter(|_| !packets.is_empty() || epoch == vouching.old) {
+            vouching.parts.extend(vouch::write(epoch, packets, &*protect));
+        }
+        vouching.unnamed -= 1;
+        self.vouch_again(now);
     }
 
     pub(super) fn send_queued(&mut self, now: Now, queued: VecDeque<gate::Queued>) {
@@ -260,7 +276,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     pub(super) fn vouch_again(&mut self, now: Now) {
-        let Some(vouching) = self.vouching.as_mut().filter(|v| v.next <= now.monotonic) else { return };
+        let is_due = |v: &&mut Vouching| v.unnamed == 0 && v.next <= now.monotonic;
+        let Some(vouching) = self.vouching.as_mut().filter(is_due) else { return };
         vouching.left -= 1;
         // Spread by slot, so that the members' repetitions do not collide.
         let spread = self.ring.current().map_or(0, |e| u64::from(e.view.me.0) % 16);

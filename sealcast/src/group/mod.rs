@@ -139,7 +139,12 @@ pub enum Axis {
 /// A vouch that is said a few times, since a lost one would cost every message under way.
 struct Vouching {
     parts: Vec<Vec<u8>>,
+    /// What it is said under.
     epoch: EpochId,
+    /// The epoch before, for which it is said also if nothing was sealed.
+    old: EpochId,
+    /// Epochs whose packets the transport has not named yet.
+    unnamed: usize,
     next: Monotonic,
     left: u32,
 }
@@ -409,7 +414,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// When [`Group::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
         let held = self.held.oldest().map(|since| since + limits::EPOCH_OVERLAP);
-        let vouching = self.vouching.as_ref().map(|v| v.next);
+        let vouching = self.vouching.as_ref().filter(|v| v.unnamed == 0).map(|v| v.next);
         let placed = self.placed.as_ref().and_then(Placed::timeout);
         let own = [self.ring.timeout(), held, vouching, placed];
         let keys = self.keys.timeout().filter(|_| self.is_up);
@@ -536,11 +541,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.gate.clone()
     }
 
-    /// What was dropped, by reason (G7): by the join and by the way.
-    pub fn drops(&self) -> Drops {
-        let mut drops = self.delivery.drops();
-        drops.add(&self.drops);
-        drops
+    /// What was dropped, by reason (G7): by the join, and by the transport as far as it was polled.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// Members whose misbehaviour was proved, newest last.

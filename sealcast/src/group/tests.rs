@@ -115,7 +115,7 @@ impl Delivery for Wire {
             Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
-            Input::Offer { .. } | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Offer { .. } | Input::Retire(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }
@@ -128,12 +128,6 @@ impl Delivery for Wire {
         _: &dyn Protect,
     ) -> std::result::Result<delivery::Output, Dropped> {
         Err(Dropped::Foreign)
-    }
-    fn sent(&mut self, _: EpochId) -> Vec<delivery::Packet> {
-        Vec::new()
-    }
-    fn drops(&self) -> Drops {
-        Drops::default()
     }
     fn timeout(&self) -> Option<Monotonic> {
         None

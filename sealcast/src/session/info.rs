@@ -124,7 +124,10 @@ impl Shared {
             failed_sends: line(|l| &l.failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
             refused: tickets.refused,
-            drops: self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops())).unwrap_or_default(),
+            drops: self
+                .lease
+                .with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()))
+                .unwrap_or_default(),
         }
     }
 
