@@ -10,6 +10,7 @@ pub mod hostile;
 pub mod lcm;
 pub mod memory;
 pub mod multicast;
+mod packet;
 pub mod reassembly;
 #[cfg(test)]
 mod testing;
@@ -23,7 +24,7 @@ use sealcast_wire::{
 };
 
 pub use batch::{Batch, Train};
-pub use multicast::Packet;
+pub use packet::Packet;
 
 /// One transport's machine. Call a verb, then drain [`Delivery::poll`] until it answers `None`.
 ///

@@ -11,6 +11,7 @@ pub mod control;
 pub mod error;
 pub mod group;
 pub mod io;
+mod refusals;
 pub mod session;
 pub mod url;
 

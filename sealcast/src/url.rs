@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::Fingerprint;
 use sealcast_delivery as delivery;
-use sealcast_delivery::multicast::{SEGMENT_MAX, SEGMENT_MIN};
+use sealcast_delivery::multicast::SEGMENT_MAX;
 use sealcast_keys as keys;
+use sealcast_wire::frame::SEGMENT_MIN;
 use sealcast_wire::limits;
 
 use crate::code::Code;

@@ -17,6 +17,8 @@ pub const MAGIC: u8 = 0x5C;
 pub const KIND_SEALED: u8 = 1;
 /// Second byte: a key scheme's message, not sealed by the group.
 pub const KIND_OPEN: u8 = 2;
+/// The least segment, bytes: seal, proof and a piece with the longest topic leave 435 of them for the payload.
+pub const SEGMENT_MIN: usize = 1024;
 /// Length of a sealed datagram's header, bytes.
 pub const HEADER_LEN: usize = 28;
 /// Length of an open datagram's header, bytes.

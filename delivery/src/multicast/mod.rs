@@ -26,8 +26,7 @@ use std::time::Duration;
 use sealcast_wire::{Dropped, Drops, Fetched, Guarantee, Monotonic, Now, Protect, Source, To, limits};
 
 pub use receiver::{Received, Receiver, Sink};
-pub use sender::{Data, SEGMENT_MAX, SEGMENT_MIN, Sender};
-pub use sent::Packet;
+pub use sender::{Data, SEGMENT_MAX, Sender};
 
 use crate::reassembly::Bounds;
 use crate::{Batch, Delivered, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};

@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
+use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN};
 use sealcast_wire::{Domain, EpochId, Exhausted, Monotonic, Protect, limits};
 
 use super::frame::{Head, write_heartbeat};
 use super::origin::{PROOF_BYTES_MAX, Unsigned};
-use super::sent::{Packet, Sent};
-use crate::{Batch, SendError, lcm};
+use super::sent::Sent;
+use crate::{Batch, Packet, SendError, lcm};
 
 /// The sending half of a multicast group member; shared by publishers' threads behind a mutex.
 pub struct Sender {
@@ -465,8 +465,6 @@ impl Lane {
     }
 }
 
-/// The least segment: seal, proof and a piece with the longest topic leave 435 bytes of it for the payload.
-pub const SEGMENT_MIN: usize = 1024;
 /// The greatest segment: a UDP datagram over IPv4.
 pub const SEGMENT_MAX: usize = 65_507;
 /// A batch of this size goes out while the next one fills: two segmented sends.

@@ -4,33 +4,9 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use sealcast_crypto::hash::sha256;
-use sealcast_wire::{Domain, EpochId, Header, limits};
+use sealcast_wire::{EpochId, limits};
 
-use crate::Batch;
-
-/// Names one sealed packet.
-///
-/// By a hash of all its bytes and not by its tag: GCM's tag is linear in the ciphertext, and whoever
-/// knows the key makes another packet with the same counter and tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Packet {
-    /// The domain that it was sealed in.
-    pub domain: Domain,
-    /// Its packet counter.
-    pub counter: u64,
-    /// The first 16 bytes of the SHA-256 of the datagram as it is sent.
-    pub digest: [u8; 16],
-}
-
-impl Packet {
-    /// What stands for this sealed datagram, and its epoch; `None` if it is none.
-    pub fn of(datagram: &[u8]) -> Option<(EpochId, Packet)> {
-        let header = Header::parse(datagram).ok()?;
-        let digest = sha256(datagram)[..16].try_into().expect("16 of 32 bytes");
-        Some((header.epoch, Packet { domain: header.domain, counter: header.counter, digest }))
-    }
-}
+use crate::{Batch, Packet};
 
 /// Batches that were handed over for transmission, the last `limits::VOUCHED_PACKETS` packets at most
 /// within `limits::VOUCHED_BYTES_MAX`; older ones become the memory of new batches.
@@ -160,6 +136,8 @@ const SPARES: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use sealcast_wire::{Domain, Header};
+
     use super::*;
 
     fn batch(len: usize) -> Batch {

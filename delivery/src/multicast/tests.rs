@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, TAG_LEN};
+use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, SEGMENT_MIN, TAG_LEN};
 use sealcast_wire::{
     Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Incarnation, Member, MemberId, Slot, Utc, View,
 };
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::frame::{Frame, Frames, Head, write_heartbeat};
 use super::origin::{Origins, Unsigned};
 use super::*;
+use crate::Packet;
 use crate::testing::{Ring, group, incarnation};
 
 const TOPIC: &str = "pose/robot7";

@@ -11,9 +11,9 @@ use sealcast_client::Notice;
 use sealcast_crypto::identity::Certificate;
 use sealcast_wire::Utc;
 
-use super::refusals::done;
 use crate::code::Code;
 use crate::error::Error;
+use crate::refusals::done;
 
 /// What is known of this client at the brokers.
 pub(crate) struct ClientStatus {

@@ -16,7 +16,6 @@ mod findings;
 mod inbox;
 mod member;
 mod outgoing;
-mod refusals;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -30,7 +29,7 @@ use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
 use sealcast_broker::operation::{
     Accusation, Body, Client, Execute, Header, Interest, Operation, Policy, Publication, Registration,
 };
-use sealcast_broker::protocol::Status;
+use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
 use sealcast_client::{Answer, Cargo, Done, Outcome, Proofs, Read, Standing, Stood};
@@ -45,7 +44,6 @@ pub(crate) use inbox::Inbox;
 pub use inbox::Subscription;
 pub(crate) use member::Record;
 pub use member::{ClientKey, Purpose, registration, registrations, vouched};
-pub(crate) use refusals::refused;
 pub use sealcast_client::{Advertisement, Advertisements, Content, Item};
 pub use sealcast_keys::Shortage;
 pub(crate) use trouble::{no_quorum, rolled_back};
@@ -53,9 +51,9 @@ pub(crate) use trouble::{no_quorum, rolled_back};
 use crate::code::Code;
 use crate::error::{CLOCK, Error, Result};
 use crate::group::{PublishError, Together};
+use crate::refusals::{done, refused};
 use crate::session::{Driven, Session, Through, open_for_brokers};
 use crate::url::Scheme;
-use refusals::{done, lost};
 
 /// A client of a cluster. Dropping one that was opened by itself ends its channels; subscriptions that stand in the order stay
 /// there.
@@ -735,6 +733,21 @@ impl Drop for Brokers {
     fn drop(&mut self) {
         if self.is_own {
             self.driven.end();
+        }
+    }
+}
+
+/// The error of an operation that has no place.
+fn lost(outcome: &Outcome) -> Error {
+    match outcome {
+        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
+        Outcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
+        Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
+        Outcome::Forgotten => {
+            Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")
+        }
+        Outcome::Superseded { .. } | Outcome::Executed { .. } => {
+            Error::new(Code::NotReady, "policy, key or number changed meanwhile").with_hint("try again")
         }
     }
 }

@@ -15,7 +15,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use sealcast_delivery::Batch;
-use sealcast_delivery::multicast::SEGMENT_MIN;
+use sealcast_wire::frame::SEGMENT_MIN;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::code::Code;

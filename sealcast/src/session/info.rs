@@ -8,11 +8,11 @@ use sealcast_crypto::identity::PublicKeys;
 use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
 use sealcast_wire::{self as wire, CertHash, Culprit, Drops, Member, Monotonic, View};
 
+use super::Evidence;
 use super::control::millis;
 use super::core::LogEvent;
 use super::shared::Shared;
 use super::transports::{BrokersInfo, Line};
-use crate::brokers::Evidence;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::lock;

@@ -20,13 +20,13 @@ use super::own::Own;
 use super::queue::{Queue, SlowReader};
 use super::transports::{BrokersShell, Line, Listening};
 use super::views::ViewQueue;
-use crate::brokers::refused;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Gate, Publication, PublishError, ViewEvent, lock};
 use crate::io::clock::Clock;
 use crate::io::process::Process;
 use crate::io::udp::Warning;
+use crate::refusals::refused;
 use crate::url::Url;
 
 /// What the threads of a session share.

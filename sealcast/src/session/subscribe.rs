@@ -9,9 +9,9 @@ use std::time::Instant;
 use super::Session;
 use super::core::Filter;
 use super::queue::{Queue, SlowReader, Subscription};
-use crate::brokers::refused;
 use crate::error::{Error, Result};
 use crate::group::lock;
+use crate::refusals::refused;
 
 /// A subscription about to be made.
 #[must_use = "nothing is subscribed to unless it is awaited or .wait() is called"]

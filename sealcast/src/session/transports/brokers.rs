@@ -25,6 +25,7 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
 use crate::io::channel::{Channel, Heard};
+use crate::refusals::refused;
 use crate::session::driver::AnyCore;
 
 /// What is needed to reach brokers.
@@ -268,7 +269,7 @@ impl Through {
             self.close_inboxes(&why);
         }
         if let Some(Err(code)) = self.handle.group_status() {
-            self.trouble.get_or_insert(brokers::refused(code.into()));
+            self.trouble.get_or_insert(refused(code.into()));
         }
         if let Some(token) = self.accusation
             && let Some(Done::Outcome(outcome)) = self.handle.done(token)
@@ -303,7 +304,7 @@ impl Through {
     fn dismissed(&self) -> Option<Error> {
         match self.handle.dismissed()? {
             Became::Unregistered => Some(brokers::ended()),
-            code => Some(brokers::refused(code.into())),
+            code => Some(refused(code.into())),
         }
     }
 

@@ -1,8 +1,6 @@
 //! What the brokers' refusals are to a user: an error with its code, and what to do about it.
 
-use sealcast_broker::protocol::Refusal;
 use sealcast_broker::state::{Code as Became, Outcome as Came};
-use sealcast_client::Outcome;
 use sealcast_wire::Reason;
 
 use crate::code::Code;
@@ -15,7 +13,7 @@ pub(crate) fn refused(reason: Reason) -> Error {
 }
 
 /// The error of an operation that brokers executed to nothing.
-pub(super) fn done(outcome: &Came) -> Result<()> {
+pub(crate) fn done(outcome: &Came) -> Result<()> {
     let number = || outcome.detail.first_chunk::<8>().map_or(0, |n| u64::from_be_bytes(*n));
     let unregistered = "sealcast brokers reg, with an identity of an issuer that the cluster file names";
     Err(match outcome.code {
@@ -64,19 +62,4 @@ pub(super) fn done(outcome: &Came) -> Result<()> {
             Error::new(Code::Duplicate, "another process uses the same client key of these brokers")
         }
     })
-}
-
-/// The error of an operation that has no place.
-pub(super) fn lost(outcome: &Outcome) -> Error {
-    match outcome {
-        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
-        Outcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
-        Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
-        Outcome::Forgotten => {
-            Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")
-        }
-        Outcome::Superseded { .. } | Outcome::Executed { .. } => {
-            Error::new(Code::NotReady, "policy, key or number changed meanwhile").with_hint("try again")
-        }
-    }
 }
