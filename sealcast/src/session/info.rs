@@ -124,11 +124,13 @@ impl Shared {
             failed_sends: line(|l| &l.failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
             refused: tickets.refused,
-            drops: self
-                .lease
-                .with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()))
-                .unwrap_or_default(),
+            drops: self.drops(),
         }
+    }
+
+    fn drops(&self) -> Drops {
+        let drops = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()));
+        drops.unwrap_or_else(|| lock(&self.seen).past.drops.clone())
     }
 
     /// What happened, oldest first.
@@ -138,7 +140,7 @@ impl Shared {
             event: event.clone(),
         };
         let log = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect()));
-        log.unwrap_or_else(|| lock(&self.seen).past.1.iter().map(entry).collect())
+        log.unwrap_or_else(|| lock(&self.seen).past.log.iter().map(entry).collect())
     }
 
     /// What the key scheme knows.

@@ -60,7 +60,7 @@ use crate::group::{Publication, PublishError, ViewEvent, lock};
 use crate::io::udp::Warning;
 use crate::url::Url;
 use info::hex;
-use shared::{Shared, no_place};
+use shared::{Past, Shared, no_place};
 use views::ViewQueue;
 
 /// A member of a group. Clones are the same member; the last one to go closes it.
@@ -358,7 +358,9 @@ impl Inner {
         }
         let driver = shared.lease.with(shared, |driver| {
             let driver = driver.take()?;
-            lock(&shared.seen).past = (driver.core.tickets().clone(), driver.core.log().clone());
+            let core = &driver.core;
+            let (tickets, log, drops) = (core.tickets().clone(), core.log().clone(), core.group().drops().clone());
+            lock(&shared.seen).past = Past { tickets, log, drops };
             Some(driver)
         });
         shared.lease.forget_sockets();

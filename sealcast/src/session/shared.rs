@@ -9,7 +9,7 @@ use std::time::Duration;
 use sealcast_crypto::identity::{Identity, Pattern};
 use sealcast_delivery::{Outcome, Properties, SendError, Token};
 use sealcast_keys::{Command, Exclusion};
-use sealcast_wire::{Guarantee, Monotonic, Now, Reason, View, limits};
+use sealcast_wire::{Drops, Guarantee, Monotonic, Now, Reason, View, limits};
 
 use super::changed::Changed;
 use super::core::{Change, Filter, Log, Progress, Report, Subscriptions, Tickets};
@@ -72,8 +72,16 @@ pub(super) struct Seen {
     pub(super) left: Option<usize>,
     pub(super) closed: bool,
     /// What the core told last, for those who ask after the end.
-    pub(super) past: (Tickets, Log),
+    pub(super) past: Past,
     pub(super) warnings: Vec<Warning>,
+}
+
+/// What is left of a core.
+#[derive(Default)]
+pub(super) struct Past {
+    pub(super) tickets: Tickets,
+    pub(super) log: Log,
+    pub(super) drops: Drops,
 }
 
 impl Shared {
@@ -131,7 +139,7 @@ impl Shared {
     /// What was published through the order, and what became of it.
     pub(super) fn tickets(&self) -> Tickets {
         let tickets = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.tickets().clone()));
-        tickets.unwrap_or_else(|| lock(&self.seen).past.0.clone())
+        tickets.unwrap_or_else(|| lock(&self.seen).past.tickets.clone())
     }
 
     /// It is known what became of a message; perhaps of all.
