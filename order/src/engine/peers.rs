@@ -1,13 +1,14 @@
-//! What this broker notices of the others on its links: who was heard, and who was cut off.
+//! What this broker notices of the others on its links: who was heard, who was cut off, and who contradicts itself.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use commonware_actor::Feedback;
 use commonware_cryptography::ed25519::PublicKey;
 use commonware_p2p::{BlockedSubscription, Blocker, Message, Receiver};
 
 use super::shared::Shared;
+use super::watch::{Judge, lock};
 
 /// Counts whom upstream cuts off. Upstream itself says so to its tracing alone.
 #[derive(Clone)]
@@ -37,7 +38,16 @@ impl<B: Blocker<PublicKey = PublicKey>> Blocker for CutOff<B> {
 #[derive(Debug)]
 pub(super) struct Heard<R> {
     pub(super) counts: Counts,
+    /// Who else listens.
+    pub(super) tap: Option<Tap>,
     pub(super) receiver: R,
+}
+
+/// What votes and certificates are looked at for, beside upstream.
+#[derive(Clone, Debug)]
+pub(super) enum Tap {
+    Votes(Arc<Mutex<Judge>>),
+    Certificates(Arc<Mutex<Judge>>),
 }
 
 /// Where they are counted.
@@ -62,6 +72,11 @@ impl<R: Receiver<PublicKey = PublicKey>> Receiver for Heard<R> {
         let message = self.receiver.recv().await?;
         if let Some(broker) = self.counts.brokers.iter().position(|key| *key == message.0) {
             self.counts.shared.heard(broker);
+            match &self.tap {
+                Some(Tap::Votes(judge)) => lock(judge).hear_vote(broker, message.1.as_ref()),
+                Some(Tap::Certificates(judge)) => lock(judge).hear_certificate(message.1.as_ref()),
+                None => {}
+            }
         }
         Ok(message)
     }

@@ -3,7 +3,7 @@
 
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use commonware_broadcast::buffered;
@@ -40,10 +40,10 @@ use super::deliver::Deliver;
 use super::forward::Forward;
 use super::handle::Handle;
 use super::log::{self, Log, Sizes};
-use super::peers::{Counts, CutOff, Heard};
+use super::peers::{Counts, CutOff, Heard, Tap};
 use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
-use super::watch::{Schedule, Votes, Watch};
+use super::watch::{Judge, Schedule, Watch};
 use crate::application::Application;
 use crate::block::{self, Block, BlockSize};
 use crate::order::Fault;
@@ -87,15 +87,15 @@ impl<S, R> Links<S, R> {
 
 impl<S, R> Links<S, R> {
     /// The same links, on which messages are counted.
-    fn heard(self, counts: &Counts) -> Links<S, Heard<R>> {
-        let heard = |(sender, receiver)| (sender, Heard { counts: counts.clone(), receiver });
+    fn heard(self, counts: &Counts, judge: &Arc<Mutex<Judge>>) -> Links<S, Heard<R>> {
+        let heard = |(sender, receiver), tap| (sender, Heard { counts: counts.clone(), tap, receiver });
         Links {
-            votes: heard(self.votes),
-            certificates: heard(self.certificates),
-            resolver: heard(self.resolver),
-            blocks: heard(self.blocks),
-            backfill: heard(self.backfill),
-            frames: heard(self.frames),
+            votes: heard(self.votes, Some(Tap::Votes(judge.clone()))),
+            certificates: heard(self.certificates, Some(Tap::Certificates(judge.clone()))),
+            resolver: heard(self.resolver, None),
+            blocks: heard(self.blocks, None),
+            backfill: heard(self.backfill, None),
+            frames: heard(self.frames, None),
         }
     }
 }
@@ -239,7 +239,19 @@ where
     let shared = Arc::new(Shared::new(application, cluster.keys.len()));
     let brokers = Arc::new(cluster.keys.clone());
     let blocker = CutOff { shared: shared.clone(), brokers: brokers.clone(), blocker };
-    let links = links.heard(&Counts { shared: shared.clone(), brokers });
+    let term = TermLength::new(NonZeroU32::new(settings.term).expect("checked at the start"));
+    let elector = if settings.term == 1 {
+        RoundRobin::default()
+    } else {
+        RoundRobin::default().with_term(term, settings.leader_timeout * 8, VIEWS_AHEAD)
+    };
+    let schedule = Schedule::new(elector.clone(), term, &scheme, cluster.indices.clone());
+    let mut seed = [0; 32];
+    let mut rng = context.child("seed");
+    rng.fill_bytes(&mut seed);
+    let rng = ChaCha20Rng::from_seed(seed);
+    let judge = Arc::new(Mutex::new(Judge::new(shared.clone(), schedule.clone(), scheme.clone(), rng)));
+    let links = links.heard(&Counts { shared: shared.clone(), brokers }, &judge);
     let pages = pages();
     let genesis = Block::genesis(&settings.namespace);
     let genesis_hash = Digest(genesis.hash());
@@ -307,13 +319,6 @@ where
         Either::Right((fault, _)) => return Err(fault),
     };
 
-    let term = TermLength::new(NonZeroU32::new(settings.term).expect("checked at the start"));
-    let elector = if settings.term == 1 {
-        RoundRobin::default()
-    } else {
-        RoundRobin::default().with_term(term, settings.leader_timeout * 8, VIEWS_AHEAD)
-    };
-    let schedule = Schedule::new(elector.clone(), term, &scheme, cluster.indices.clone());
     let processed = floor.processed().map_or(0, |p| p.height().get());
     if processed > newest {
         let what = format!("block {processed} was executed here, and the newest block in it is {newest}");
@@ -336,17 +341,7 @@ where
     let hooks =
         Hooks { shared: shared.clone(), size: settings.block, heartbeat: settings.heartbeat, drift: settings.drift };
     let glue = alpha::glue(context.child("glue"), hooks, mailbox.clone(), epochs);
-    let mut seed = [0; 32];
-    let mut rng = context.child("seed");
-    rng.fill_bytes(&mut seed);
-    let watch = Watch {
-        shared: shared.clone(),
-        schedule,
-        scheme: scheme.clone(),
-        rng: ChaCha20Rng::from_seed(seed),
-        votes: Votes::default(),
-        next: glue.clone(),
-    };
+    let watch = Watch { shared: shared.clone(), schedule, judge, next: glue.clone() };
     let simplex = simplex::Engine::new(
         context.child("simplex"),
         simplex::Config {

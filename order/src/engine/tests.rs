@@ -133,10 +133,9 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
 }
 
 /// One half speaks to broker 0, the other one to 1 and 2: these certify a block that broker 0 was not proposed. That shows
-/// it a leader that equivocated, without two votes of it on one link. Evidence is not asserted: in some of these stories
-/// upstream cuts the leader off and reports neither the vote nor the certificate that contradict each other.
+/// it a leader that equivocated, without two votes of it on one link.
 #[test]
-fn a_leader_that_equivocates_apart_is_cut_off_and_nobody_else_is() {
+fn rule_e4_a_leader_that_equivocates_apart_is_cut_off_with_evidence_and_nobody_else_is() {
     for seed in seeds(8) {
         let story = story("twins apart", seed);
         play(seed, false, |root| async move {
@@ -152,7 +151,11 @@ fn a_leader_that_equivocates_apart_is_cut_off_and_nobody_else_is() {
             world.until(cut_off, &format!("{story}: broker 0 has cut off broker 3")).await;
             world.until_ordered(&honest, &frames, &story).await;
             let evidence = world.broker(0).evidence();
-            assert!(evidence.iter().all(|it| it.broker == 3), "{story}: {evidence:?}");
+            assert!(!evidence.is_empty() && evidence.iter().all(|it| it.broker == 3), "{story}: {evidence:?}");
+            let keys: Vec<[u8; 32]> = settings()[0].brokers.iter().map(|it| it.key).collect();
+            for it in evidence {
+                assert_eq!(judge(&keys, b"simulation", &it.proof), Some(it), "{story}");
+            }
             for (i, peers) in honest.map(|i| (i, world.broker(i).peers())) {
                 let innocent = honest.iter().all(|other| peers[*other].cut_off == 0);
                 assert!(innocent, "{story}: broker {i} has cut off an honest one: {peers:?}");
