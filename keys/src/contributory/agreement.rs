@@ -21,7 +21,10 @@ impl Contributory {
         let Some(me) = proposal.seat_of(&self.me.short) else { return };
         let content = &proposal.content;
         let (counter, number, members) = (content.counter, content.attempt, content.seats.len());
-        self.proposed = self.proposed.max((counter, number));
+        // Of the number that our next one can have: another base's say nothing of it.
+        if content.base == self.base() {
+            self.proposed = self.proposed.max((counter, number));
+        }
         self.remember_judged(&proposal);
         self.planned = None;
         self.timers.stop(Timer::Propose);
@@ -422,6 +425,7 @@ impl Contributory {
             self.charge_rekey(now, *attempt.proposal.proposer());
         }
         self.rated = None;
+        self.proposed = (attempt.proposal.content.counter, attempt.proposal.content.attempt);
         let seats = &attempt.proposal.content.seats;
         let liars: Vec<ShortId> = attempt.liars.iter().map(|seat| seats[*seat]).collect();
         let lies: Vec<Message> = attempt.liars.iter().filter_map(|seat| attempt.message(2, *seat).cloned()).collect();
@@ -861,11 +865,11 @@ impl Contributory {
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
             attempt.stage = Stage::Failed;
-            // Those who know that there is no epoch which it follows on are right to be silent: others of our group; as far
-            // as we can tell anybody, while we are in none.
-            let (proven, grouped) = (attempt.is_proven(), self.is_grouped());
-            let blamed = |s: &ShortId| proven || grouped && !self.is_in_view(s);
-            let silent: Vec<ShortId> = silent.into_iter().filter(blamed).collect();
+            // Those who know that there is no epoch which it follows on are right to be silent. Whoever is in a group has
+            // something better to follow meanwhile.
+            let proven = attempt.is_proven();
+            attempt.unproven |= !proven && self.is_grouped();
+            let silent: Vec<ShortId> = silent.into_iter().filter(|_| proven).collect();
             attempt.excused = silent.iter().any(|s| self.could_expect(now, s));
             for short in silent {
                 self.strike(now, short, Misbehaviour::Silent);

@@ -103,9 +103,9 @@ impl Contributory {
         count > timing::BASES_NAMED
     }
 
-    /// Whether what this one says its group is does not count now.
+    /// Whether what this one says of an epoch that is not ours does not count now.
     pub(super) fn is_doubted(&self, now: Now, person: &Person) -> bool {
-        !self.is_grouped() && self.doubted.get(&person.id.cert).is_some_and(|d| d.until > now.monotonic)
+        self.doubted.get(&person.id.cert).is_some_and(|d| d.until > now.monotonic)
     }
 
     /// Drops an agreement with somebody of whom we learnt that it may be in none, where no other one would replace it.

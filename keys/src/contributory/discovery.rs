@@ -534,7 +534,8 @@ impl Contributory {
         self.people.hear(&proposer, now.monotonic);
         if let Some(base) = proposal.content.base {
             let names_me = proposal.seat_of(&self.me.short).is_some();
-            if self.is_doubted(now, &person) || names_me && self.wavers(now, proposer, base) {
+            let on_ours = self.is_grouped() && self.base() == Some(base);
+            if !on_ours && self.is_doubted(now, &person) || names_me && self.wavers(now, proposer, base) {
                 return Err(Dropped::Policy.into());
             }
             self.hear_elsewhere(now, &person);

@@ -215,7 +215,7 @@ pub struct Contributory {
     joins: Allowances,
     /// How often each certificate's holder made us replace a key that it lacked.
     rekeys: Allowances,
-    /// Greatest (epoch, attempt) proposed by anybody, that we verified.
+    /// Greatest (epoch, attempt) proposed by anybody to follow on ours, that we verified.
     proposed: (u32, u8),
     /// Instances whose proposals we have judged, newest last.
     judged: VecDeque<InstanceId>,
@@ -239,7 +239,7 @@ pub struct Contributory {
     replaced: bool,
     /// Members of other groups of whom we heard while in none, by certificate.
     elsewhere: BTreeMap<CertHash, Elsewhere>,
-    /// Who proposed to us, while in no group, on an epoch that two of its members did not vouch for.
+    /// Who proposed to us on an epoch that two of its members did not vouch for.
     doubted: BTreeMap<CertHash, Strike>,
     /// By the certificate of who proposed to us, while in no group: the last epoch named to follow on, and how many were.
     named_bases: BTreeMap<CertHash, (Base, Strike)>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sealcast_wire::Change;
 
-use super::super::message::{Base, Card, Join, Kind, Object, Propose, signed};
+use super::super::message::{Base, Card, Join, Kind, Object, Propose, ShortId, signed};
 use super::super::misbehaving::{Collision, Rule};
 use super::super::proposal::Proposal;
 use super::super::timing;
@@ -93,28 +93,27 @@ impl Captor {
 
     fn propose(&mut self, net: &mut Net) {
         let now = net.clock();
-        let target = net.nodes[self.target].keys.me.short;
-        let keys = &mut net.nodes[self.node].keys;
-        keys.give_own_card(now);
-        let mut content = Propose {
-            counter: self.counter,
-            attempt: 1,
-            version: 1,
-            kind: Kind::Setup,
-            base: self.base,
-            hint: keys.statements.hint(),
-            seats: vec![keys.me.short, target],
-            signature: [0; 64],
-        };
-        let mut nonce = [0; 12];
-        keys.rng.fill_bytes(&mut nonce);
-        let instance = Proposal::instance(GROUP, &nonce, &content);
-        content.signature = keys.key.sign(&instance);
-        let veiled = keys.veil.seal(nonce, &Message::Propose(content.clone()).encode());
-        keys.send_veiled(&Message::Propose(content.clone()), veiled.clone());
-        keys.adopt(now, Proposal { content, instance, veiled, sent: now.monotonic });
-        net.drain(self.node);
+        net.nodes[self.node].keys.give_own_card(now);
+        let seats = [self.node, self.target].iter().map(|i| net.nodes[*i].keys.me.short).collect();
+        make_up(net, self.node, self.base, self.counter, seats);
     }
+}
+
+/// A node proposes what is not, and goes through with it.
+fn make_up(net: &mut Net, node: usize, base: Option<Base>, counter: u32, seats: Vec<ShortId>) {
+    let now = net.clock();
+    let keys = &mut net.nodes[node].keys;
+    let hint = keys.statements.hint();
+    let mut content =
+        Propose { counter, attempt: 1, version: 1, kind: Kind::Setup, base, hint, seats, signature: [0; 64] };
+    let mut nonce = [0; 12];
+    keys.rng.fill_bytes(&mut nonce);
+    let instance = Proposal::instance(GROUP, &nonce, &content);
+    content.signature = keys.key.sign(&instance);
+    let veiled = keys.veil.seal(nonce, &Message::Propose(content.clone()).encode());
+    keys.send_veiled(&Message::Propose(content.clone()), veiled.clone());
+    keys.adopt(now, Proposal { content, instance, veiled, sent: now.monotonic });
+    net.drain(node);
 }
 
 /// Whether a node ever had a key that somebody else has too.
@@ -197,6 +196,46 @@ fn rule_b6_whoever_was_captured_goes_to_the_group_once_the_captor_is_silent() {
             net.assert_one_key(&honest);
         }
     }
+}
+
+/// Whether a node took part in an attempt at an epoch that follows on one of this number.
+fn followed(net: &Net, node: usize, base: u32) -> bool {
+    let follows = |n: &Notice| matches!(n, Notice::Attempt { counter, .. } if *counter == base + 1);
+    net.nodes[node].notices.iter().any(follows)
+}
+
+/// Attempts at an epoch of newcomers are told apart by ascending numbers: had a made-up base a say in those, each that fails
+/// would be tried again under the same number, and newcomers follow the older of two such as likely as the newer.
+#[test]
+fn rule_g7_a_made_up_base_says_nothing_of_a_newcomers_own_number() {
+    let mut net = Net::new(310);
+    net.keep_log = true;
+    let target = net.start(robot(0));
+    let mut captor = Captor::new(&mut net, "captor", target, MADE_UP);
+    let base = MADE_UP.unwrap().counter;
+    assert!(captor.run(&mut net, 3_000, |net| followed(net, target, base)), "{}", net.describe());
+    assert!(net.nodes[target].keys.proposed.0 <= limits::FIRST_COUNTER_MAX, "{:?}", net.nodes[target].keys.proposed);
+}
+
+#[test]
+fn rule_g7_a_group_follows_once_whoever_makes_up_epochs() {
+    let mut net = group(311, 3);
+    let liar = 2;
+    net.nodes[liar].keys.config.without = &[Rule::Proof];
+    let bases = [1 << 20, 1 << 21, 1 << 22];
+    for counter in bases {
+        let mut seats: Vec<_> = [liar, 0, 1].iter().map(|i| net.nodes[*i].keys.me.short).collect();
+        seats[1..].sort();
+        make_up(&mut net, liar, Some(Base { counter, size: 2, hash: 7 }), counter + 1, seats);
+        net.run(400);
+    }
+    for node in 0..2 {
+        let seen = bases.map(|base| followed(&net, node, base));
+        assert_eq!(seen, [true, false, false], "{node}\n{}", net.describe());
+        let silent = |n: &Notice| matches!(n, Notice::LeftOut { why: Misbehaviour::Silent, .. });
+        assert!(!net.nodes[node].notices.iter().any(silent), "{node}\n{}", net.describe());
+    }
+    assert_eq!(net.epoch_of(0), net.epoch_of(1));
 }
 
 /// The numbers of epochs are one counter of 32 bits: at its end they begin again, and nobody dies of it.
