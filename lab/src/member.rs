@@ -39,7 +39,12 @@ pub enum Told {
     /// That will not happen.
     Abandoned,
     /// A key is agreed.
-    Keyed(Arc<Epoch>),
+    Keyed {
+        /// The epoch that it is of.
+        epoch: Arc<Epoch>,
+        /// Whether that was passed over already: it is never installed.
+        passed: bool,
+    },
     /// A view is installed.
     Installed(Arc<Epoch>),
     /// We are out.
@@ -106,7 +111,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
             for heard in heard {
                 match heard {
                     Heard::Prepared(view) => self.prepared = Some(view),
-                    Heard::Keyed(epoch) => self.tell(Told::Keyed(epoch)),
+                    Heard::Keyed { epoch, passed } => self.tell(Told::Keyed { epoch, passed }),
                 }
             }
             self.look_at_gate();

@@ -14,7 +14,12 @@ pub enum Heard {
     /// A change is coming.
     Prepared(View),
     /// A key is agreed.
-    Keyed(Arc<Epoch>),
+    Keyed {
+        /// The epoch that it is of.
+        epoch: Arc<Epoch>,
+        /// Whether that was passed over already: it is never installed.
+        passed: bool,
+    },
 }
 
 /// Where a tap's news arrive.
@@ -68,11 +73,11 @@ impl<K: Keys> Keys for Tap<K> {
         let output = self.keys.poll()?;
         let heard = match &output {
             Output::Prepare(view) => Some(Heard::Prepared(view.clone())),
-            Output::Keyed { protect, view, access, .. } => Some(Heard::Keyed(Arc::new(Epoch {
-                view: Arc::new(view.clone()),
-                protect: Some(protect.clone()),
-                access: access.clone(),
-            }))),
+            Output::Keyed { protect, view, access, passed, .. } => {
+                let (view, protect) = (Arc::new(view.clone()), Some(protect.clone()));
+                let epoch = Arc::new(Epoch { view, protect, access: access.clone() });
+                Some(Heard::Keyed { epoch, passed: *passed })
+            }
             _ => None,
         };
         if let Some(heard) = heard {

@@ -22,6 +22,8 @@ struct Standing {
     view: Option<Arc<View>>,
     /// The epochs of this and former views.
     installed: BTreeSet<EpochId>,
+    /// Whose keys are agreed, and that no installed view has passed over.
+    agreed: BTreeSet<EpochId>,
     /// Who was a member once and is, or is about to be, none.
     gone: BTreeSet<usize>,
     /// Whom a change under way would shut out.
@@ -48,6 +50,9 @@ impl Checker<Cast, Event> for Exclusions {
                 }
                 standing.prepared = was;
             }
+            Event::Keyed(epoch) => {
+                standing.agreed.insert(*epoch);
+            }
             Event::Abandoned => {
                 standing.prepared.clear();
                 standing.meanwhile.drain(..).for_each(|body| drop(self.shut_out.remove(&body)));
@@ -65,6 +70,7 @@ impl Checker<Cast, Event> for Exclusions {
                     }
                 }
                 standing.installed.insert(view.epoch);
+                standing.agreed.clear();
                 standing.view = Some(view.clone());
                 self.rosters.insert(view.epoch, members);
             }
@@ -84,8 +90,12 @@ impl Checker<Cast, Event> for Exclusions {
                 let heard = member_of(origin).and_then(|m| cast.node(&m.cert));
                 if let (Some(author), Some(view)) = (heard, &standing.view)
                     && !cast.nodes_of(view).contains(&author)
-                    // A key that is agreed opens before its view is installed; one that was passed over never again.
-                    && epoch.is_none_or(|e| standing.installed.contains(&e) || e.counter < view.epoch.counter)
+                    // A key that is agreed opens before its view is installed; one that was passed over never again. The
+                    // number does not tell them apart where the node was alone: it goes to any group's epoch.
+                    && epoch.is_none_or(|e| {
+                        let passed = e.counter < view.epoch.counter && !standing.agreed.contains(&e);
+                        standing.installed.contains(&e) || passed
+                    })
                 {
                     return Err(format!(
                         "node {node} heard node {author} under {epoch:?}, no member of {:?}",

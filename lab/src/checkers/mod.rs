@@ -51,6 +51,8 @@ pub enum Event {
     Prepared(View),
     /// It will not come.
     Abandoned,
+    /// A key is agreed for an epoch that the node may install (not told by a process of its own).
+    Keyed(EpochId),
     /// A view is installed; with its keys, where they can be had (not from a process of its own).
     Installed(Arc<View>, Option<Arc<Epoch>>),
     /// The node is out.

@@ -163,6 +163,17 @@ fn exclusion_reports_that_the_evicted_is_heard() {
 }
 
 #[test]
+fn exclusion_reports_an_agreed_key_that_opens_once_it_is_passed_over() {
+    let heard = || (0, delivered(&body(1, 1), 1, 2));
+    let alone = (0, installed(view(9, &[0], 0, Change::Formed), 7));
+    let agreed = (0, Event::Keyed(EpochId { counter: 2, hash: 2 }));
+    let passed = (0, installed(view(10, &[0], 0, Change::Rekeyed), 8));
+    assert_eq!(told(Exclusions::default(), &[alone.clone(), agreed.clone(), heard()]), [""; 0]);
+    assert!(told(Exclusions::default(), &[alone.clone(), heard()])[0].contains("no member"));
+    assert!(told(Exclusions::default(), &[alone, agreed, passed, heard()])[0].contains("no member"));
+}
+
+#[test]
 fn exclusion_reports_that_the_evicted_reads() {
     let message = body(0, 1);
     let mut story = both(Change::Formed);

@@ -38,9 +38,9 @@ impl Captor {
                     let to = self.target.map_or(Reach::All, |(node, _)| Reach::One(node));
                     self.effects.push_back(Effect::Send { to, datagram });
                 }
-                Effect::Tell(Told::Keyed(epoch)) => {
+                Effect::Tell(Told::Keyed { epoch, passed }) => {
                     self.keys.push(epoch.clone());
-                    self.effects.push_back(Effect::Tell(Told::Keyed(epoch)));
+                    self.effects.push_back(Effect::Tell(Told::Keyed { epoch, passed }));
                 }
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }

@@ -35,7 +35,7 @@ impl Insider {
     fn drain(&mut self, now: Now) {
         while let Some(effect) = self.robot.poll() {
             match &effect {
-                Effect::Tell(Told::Installed(epoch) | Told::Keyed(epoch)) => self.keys.push(epoch.clone()),
+                Effect::Tell(Told::Installed(epoch) | Told::Keyed { epoch, .. }) => self.keys.push(epoch.clone()),
                 Effect::Tell(Told::Excluded(_)) => {
                     self.out = true;
                     self.next = Some(now.monotonic + EVERY);

@@ -84,7 +84,7 @@ pub(super) fn run(group: SocketAddr, home: &Path, me: usize) -> Result<(), Failu
                     };
                     let _ = way.map(|way| way.send(&batch));
                 }
-                Effect::Tell(Told::Keyed(epoch)) if epoch.view.members.len() > 1 => {
+                Effect::Tell(Told::Keyed { epoch, .. }) if epoch.view.members.len() > 1 => {
                     say(format!("keyed {}", epoch.view.members.len()));
                 }
                 Effect::Tell(_) | Effect::Store { .. } => {}

@@ -122,7 +122,7 @@ pub(super) fn captured(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = Script::new(n, network(knobs));
     script.start_all(group.iter().copied(), knobs.jitter, dice);
     script.then(Step::Together { members: group.clone(), within: PATIENCE });
-    all_publish(&mut script, group, 20, 2 * SECOND);
+    all_publish(&mut script, group, 20, 15 * SECOND);
     script.then(Step::Partition(vec![vec![newcomer, captor]]));
     start_captor(&mut script, captor, newcomer, dice);
     script.then(Step::Start(newcomer)).wait(3 * SECOND);

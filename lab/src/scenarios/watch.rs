@@ -201,7 +201,8 @@ impl Observer<Player> for Watch {
                 Event::LeftOut(cert, why)
             }
             Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
-            Told::Keyed(_) | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
+            Told::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
+            Told::Keyed { .. } | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
         };
         self.panel.event(at, node, &event);
     }
