@@ -62,6 +62,8 @@ pub const PLACED_RECORDS_MAX: usize = 65_536;
 pub const PLACED_BYTES_MAX: usize = 64 << 20;
 /// How many of its last packets a sender vouches for after a change that excludes somebody (A5).
 pub const VOUCHED_PACKETS: usize = 512;
+/// Members that say of an epoch that they seal for it.
+pub const HERE_MEMBERS_MAX: u32 = 64;
 /// Bytes of sent packets that a sender keeps so that it can vouch for them (A5).
 pub const VOUCHED_BYTES_MAX: usize = 2 << 20;
 /// Bytes that wait in a sender to be transmitted; a message more than that makes `Full`.

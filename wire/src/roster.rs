@@ -78,6 +78,17 @@ impl Roster {
         self.find(&id.cert).is_some_and(|(_, member)| member.id == *id)
     }
 
+    /// The highest slot that is taken, and whose it is.
+    pub fn last(&self) -> Option<(Slot, &Member)> {
+        let mut node = self.by_slot.as_deref()?;
+        loop {
+            match node {
+                Node::Leaf(slot, member) => return Some((*slot, member)),
+                Node::Branch(links) => node = links.iter().rev().find_map(Option::as_deref)?,
+            }
+        }
+    }
+
     /// Puts a member at a slot, instead of whoever was there, and of the slot that its certificate had.
     ///
     /// # Panics
@@ -423,6 +434,7 @@ mod tests {
                     assert_eq!(roster.find(&member.id.cert), Some((*slot, member)));
                 }
                 assert_eq!(roster.get(slot), known.get(&slot));
+                assert_eq!(roster.last().map(|(slot, _)| slot), known.keys().next_back().copied());
                 if dice.below(8) == 0 {
                     let ids = |of: &BTreeMap<Slot, Member>| of.values().map(|m| m.id).collect::<Vec<_>>();
                     let (was, is) = (ids(&before.1), ids(&known));

@@ -4,27 +4,44 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sealcast_wire::{Incarnation, Monotonic, Slot, View};
+use sealcast_wire::{CertHash, Incarnation, Monotonic, Roster, Slot, View};
 
 /// When each other member of the view was last heard.
 #[derive(Debug)]
 pub(super) struct Liveness {
     detect: Duration,
-    members: BTreeMap<Incarnation, (Slot, Monotonic)>,
+    roster: Roster,
+    me: Option<Incarnation>,
+    members: BTreeMap<Incarnation, (CertHash, Monotonic)>,
+    /// Since when they are watched: all count as heard then.
+    since: Monotonic,
     check: Option<Monotonic>,
 }
 
 impl Liveness {
     /// Suspects a member that was not heard for `detect`.
     pub(super) fn new(detect: Duration) -> Liveness {
-        Liveness { detect, members: BTreeMap::new(), check: None }
+        let (roster, members) = (Roster::default(), BTreeMap::new());
+        Liveness { detect, roster, me: None, members, since: Monotonic(0), check: None }
     }
 
     /// The members to be watched; all of them count as heard now.
     pub(super) fn install(&mut self, now: Monotonic, view: &View) {
-        let others = view.members.slots().filter(|(slot, _)| *slot != view.me);
-        self.members = others.map(|(slot, m)| (m.id.incarnation, (slot, now))).collect();
-        self.check = (!self.members.is_empty()).then_some(now + self.detect);
+        for gone in self.roster.without(&view.members) {
+            self.members.remove(&gone.id.incarnation);
+        }
+        for new in view.members.without(&self.roster) {
+            self.members.insert(new.id.incarnation, (new.id.cert, now));
+        }
+        self.roster = view.members.clone();
+        self.me = view.member(view.me).map(|me| me.id.incarnation);
+        self.since = now;
+        self.check = (self.members.len() > 1).then_some(now + self.detect);
+    }
+
+    /// Whether this run is one of the view's members, we included.
+    pub(super) fn knows(&self, who: &Incarnation) -> bool {
+        self.members.contains_key(who)
     }
 
     /// A frame of this member was authenticated.
@@ -45,13 +62,18 @@ impl Liveness {
             return Vec::new();
         }
         let mut silent = Vec::new();
-        for (slot, heard) in self.members.values_mut() {
+        let others = self.members.iter_mut().filter(|(who, _)| Some(**who) != self.me);
+        let mut check = None;
+        for (_, (cert, heard)) in others {
+            *heard = self.since.max(*heard);
             if now >= *heard + self.detect {
-                silent.push(*slot);
+                silent.extend(self.roster.find(cert).map(|(slot, _)| slot));
                 *heard = now;
             }
+            let next = *heard + self.detect;
+            check = Some(check.map_or(next, |at: Monotonic| at.min(next)));
         }
-        self.check = self.members.values().map(|(_, heard)| *heard + self.detect).min();
+        self.check = check;
         silent.sort();
         silent
     }

@@ -108,7 +108,7 @@ impl Receiver {
     /// A new view: its other members are watched for signs of life.
     pub fn install(&mut self, now: Monotonic, view: &View) {
         self.liveness.install(now, view);
-        self.origins.retain(|incarnation| view.members.iter().any(|m| m.id.incarnation == *incarnation));
+        self.origins.retain(|incarnation| self.liveness.knows(incarnation));
     }
 
     /// When [`Receiver::handle_timeout`] wants to be called next.

@@ -185,9 +185,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.hold_publishers();
         let queued = lock(&self.gate).open(epoch.clone());
         self.vouch_again(now);
-        if let Some(protect) = &epoch.protect {
-            // Whoever asked for the new key waits to hear everybody under it.
-            if !self.orders_all() && epoch.view.change == Change::Rekeyed {
+        if let Some(protect) = epoch.protect.as_ref().filter(|_| vouch::says_here(&epoch.view)) {
+            // Whoever asked for the change waits to hear the others under the new key.
+            if !self.orders_all() && epoch.view.change == Change::Rekeyed && !vouches {
                 self.say_here(now, protect, Guarantee::BestEffort);
             }
             // In an order, it ends the old epoch, unless a commit does.
@@ -217,7 +217,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let mut epochs = vec![old];
         epochs.extend(self.ring.superseded().filter(|e| *e != old));
         let (next, unnamed) = (now.monotonic, epochs.len());
-        self.vouching = Some(Vouching { parts: Vec::new(), epoch: new, old, unnamed, next, left: VOUCHES });
+        self.vouching = Some(Vouching { parts: Vec::new(), epoch: new, unnamed, next, left: VOUCHES });
         for epoch in epochs {
             match self.remembers {
                 true => self.delivery.handle(now, Input::Retire(epoch)),
@@ -229,15 +229,24 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
-    /// The packets are known that we sealed under an epoch that has ended; the vouch leaves once all of them are.
+    /// The packets are known that we sealed under an epoch that has ended. The vouch leaves once all of them are; who sealed
+    /// nothing says HERE instead.
     pub(super) fn named(&mut self, now: Now, epoch: EpochId, packets: &[Packet]) {
         let Some(vouching) = self.vouching.as_mut().filter(|it| it.unnamed > 0) else { return };
-        let protect =
-            self.ring.current().filter(|it| it.view.epoch == vouching.epoch).and_then(|it| it.protect.clone());
-        if let Some(protect) = protect.filter(|_| !packets.is_empty() || epoch == vouching.old) {
-            vouching.parts.extend(vouch::write(epoch, packets, &*protect));
+        let new = self.ring.current().filter(|it| it.view.epoch == vouching.epoch).cloned();
+        let protect = new.as_ref().and_then(|it| it.protect.as_ref());
+        if let Some(protect) = protect.filter(|_| !packets.is_empty()) {
+            vouching.parts.extend(vouch::write(epoch, packets, &**protect));
         }
         vouching.unnamed -= 1;
+        if vouching.unnamed == 0 && vouching.parts.is_empty() {
+            self.vouching = None;
+            if let (Some(new), Some(protect)) = (&new, protect)
+                && vouch::says_here(&new.view)
+            {
+                self.say_here(now, protect, Guarantee::BestEffort);
+            }
+        }
         self.vouch_again(now);
     }
 

@@ -141,8 +141,6 @@ struct Vouching {
     parts: Vec<Vec<u8>>,
     /// What it is said under.
     epoch: EpochId,
-    /// The epoch before, for which it is said also if nothing was sealed.
-    old: EpochId,
     /// Epochs whose packets the transport has not named yet.
     unnamed: usize,
     next: Monotonic,

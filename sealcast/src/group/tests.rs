@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use sealcast_delivery::{Properties, SendError};
 use sealcast_keys::{HandleError, Token};
 use sealcast_wire::{
-    Access, Agreement, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, Slot, limits,
+    Access, Agreement, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, Roster, Slot, limits,
 };
 
 use super::*;
@@ -434,4 +434,90 @@ fn what_the_transport_wants_opened_waits_for_room_and_comes_back_to_it() {
     assert!(drain(&mut group).is_empty(), "the application did not ask for it");
     let told = lock(&story).clone();
     assert_eq!(told, ["hold true", "opened 2: None", "open 3", "hold false", "opened 3: Some([[7]])"]);
+}
+
+/// Seals nothing and opens nothing.
+struct Silent {
+    epoch: EpochId,
+    me: Slot,
+}
+
+impl Protect for Silent {
+    fn epoch(&self) -> EpochId {
+        self.epoch
+    }
+    fn slot(&self) -> Slot {
+        self.me
+    }
+    fn seal(&self, _: Domain, _: u8, _: &mut [u8]) -> std::result::Result<u64, sealcast_wire::Exhausted> {
+        Ok(0)
+    }
+    fn open<'a>(&self, _: &'a mut [u8]) -> std::result::Result<(Source, u8, &'a mut [u8]), Dropped> {
+        Err(Dropped::NoKey)
+    }
+    fn vouch(&self, _: &[u8], _: &mut Vec<u8>) {}
+    fn vouched(&self, _: Slot, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}
+
+/// How many VOUCH and HERE a member of so many says when it installs a second epoch; it may have sealed something under
+/// the first one.
+fn says(members: &Roster, me: Slot, change: Change, sealed: bool, places: bool) -> (usize, usize) {
+    let epoch = |counter: u32, members: &Roster| {
+        let id = EpochId { counter, hash: 7 };
+        let view = View::new(Some(members), id, members.clone(), me, change);
+        let protect: Option<Arc<dyn Protect>> = Some(Arc::new(Silent { epoch: id, me }));
+        keys::Output::Epoch { view, protect, access: Arc::new(Anything) }
+    };
+    let (mut group, story) = group_over(BEST_EFFORT, vec![epoch(1, members)], places);
+    drain(&mut group);
+    if sealed {
+        let mut datagram = vec![0; 60];
+        let id = EpochId { counter: 1, hash: 7 };
+        let header = Header { domain: Domain::GROUP, epoch: id, slot: me, flags: 0, counter: 0 };
+        header.write(&mut datagram);
+        group.delivery_mut().pending.push(datagram);
+        drain(&mut group);
+    }
+    lock(&story).clear();
+    group.keys.outputs.push_back(epoch(2, members));
+    drain(&mut group);
+    (0..10).for_each(|ms| {
+        group.handle_timeout(Now { monotonic: Monotonic(1) + Duration::from_millis(100 * ms), utc: None });
+    });
+    let said = |first: &str| lock(&story).iter().filter(|it| it.starts_with(first)).count();
+    (said("send [1, "), said("send [2]"))
+}
+
+fn roster(members: u32) -> Roster {
+    let member = |n: u32| {
+        let mut cert = [0; 32];
+        cert[..4].copy_from_slice(&n.to_be_bytes());
+        Member { id: MemberId { cert: CertHash(cert), incarnation: Incarnation([0; 16]) }, name: "somebody".into() }
+    };
+    (0..members).map(member).collect()
+}
+
+#[test]
+fn rule_a5_only_who_sealed_lately_vouches_and_the_others_are_heard_all_the_same() {
+    let few = roster(3);
+    let said = |change, sealed| says(&few, Slot(1), change, sealed, false);
+    assert_eq!(said(Change::Suspected, true), (4, 0), "a word is said four times");
+    assert_eq!(said(Change::Suspected, false), (0, 1));
+    assert_eq!(said(Change::Rekeyed, true), (0, 1));
+    assert_eq!(said(Change::Joined, true), (0, 0));
+}
+
+#[test]
+fn rule_g7_of_however_many_members_64_at_most_say_that_they_are_here() {
+    for (members, least) in [(64, 64), (65, 32), (1000, 32)] {
+        let many = roster(members);
+        for (change, places) in [(Change::Evicted, false), (Change::Rekeyed, false), (Change::Joined, true)] {
+            let all = (0..members).map(|me| says(&many, Slot(me), change, false, places));
+            let (vouches, here) = all.fold((0, 0), |(v, h), (vouch, here)| (v + vouch, h + here));
+            assert_eq!(vouches, 0);
+            assert!((least..=64).contains(&here), "{here} of {members} at {change:?}");
+        }
+    }
 }

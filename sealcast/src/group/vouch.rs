@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_delivery::Packet;
-use sealcast_wire::{Domain, EpochId, Malformed, Protect, Reader, Slot, Writer, limits};
+use sealcast_wire::{Domain, EpochId, Malformed, Protect, Reader, Slot, View, Writer, limits};
 
 /// The first byte of a VOUCH on the control lane; the key scheme's own messages begin with another one.
 pub(super) const TAG_VOUCH: u8 = 1;
@@ -22,6 +22,15 @@ pub(super) const TAG_KEYS: u8 = 0;
 
 /// HERE: this one byte on the control lane says that we seal for the epoch.
 pub(super) const TAG_HERE: u8 = 2;
+
+/// Whether we say HERE of a view's epoch: all of a small group do, of a large one those at every so manieth slot, from where
+/// the epoch's hash says.
+pub(super) fn says_here(view: &View) -> bool {
+    let span = view.members.last().map_or(0, |(slot, _)| slot.0 + 1);
+    let step = span.div_ceil(limits::HERE_MEMBERS_MAX);
+    view.members.len() <= limits::HERE_MEMBERS_MAX as usize
+        || u64::from(view.me.0 % step) == view.epoch.hash % u64::from(step)
+}
 
 /// One part, read.
 #[derive(Debug, PartialEq, Eq)]
