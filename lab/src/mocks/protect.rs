@@ -1,41 +1,56 @@
 //! The mock schemes' capability: real sealing under one key for all topics, and a MAC for a signature.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::frame::{HEADER_LEN, KIND_SEALED};
-use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Protect, Slot, Source, View};
+use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Roster, Slot, Source, View};
 
 /// Seals and opens under one epoch's secret.
 pub struct MockProtect {
     epoch: EpochId,
     me: Slot,
-    keys: BTreeMap<Slot, (sealcast_wire::Incarnation, Key)>,
+    roster: Roster,
+    secret: Secret<32>,
+    /// Of those whom we heard, and ours.
+    keys: Mutex<BTreeMap<Slot, Sender>>,
     vouching: Secret<32>,
     counter: AtomicU64,
     seen: Mutex<BTreeSet<(Slot, u64)>>,
 }
 
+/// A run of a member, and its sending key.
+type Sender = Arc<(Incarnation, Key)>;
+
 impl MockProtect {
-    /// One sending key per member and incarnation (G4).
+    /// One sending key per member and incarnation (G4), made when it is needed: a large group is mostly silent.
     pub fn new(view: &View, secret: &Secret<32>) -> MockProtect {
-        let key = |slot: Slot, member: &sealcast_wire::Member| {
-            let parts: [&[u8]; 4] =
-                [b"sealcast/mock/sub", &view.epoch.to_bytes(), &slot.0.to_be_bytes(), &member.id.incarnation.0];
-            (slot, (member.id.incarnation, Key::new(Suite::Aes256Gcm, &hkdf(secret.expose(), b"", &parts))))
-        };
         MockProtect {
             epoch: view.epoch,
             me: view.me,
-            keys: view.members.slots().map(|(slot, m)| key(slot, m)).collect(),
+            roster: view.members.clone(),
+            secret: secret.clone(),
+            keys: Mutex::default(),
             vouching: hkdf(secret.expose(), b"", &[b"sealcast/mock/vouch"]),
             counter: AtomicU64::new(0),
             seen: Mutex::default(),
         }
+    }
+
+    fn key(&self, slot: Slot) -> Option<Sender> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = keys.get(&slot) {
+            return Some(key.clone());
+        }
+        let incarnation = self.roster.get(slot)?.id.incarnation;
+        let parts: [&[u8]; 4] = [b"sealcast/mock/sub", &self.epoch.to_bytes(), &slot.0.to_be_bytes(), &incarnation.0];
+        let key = Arc::new((incarnation, Key::new(Suite::Aes256Gcm, &hkdf(self.secret.expose(), b"", &parts))));
+        keys.insert(slot, key.clone());
+        Some(key)
     }
 
     fn mac(&self, by: Slot, statement: &[u8]) -> Secret<32> {
@@ -56,7 +71,7 @@ impl Protect for MockProtect {
         let counter = self.counter.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.me, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
-        self.keys[&self.me].1.seal(counter, header, rest);
+        self.key(self.me).expect("we are in our view").1.seal(counter, header, rest);
         Ok(counter)
     }
 
@@ -65,7 +80,8 @@ impl Protect for MockProtect {
         if epoch != self.epoch {
             return Err(Dropped::NoKey);
         }
-        let (incarnation, key) = self.keys.get(&slot).ok_or(Dropped::Auth)?;
+        let sender = self.key(slot).ok_or(Dropped::Auth)?;
+        let (incarnation, key) = &*sender;
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
         debug_assert_eq!(header[1], KIND_SEALED);
         let plaintext = key.open(counter, header, rest).map_err(|_| Dropped::Auth)?;
