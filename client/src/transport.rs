@@ -43,19 +43,8 @@ impl Transport {
         Ok((Box::new(Transport(machine.clone())), Handle(machine)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Machine> {
-        lock(&self.0)
-    }
-}
-
-/// What the lock guards stays usable after a panic of its holder: no verb leaves half a change behind.
-pub(super) fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
-    machine.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Delivery for Transport {
-    fn properties(&self) -> Properties {
-        let orders_all = self.lock().orders_all();
+    /// What it gives; `orders_all` where it carries what a group's members say to each other ([`Cargo::Group`]).
+    pub const fn properties_of(orders_all: bool) -> Properties {
         // Whole messages are sealed for brokers, not for an epoch of members.
         let cut = if orders_all { Cut::Position } else { Cut::Clock };
         let channel = Some(Channel { agreement: Agreement::Byzantine, acknowledged: true, cut });
@@ -72,6 +61,21 @@ impl Delivery for Transport {
             fetches: Fetches { shares: true, directory: false },
             names_packets: false,
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Machine> {
+        lock(&self.0)
+    }
+}
+
+/// What the lock guards stays usable after a panic of its holder: no verb leaves half a change behind.
+pub(super) fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Delivery for Transport {
+    fn properties(&self) -> Properties {
+        Transport::properties_of(self.lock().orders_all())
     }
 
     fn send(

@@ -10,6 +10,8 @@
 //! without `keys=` the group is sealed. An option that is not known is an error, since a mistyped one
 //! could weaken what was asked for.
 
+pub mod pairs;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,14 +20,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sealcast_crypto::identity::Fingerprint;
-use sealcast_delivery as delivery;
 use sealcast_delivery::multicast::SEGMENT_MAX;
-use sealcast_keys as keys;
 use sealcast_wire::frame::SEGMENT_MIN;
 use sealcast_wire::limits;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use pairs::{LATER_SCHEMES, LATER_TRANSPORTS, Pair, Transport};
 
 /// A URL, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,22 +67,23 @@ pub enum Scheme {
     Threshold,
 }
 
+impl Way {
+    /// Which one it is, whatever it is given.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Way::Multicast(_) => Transport::Multicast,
+            Way::Memory { ordered: false, .. } => Transport::Memory,
+            Way::Memory { ordered: true, .. } => Transport::OrderedMemory,
+            Way::Quorum(_) => Transport::Quorum,
+        }
+    }
+}
+
 impl Url {
     /// That of a client of brokers whose cluster file is no file here.
     pub(crate) fn of_brokers(keys: Scheme, wait: Duration) -> Url {
         let text = format!("quorum:?keys={}", keys.name());
         Url { way: Way::Quorum(PathBuf::new()), keys, options: Options { wait, ..Options::default() }, text }
-    }
-}
-
-impl Scheme {
-    /// As `keys=` names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheme::Plain => "plain",
-            Scheme::Contributory => "contributory",
-            Scheme::Threshold => "threshold",
-        }
     }
 }
 
@@ -186,15 +188,15 @@ impl Url {
                 return Err(bad(text, "it names no cluster file").with_hint("quorum:cluster.toml"));
             }
             "quorum" => Way::Quorum(PathBuf::from(place)),
-            "mqtt" | "mqtts" | "gossip" => {
+            later if LATER_TRANSPORTS.contains(&later) => {
                 return Err(not_built(text, &format!("{scheme}: is a way of the design that")));
             }
             "tcpq" | "file" | "memq" | "mpudpm" => {
-                return Err(bad(text, &format!("LCM's {scheme}: is not carried here")).with_hint("use udpm: or mem:"));
+                return Err(bad(text, &format!("LCM's {scheme}: is not carried here")).with_hint(transports_hint()));
             }
-            _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint("use udpm: or mem:")),
+            _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint(transports_hint())),
         };
-        let keys = if matches!(way, Way::Quorum(_)) { Scheme::Threshold } else { Scheme::Contributory };
+        let keys = way.transport().default_keys();
         let mut url = Url { way, keys, options: Options::default(), text: text.to_owned() };
         let mut given = BTreeSet::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
@@ -206,11 +208,8 @@ impl Url {
             }
             url.set(name, value)?;
         }
-        let through_brokers = matches!(url.way, Way::Quorum(_));
-        match url.keys {
-            Scheme::Threshold if !through_brokers => Err(needs_brokers(text)),
-            _ => Ok(url),
-        }
+        url.check_pair()?;
+        Ok(url)
     }
 
     /// The URL to use when none is named: `SEALCAST_URL`, else the selected context's (`context`), else
@@ -295,17 +294,13 @@ impl Url {
                 }
                 options.authority = Some(value.parse().map_err(|_| wrong("an authority's fingerprint, scca1…"))?);
             }
-            "keys" => {
-                self.keys = match value {
-                    "plain" => Scheme::Plain,
-                    "contributory" => Scheme::Contributory,
-                    "threshold" => Scheme::Threshold,
-                    "center" | "mls" | "hybrid" | "broadcast" => {
-                        return Err(not_built(&text, &format!("keys={value} is a scheme of the design that")));
-                    }
-                    _ => return Err(wrong("plain, contributory or threshold")),
+            "keys" => match Scheme::ALL.into_iter().find(|it| it.name() == value) {
+                Some(keys) => self.keys = keys,
+                None if LATER_SCHEMES.contains(&value) => {
+                    return Err(not_built(&text, &format!("keys={value} is a scheme of the design that")));
                 }
-            }
+                None => return Err(wrong(&several(&Scheme::ALL.map(Scheme::name)))),
+            },
             "order" => match (&mut self.way, value) {
                 (Way::Memory { ordered, .. }, "total") => *ordered = true,
                 (Way::Memory { ordered, .. }, "best-effort") => *ordered = false,
@@ -317,6 +312,14 @@ impl Url {
             }
         }
         Ok(())
+    }
+
+    /// Whether the transport gives what the scheme needs.
+    ///
+    /// # Errors
+    /// [`Code::BadPair`], with what would fit.
+    pub(crate) fn check_pair(&self) -> Result<()> {
+        Pair { transport: self.way.transport(), keys: self.keys }.check(&self.text)
     }
 
     /// Whether what members say to each other goes through brokers, and is slower for it.
@@ -339,29 +342,6 @@ impl Url {
     }
 }
 
-/// Whether a scheme's needs are met by a transport: the table of pairs, in code.
-///
-/// # Errors
-/// [`Code::BadPair`] with the first need that is not met, what the transport has, and what would fit.
-pub fn check_pair(keys: &keys::Properties, delivery: &delivery::Properties) -> Result<()> {
-    let refused = |what: String| Error::new(Code::BadPair, what).with_hint("keys=contributory works over every way");
-    for keys::Need(guarantee, agreement) in keys.needs() {
-        let given = delivery.gives(guarantee).map(|channel| channel.agreement);
-        if given.is_none_or(|g| g < agreement) {
-            let has = given.map_or("does not have".to_owned(), |g| format!("gives only with agreement {g:?}"));
-            return Err(refused(format!(
-                "these keys need {guarantee:?} with agreement {agreement:?}, which this way {has}"
-            )));
-        }
-    }
-    if !delivery.fetches.covers(keys.fetches) {
-        let lacks_directory = keys.fetches.directory && !delivery.fetches.directory;
-        let what = if lacks_directory { "a directory" } else { "brokers with shares" };
-        return Err(refused(format!("these keys ask {what}, which this way does not have")));
-    }
-    Ok(())
-}
-
 impl FromStr for Url {
     type Err = Error;
     fn from_str(text: &str) -> Result<Url> {
@@ -379,14 +359,22 @@ fn bad(url: &str, what: &str) -> Error {
     Error::new(Code::BadUrl, format!("{url}: {what}"))
 }
 
-pub(crate) fn needs_brokers(url: &str) -> Error {
-    Error::new(Code::BadPair, format!("{url}: keys=threshold needs brokers that hold shares"))
-        .with_hint("quorum:cluster.toml; sealcast brokers up makes a cluster")
-}
-
 fn not_built(url: &str, what: &str) -> Error {
     Error::new(Code::BadUrl, format!("{url}: {what} is not built in this version"))
         .with_hint("use udpm://…?keys=contributory, or keys=plain")
+}
+
+fn transports_hint() -> String {
+    let mut names = Transport::ALL.map(|it| format!("{}:", it.name())).to_vec();
+    names.dedup();
+    format!("use {}", several(&names))
+}
+
+/// «a, b or c».
+fn several<S: AsRef<str>>(names: &[S]) -> String {
+    let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (last.as_ref(), others));
+    let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
+    if others.is_empty() { last.to_owned() } else { format!("{} or {last}", others.join(", ")) }
 }
 
 fn at_least(least: Duration, time: Duration) -> Option<Duration> {
@@ -473,8 +461,6 @@ const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso gr
 
 #[cfg(test)]
 mod tests {
-    use sealcast_wire::{Agreement, Guarantee};
-
     use super::*;
 
     #[test]
@@ -545,22 +531,5 @@ mod tests {
             assert!(error.message().contains(part) && error.hint().is_some(), "{text}: {error} ({:?})", error.hint());
         }
         assert!(Url::parse("udpm://[ff15::1]?rekey=100ms&detect=100ms").is_ok());
-    }
-
-    #[test]
-    fn a_scheme_is_refused_where_nothing_orders_or_nobody_can_be_asked() {
-        const COMMITS: &[keys::Need] = &[keys::Need(Guarantee::Ordered, Agreement::Forkable)];
-        let needs = keys::Properties { messages: COMMITS, ..keys::Properties::ANY };
-        let plain = delivery::Properties::BEST_EFFORT;
-        let error = check_pair(&needs, &plain).unwrap_err();
-        assert_eq!(error.code(), Code::BadPair);
-        assert!(error.message().contains("Ordered"), "{error}");
-        let cut = delivery::Cut::Position;
-        let channel = delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut };
-        let ordered = delivery::Properties { ordered: Some(channel), ..plain };
-        assert_eq!(check_pair(&needs, &ordered), Ok(()));
-        let asks = keys::Properties { fetches: keys::Fetches { directory: true, shares: false }, ..needs };
-        let error = check_pair(&asks, &ordered).unwrap_err();
-        assert!(error.message().contains("a directory"), "{error}");
     }
 }

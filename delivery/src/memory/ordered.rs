@@ -77,6 +77,14 @@ struct Asked {
 }
 
 impl Ordered {
+    /// What it gives, unless everything goes through the order.
+    pub const PROPERTIES: Properties = Properties {
+        fifo: Some(CHANNEL),
+        ordered: Some(CHANNEL),
+        fetches: Fetches { directory: true, shares: true },
+        ..Properties::BEST_EFFORT
+    };
+
     /// A client of the orderer at that address.
     pub fn new(orderer: Address, start: Start) -> Ordered {
         Ordered::over(BestEffort::new(), orderer, start)
@@ -282,14 +290,9 @@ impl Ordered {
 
 impl Delivery for Ordered {
     fn properties(&self) -> Properties {
-        let channel = Channel { agreement: Agreement::Forkable, acknowledged: true, cut: Cut::Position };
-        Properties {
-            best_effort: if self.all.is_some() { Some(channel) } else { Properties::BEST_EFFORT.best_effort },
-            fifo: Some(channel),
-            ordered: Some(channel),
-            orders_keys: self.all.is_some(),
-            fetches: Fetches { directory: true, shares: true },
-            ..Properties::BEST_EFFORT
+        match self.all {
+            Some(_) => Properties { best_effort: Some(CHANNEL), orders_keys: true, ..Ordered::PROPERTIES },
+            None => Ordered::PROPERTIES,
         }
     }
 
@@ -414,6 +417,8 @@ fn backoff(tries: u32) -> Duration {
     RETRY * 2u32.saturating_pow(tries.min(6))
 }
 
+/// One that the orderer orders, who may be wrong or lie.
+const CHANNEL: Channel = Channel { agreement: Agreement::Forkable, acknowledged: true, cut: Cut::Position };
 /// First wait for an answer of the orderer: well above a round trip on a LAN.
 const RETRY: Duration = Duration::from_millis(20);
 /// How often an idle client asks whether it missed the last message.

@@ -79,6 +79,9 @@ enum Transmission {
 }
 
 impl Multicast {
+    /// What it gives.
+    pub const PROPERTIES: Properties = Properties { names_packets: true, ..Properties::BEST_EFFORT };
+
     /// A member that has sent nothing and heard nobody.
     pub fn new(config: Config) -> Multicast {
         Multicast {
@@ -122,7 +125,7 @@ impl Multicast {
 
 impl Delivery for Multicast {
     fn properties(&self) -> Properties {
-        Properties { names_packets: true, ..Properties::BEST_EFFORT }
+        Multicast::PROPERTIES
     }
 
     fn send(

@@ -12,7 +12,7 @@ use sealcast_crypto::group::{Group, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{Dropped, Fetch, FetchId, Fetched, Incarnation, Monotonic, Now};
 
-use super::{Config, Standing, Threshold, needs, pin};
+use super::{Config, PROPERTIES, Standing, Threshold, pin};
 use crate::{CommandError, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
 
 /// What a client knows before it has the key.
@@ -102,7 +102,7 @@ impl Fetching {
 
 impl<G: Group> Keys for Client<G> {
     fn properties(&self) -> Properties {
-        needs()
+        PROPERTIES
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {

@@ -67,6 +67,14 @@ use crate::{
     Seal, SealError, Sealed, Shortage, Status,
 };
 
+/// What it needs: an order that liars among the brokers do not change, and their shares.
+pub const PROPERTIES: Properties = Properties {
+    messages: &[],
+    data: Need(Guarantee::Ordered, Agreement::Byzantine),
+    fetches: Fetches { shares: true, directory: false },
+    seals_messages: true,
+};
+
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.
 pub struct Threshold<G: Group = Ristretto255> {
     config: Config<G>,
@@ -355,7 +363,7 @@ impl<G: Group> Keys for Threshold<G> {
     }
 
     fn properties(&self) -> Properties {
-        needs()
+        PROPERTIES
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
@@ -424,15 +432,6 @@ impl<G: Group> Keys for Threshold<G> {
 
     fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
-    }
-}
-
-fn needs() -> Properties {
-    Properties {
-        data: Need(Guarantee::Ordered, Agreement::Byzantine),
-        fetches: Fetches { shares: true, directory: false },
-        seals_messages: true,
-        ..Properties::ANY
     }
 }
 

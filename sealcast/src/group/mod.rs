@@ -42,7 +42,7 @@ pub use message::{Message, Origin, ViewEvent};
 pub use whole::Together;
 
 use crate::error::Result;
-use crate::url::{OriginMode, check_pair};
+use crate::url::{OriginMode, pairs};
 use held::Held;
 use opening::Opening;
 use placed::{KeysIn, Ours, Placed};
@@ -153,7 +153,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// # Errors
     /// [`crate::code::Code::BadPair`] if the way does not give what the scheme needs.
     pub fn new(keys: K, delivery: D, origin: OriginMode) -> Result<Group<K, D>> {
-        check_pair(&keys.properties(), &delivery.properties())?;
+        pairs::check(&keys.properties(), &delivery.properties())?;
         let properties = delivery.properties();
         let is_up = !properties.connects;
         let by_position = GUARANTEES.map(|it| properties.cuts_by_position(it));

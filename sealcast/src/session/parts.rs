@@ -18,7 +18,7 @@ use crate::control::socket_path;
 use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
 use crate::io::store::Store;
-use crate::url::{Scheme, Url, Way, needs_brokers};
+use crate::url::{Scheme, Url, Way};
 
 /// A key scheme, and what goes with it.
 pub(super) struct Parts {
@@ -58,11 +58,13 @@ struct Member {
 impl Parts {
     /// Those of a session that is about to be opened.
     pub(super) fn of(opening: &Opening, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
+        url.check_pair()?;
         match url.keys {
             _ if matches!(url.way, Way::Quorum(_)) => opening.through_brokers(url, home, clock),
             Scheme::Plain => opening.plain(url),
             Scheme::Contributory => opening.contributory(url, home, clock),
-            Scheme::Threshold => Err(needs_brokers(&url.to_string())),
+            // It runs over brokers alone.
+            Scheme::Threshold => Err(Error::closed()),
         }
     }
 }

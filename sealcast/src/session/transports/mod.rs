@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
 use crate::io::udp::{Ear, Warning};
-use crate::url::{Url, Way, needs_brokers};
+use crate::url::{Url, Way};
 
 /// A transport, before it is joined with keys.
 pub(super) struct Transport {
@@ -104,7 +104,7 @@ pub(super) fn open(
         Way::Multicast(address) => udp::open(*address, url, clock),
         Way::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
         Way::Quorum(_) => {
-            let reach = reach.ok_or_else(|| needs_brokers(&url.to_string()))?;
+            let reach = reach.ok_or_else(Error::closed)?;
             brokers::open(reach, clock.now(), registry)
         }
     }
