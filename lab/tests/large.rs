@@ -54,7 +54,7 @@ impl Observer<Player> for Seen {
             Told::Denied(why) => panic!("member {node} is refused: {why}"),
             Told::Prepared(_)
             | Told::Abandoned
-            | Told::Keyed(_)
+            | Told::Keyed { .. }
             | Told::Read(..)
             | Told::Published(..)
             | Told::Outcome(_)

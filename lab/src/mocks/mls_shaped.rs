@@ -127,13 +127,16 @@ enum Wish {
     Update,
 }
 
+/// Members with what is known of them, by slot.
+type Leaves = Vec<(Slot, Leaf)>;
+
 /// A Welcome whose roster is being fetched.
 struct Welcome {
     epoch: EpochId,
     secret: Secret<32>,
     /// Of the commit that leads there.
     position: u64,
-    pieces: Vec<([u8; 32], Option<Vec<(Slot, Leaf)>>)>,
+    pieces: Vec<([u8; 32], Option<Leaves>)>,
 }
 
 /// How a member is made.
@@ -289,7 +292,7 @@ impl MlsShaped {
         if joiners.is_empty() {
             return;
         }
-        let members: Vec<(Slot, Leaf)> = state.members.leaves().collect();
+        let members: Leaves = state.members.leaves().collect();
         let mut pieces = Writer::new();
         for some in members.chunks(PIECE_MEMBERS) {
             let mut w = Writer::new();
@@ -1023,7 +1026,7 @@ fn put_members(w: &mut Writer, members: &[(Slot, Leaf)]) {
     members.iter().for_each(|(slot, leaf)| leaf.put(w.u32(slot.0)));
 }
 
-fn read_members(r: &mut Reader<'_>) -> Result<Vec<(Slot, Leaf)>, Malformed> {
+fn read_members(r: &mut Reader<'_>) -> Result<Leaves, Malformed> {
     let n = r.u32()?;
     (0..n).map(|_| Ok((read_slot(r)?, Leaf::read(r)?))).collect()
 }
