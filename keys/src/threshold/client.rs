@@ -157,3 +157,62 @@ impl<G: Group> Keys for Client<G> {
 
 /// How often brokers that had no key are asked whether they have one now.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng as _;
+    use sealcast_crypto::group::Parameters;
+    use sealcast_crypto::signature::OriginKey;
+    use sealcast_crypto::tdh2::deal;
+    use sealcast_wire::{Envelope, EpochId};
+
+    use super::*;
+
+    fn now(millis: u64) -> Now {
+        Now { monotonic: Monotonic(millis * 1000), utc: None }
+    }
+
+    fn asked(client: &mut Client) -> Option<FetchId> {
+        match client.poll() {
+            None => None,
+            Some(Output::Fetch { id, what: Fetch::Key }) => Some(id),
+            Some(_) => panic!("it does nothing else"),
+        }
+    }
+
+    #[test]
+    fn a_client_asks_for_the_key_until_it_is_there_and_begins_with_the_versions_in_force() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let (key, _) = deal::<Ristretto255>(Parameters::new(b"test", 2, 4), &mut rng).expect("2 of 4 is a sharing");
+        let brokers = (1..=4).map(|n| OriginKey::from_seed(&Secret::from_bytes([n; 32])).public_bytes()).collect();
+        let (incarnation, seed) = (Incarnation::default(), Secret::from_bytes([9; 32]));
+        let setup = Setup { name: "reader".to_owned(), client: [1; 32], cluster: [7; 32], brokers, incarnation, seed };
+        let mut client = Client::<Ristretto255>::new(setup);
+        assert_eq!((asked(&mut client), client.timeout()), (None, None), "nobody can be asked yet");
+
+        client.handle(now(0), Input::Up).expect("taken");
+        let first = asked(&mut client).expect("it asks");
+        client.handle(now(0), Input::Fetched(first, Fetched::Missing)).expect("taken");
+        assert!(asked(&mut client).is_none() && !client.has_room(1), "what comes sealed waits");
+        let again = client.timeout().expect("it asks again");
+        client.handle_timeout(Now { monotonic: again, utc: None });
+        let second = asked(&mut client).expect("it asks again");
+        assert_ne!(first, second);
+
+        client.handle(now(300), Input::InForce(EpochId { counter: 3, hash: 5 })).expect("taken");
+        assert_eq!(client.handle(now(300), Input::Command(crate::Command::Leave)), Err(CommandError::NotReady.into()));
+        let garbage = client.handle(now(300), Input::Fetched(second, Fetched::Bytes(vec![1; 70])));
+        assert_eq!(garbage, Err(Dropped::Malformed.into()));
+        client.handle_timeout(now(1000));
+        let third = asked(&mut client).expect("and again");
+        client.handle(now(1000), Input::Fetched(second, Fetched::Bytes(key.encode()))).expect("it is ignored");
+        assert!(asked(&mut client).is_none(), "an old question is over");
+        client.handle(now(1000), Input::Fetched(third, Fetched::Bytes(key.encode()))).expect("it is the key");
+        let Some(Output::Epoch { view, .. }) = client.poll() else { panic!("no epoch") };
+        assert_eq!((view.epoch, client.has_room(1)), (EpochId { counter: 3, hash: 5 }, true));
+        let envelope = Envelope::of_topic("t");
+        let sealed = client.seal(&Seal { id: 1_u128.to_be_bytes(), envelope: &envelope, bodies: &[b"x"] });
+        assert_eq!(sealed.map(|it| it.epoch), Ok(EpochId { counter: 3, hash: 5 }));
+    }
+}

@@ -37,9 +37,8 @@ impl Keys for Script {
             keys::Input::Suspected(slot) => format!("suspect {}", slot.0),
             keys::Input::Delivered(message) => format!("open {}", message.index),
             keys::Input::Flushed(cut) => format!("flushed {}", cut[0]),
-            keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Up | keys::Input::Describe => {
-                return Ok(());
-            }
+            keys::Input::Up => "up".to_owned(),
+            keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Describe => return Ok(()),
         };
         told(&self.story, it);
         Ok(())
@@ -69,6 +68,7 @@ pub(super) struct Wire {
     pending: Vec<Vec<u8>>,
     next: u64,
     pub(super) places: bool,
+    connects: bool,
 }
 
 impl Delivery for Wire {
@@ -76,7 +76,7 @@ impl Delivery for Wire {
         let cut = if self.places { delivery::Cut::Position } else { delivery::Cut::Clock };
         let given = Some(delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut });
         let all = delivery::Properties { best_effort: given, fifo: given, ordered: given, ..Properties::BEST_EFFORT };
-        Properties { orders_keys: self.places, ..all }
+        Properties { orders_keys: self.places, connects: self.connects, ..all }
     }
     fn send(
         &mut self,
@@ -193,9 +193,18 @@ pub(super) fn group_over(
     outputs: Vec<keys::Output>,
     places: bool,
 ) -> (Group<Script, Wire>, Story) {
+    group_that(needs, outputs, places, false)
+}
+
+fn group_that(
+    needs: &'static [keys::Need],
+    outputs: Vec<keys::Output>,
+    places: bool,
+    connects: bool,
+) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
     let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true, seals: false };
-    let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places };
+    let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places, connects };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
 
@@ -314,7 +323,14 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
         has_room: true,
         seals: false,
     };
-    let wire = Wire { story: Story::default(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places: false };
+    let wire = Wire {
+        story: Story::default(),
+        outputs: VecDeque::new(),
+        pending: Vec::new(),
+        next: 0,
+        places: false,
+        connects: false,
+    };
     let error = Group::new(keys, wire, OriginMode::Auto).err().expect("refused");
     assert_eq!(error.code(), crate::Code::BadPair);
     assert!(error.hint().is_some());
@@ -340,14 +356,6 @@ fn rule_g1_foreign_and_malformed_datagrams_change_nothing_but_a_counter() {
 fn rule_g7_a_sealed_message_for_which_the_keys_have_no_room_is_kept_until_they_have() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
     drain(&mut group);
-    let sealed = |index| {
-        let source = Source::Client { key: [1; 32], epoch: EpochId::default() };
-        let (header, body) = (b"header".to_vec(), b"ciphertext".to_vec());
-        let (topic, sent_micros, attachments) = ("t".into(), None, Vec::new());
-        let delivered =
-            delivery::Delivered { index, source, signed: true, topic, sent_micros, header, body, attachments };
-        delivery::Output::Deliver(delivered)
-    };
     group.keys.has_room = false;
     group.delivery_mut().outputs.push_back(sealed(1));
     assert!(drain(&mut group).is_empty());
@@ -363,6 +371,32 @@ fn rule_g7_a_sealed_message_for_which_the_keys_have_no_room_is_kept_until_they_h
     }
     assert_eq!(drain(&mut group).len(), 2);
     assert_eq!(group.drops().of(Dropped::Queue), 0);
+}
+
+#[test]
+fn keys_begin_when_a_transport_that_connects_first_is_up() {
+    let (mut group, story) = group_that(BEST_EFFORT, vec![installed(1, 1, Change::Formed)], false, true);
+    assert_eq!(group.command(NOW, Command::Leave), Err(CommandError::NotReady));
+    let source = Source::Outside(Address::Node(9));
+    group.delivery_mut().outputs.push_back(delivery::Output::Keys { source, position: None, bytes: vec![1] });
+    group.delivery_mut().outputs.push_back(sealed(1));
+    assert!(drain(&mut group).is_empty() && group.view().is_none());
+    assert!(lock(&story).iter().all(|it| it.starts_with("hold")), "the keys hear nothing: {:?}", lock(&story));
+
+    group.delivery_mut().outputs.push_back(delivery::Output::Up);
+    assert_eq!(drain(&mut group), ["view 1"]);
+    let heard: Vec<String> = lock(&story).iter().filter(|it| !it.starts_with("hold")).take(2).cloned().collect();
+    assert_eq!(heard, ["up", "open 1"], "what came sealed waited");
+    assert_eq!(group.command(NOW, Command::Leave), Err(CommandError::Unsupported), "it is the keys' answer");
+}
+
+/// A message that was sealed as a whole, at this index.
+fn sealed(index: u64) -> delivery::Output {
+    let source = Source::Client { key: [1; 32], epoch: EpochId::default() };
+    let (header, body) = (b"header".to_vec(), b"ciphertext".to_vec());
+    let (topic, sent_micros, attachments) = ("t".into(), None, Vec::new());
+    let delivered = delivery::Delivered { index, source, signed: true, topic, sent_micros, header, body, attachments };
+    delivery::Output::Deliver(delivered)
 }
 
 /// Topics of one message that is sealed as a whole.

@@ -20,6 +20,22 @@ fn one_member_alone_forms_a_group_of_one() {
 }
 
 #[test]
+fn a_member_whose_transport_comes_up_late_looks_for_others_from_then_on() {
+    let at = |ms: u64| Now { monotonic: Monotonic(ms * 1000), utc: Some(UTC) };
+    let mut member = Contributory::new(Config::new(GROUP, robot(0)), [7; 32], at(0));
+    let mut forms = |ms: u64, up: bool| {
+        if up {
+            member.handle(at(ms), crate::Input::Up).unwrap();
+        }
+        member.handle_timeout(at(ms));
+        std::iter::from_fn(|| member.poll()).any(|output| matches!(output, Output::Epoch { .. }))
+    };
+    assert!(!forms(10_000, true), "the time before is not counted");
+    assert!((10_001..10_290).all(|ms| !forms(ms, false)));
+    assert!((10_290..10_500).any(|ms| forms(ms, false)));
+}
+
+#[test]
 fn two_and_three_and_eight_and_sixteen_who_start_together_share_one_key() {
     for n in [2, 3, 8, 16] {
         let net = formed(2, n, 0, 0);
