@@ -28,6 +28,7 @@ pub struct Broker {
 }
 
 /// How a broker is set up.
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Which broker.
     pub broker: u16,

@@ -60,6 +60,28 @@ pub struct ThresholdCompany {
     pub members: usize,
 }
 
+impl ThresholdCompany {
+    /// The brokers, who let all but these members read; the last one lies.
+    pub fn brokers(&self, denied: &[usize]) -> Vec<(bool, Birth<Player>)> {
+        let readers: Vec<String> = (0..self.members).map(name).collect();
+        let birth =
+            |config: broker::Config| -> Birth<Player> { Box::new(move |_, _| Box::new(Broker::new(config.clone()))) };
+        brokers(Address::Node(self.members as u32), &readers, denied).map(|config| (true, birth(config))).collect()
+    }
+}
+
+/// Brokers that follow this orderer, for these readers by node, of whom some may not read; the last one lies.
+pub fn brokers<'a>(
+    orderer: Address,
+    readers: &'a [String],
+    denied: &'a [usize],
+) -> impl Iterator<Item = broker::Config> + use<'a> {
+    (0..BROKERS).map(move |broker| {
+        let (readers, denied, lies) = (readers.to_vec(), denied.to_vec(), broker + 1 == BROKERS);
+        broker::Config { broker, orderer, readers, denied, lies, seed: [broker as u8; 32] }
+    })
+}
+
 impl Company for ThresholdCompany {
     fn cert(&self, member: usize) -> CertHash {
         mls_shaped::cert(&name(member))
@@ -76,20 +98,7 @@ impl Company for ThresholdCompany {
 
     fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
         let mut helpers = vec![(true, orderer())];
-        let members = self.members;
-        for broker in 0..BROKERS {
-            let birth: Birth<Player> = Box::new(move |_, _| {
-                Box::new(Broker::new(broker::Config {
-                    broker,
-                    orderer: Address::Node(members as u32),
-                    readers: (0..members).map(name).collect(),
-                    denied: vec![members - 1],
-                    lies: broker + 1 == BROKERS,
-                    seed: [broker as u8; 32],
-                }))
-            });
-            helpers.push((true, birth));
-        }
+        helpers.extend(self.brokers(&[self.members - 1]));
         helpers
     }
 

@@ -45,6 +45,11 @@ pub trait Company {
         false
     }
 
+    /// Whether members know each other, and what they say is sealed and comes once.
+    fn meets(&self) -> bool {
+        true
+    }
+
     /// Evicts a member.
     fn eviction(&self, whom: usize) -> Command {
         Command::Evict { cert: self.cert(whom), reason: "lost laptop".into() }

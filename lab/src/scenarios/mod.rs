@@ -8,6 +8,7 @@ pub mod contributory;
 mod insiders;
 mod lan;
 mod mocks;
+pub mod pairs;
 pub mod script;
 pub mod stage;
 pub(crate) mod watch;

@@ -101,6 +101,13 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
+    /// Within this time each of these gets a message of another member.
+    Hears {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// How long it may take.
+        within: Duration,
+    },
     /// From here on nothing is delivered to this member, nor read by it.
     Deaf(usize),
     /// From here on none of these is in a view with somebody else but with most of these: it is neither captured nor

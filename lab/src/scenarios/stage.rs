@@ -126,16 +126,16 @@ impl<'a, C: Carrier> Stage<'a, C> {
         let members = script.members;
         let cast = Cast::new((0..members).map(|m| company.cert(m)));
         let (loss, tally) = Loss::new();
-        let mut checkers: Vec<Box<Property>> = vec![
-            Box::<Agreement>::default(),
-            company.authentic(),
-            Box::<Duplicates>::default(),
-            Box::<Exclusions>::default(),
-            Box::<Forward>::default(),
-            Box::<Numbers>::default(),
-            Box::<Blame>::default(),
-            Box::new(Secrecy::new(company.secrets())),
-        ];
+        let mut checkers: Vec<Box<Property>> = vec![company.authentic()];
+        if company.meets() {
+            checkers.push(Box::<Agreement>::default());
+            checkers.push(Box::<Duplicates>::default());
+            checkers.push(Box::<Exclusions>::default());
+            checkers.push(Box::<Forward>::default());
+            checkers.push(Box::<Numbers>::default());
+            checkers.push(Box::<Blame>::default());
+            checkers.push(Box::new(Secrecy::new(company.secrets())));
+        }
         let ordered = |(topic, guarantee): &(&'static str, Guarantee)| {
             (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))
         };
@@ -219,6 +219,15 @@ impl<'a, C: Carrier> Stage<'a, C> {
                 if !self.run(now + *within, |watch| watch.out[*member]) {
                     let what = format!("after {within:?} node {member} does not know that it is out");
                     self.watch.panel.report(self.carrier.now(), "convergence", what);
+                }
+            }
+            Step::Hears { members, within } => {
+                let before = self.watch.heard.clone();
+                let hears = |watch: &Watch| members.iter().all(|m| watch.heard.get(m) > before.get(m));
+                if !self.run(now + *within, hears) {
+                    let not: Vec<_> = members.iter().filter(|m| self.watch.heard.get(m) <= before.get(m)).collect();
+                    let what = format!("after {within:?} {not:?} hear nobody else");
+                    self.watch.panel.report(self.carrier.now(), "hears", what);
                 }
             }
             Step::Deaf(member) => self.watch.deaf.push(*member),

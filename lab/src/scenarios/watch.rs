@@ -8,7 +8,7 @@ use sealcast_sim::{Observer, Reach};
 use sealcast_wire::{EpochId, Monotonic, View};
 
 use super::company::Player;
-use crate::checkers::{Cast, Event, Panel};
+use crate::checkers::{Body, Cast, Event, Panel};
 use crate::member::Told;
 
 /// See the module.
@@ -28,6 +28,8 @@ pub(crate) struct Watch {
     pub(super) bytes: u64,
     pub(super) installed: u64,
     pub(super) delivered: u64,
+    /// By node: how many messages of others it got.
+    pub(super) heard: BTreeMap<usize, u64>,
     pub(super) story: Option<Vec<String>>,
 }
 
@@ -49,6 +51,7 @@ impl Watch {
             bytes: 0,
             installed: 0,
             delivered: 0,
+            heard: BTreeMap::new(),
             story: story.then(Vec::new),
         }
     }
@@ -177,6 +180,10 @@ impl Observer<Player> for Watch {
             }
             Told::Delivered(message) => {
                 self.delivered += 1;
+                if Body::read(message.payload()).is_some_and(|body| body.author as usize != node) {
+                    *self.heard.entry(node).or_default() += 1;
+                    self.changed = true;
+                }
                 if self.deaf.contains(&node) {
                     self.panel.report(at, "deaf", format!("node {node} reads a message"));
                 }

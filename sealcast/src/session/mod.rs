@@ -44,6 +44,8 @@ pub(crate) use self::brokers::{Driven, open_for_brokers};
 pub use self::core::{LogEvent, Report};
 pub use changed::Doing;
 pub use info::{Info, LogEntry, Stats};
+#[doc(hidden)]
+pub use open::open_parts;
 pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, TryPublishError};
 pub use queue::{SlowReader, Subscription};
@@ -176,6 +178,15 @@ impl Session {
     /// Those of the key scheme.
     pub fn learn(&self, object: Vec<u8>) -> Result<()> {
         self.inner.shared.command(Command::Learn(object))
+    }
+
+    /// Asks the key scheme for anything, for tests of schemes that have commands of their own.
+    ///
+    /// # Errors
+    /// Those of the key scheme.
+    #[doc(hidden)]
+    pub fn ask(&self, command: Command) -> Result<()> {
+        self.inner.shared.command(command)
     }
 
     /// Leaves the group: done when our word has been taken in here; nothing can be published after it.

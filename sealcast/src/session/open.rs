@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sealcast_crypto::identity::Identity as Held;
-use sealcast_delivery::Delivery as _;
+use sealcast_delivery::Delivery;
+use sealcast_keys::Keys;
 
 use super::changed::Changed;
 use super::control::Controlled;
@@ -204,12 +205,38 @@ impl Future for Opened {
     }
 }
 
-pub(super) fn start(url: Url, parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
-    let Parts { keys, me, group: group_name, store, identity, control, reach } = parts;
+/// A session of any keys over any transport, for tests of both: its datagrams go to all sessions of this process that name the
+/// same place, and an orderer of `mem:` has the address 0 there.
+///
+/// # Errors
+/// [`Code::BadPair`] if the transport does not give what the keys need.
+#[doc(hidden)]
+pub fn open_parts(place: &str, me: &str, keys: Box<dyn Keys>, delivery: Box<dyn Delivery>) -> Result<Session> {
+    let url = Url::parse(&format!("mem:{place}"))?;
+    let (me, group) = (me.to_owned(), String::new());
+    let parts = Parts { keys, me, group, store: None, identity: None, control: None, reach: None };
+    let at_place = |_: &mio::Registry, waker: &Arc<mio::Waker>| Ok(transports::at_place(place, delivery, waker));
+    start_over(url, parts, Clock::start(), false, at_place)
+}
+
+/// A session over its URL's transport.
+pub(super) fn start(url: Url, mut parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
+    let (of_url, reach) = (url.clone(), parts.reach.take());
+    start_over(url, parts, clock, one_shot, |registry, waker| transports::open(&of_url, reach, clock, registry, waker))
+}
+
+fn start_over(
+    url: Url,
+    parts: Parts,
+    clock: Clock,
+    one_shot: bool,
+    transport: impl FnOnce(&mio::Registry, &Arc<mio::Waker>) -> Result<Transport>,
+) -> Result<Session> {
+    let Parts { keys, me, group: group_name, store, identity, control, reach: _ } = parts;
     let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
     let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
     let waker = Arc::new(waker);
-    let Transport { delivery, shell, brokers } = transports::open(&url, reach, clock, poll.registry(), &waker)?;
+    let Transport { delivery, shell, brokers } = transport(poll.registry(), &waker)?;
     let transport = delivery.properties();
     let group = Group::new(keys, delivery, url.options.origin)?;
     let gate = group.gate();

@@ -46,8 +46,13 @@ pub(super) fn open(name: &str, ordered: bool, plain: bool, waker: &Arc<mio::Wake
         (false, true) => Box::new(BestEffort::plain()),
         (false, false) => Box::new(BestEffort::new()),
     };
+    Ok(at_place(name, delivery, waker))
+}
+
+/// Any transport's machine whose datagrams meet at a place.
+pub(in crate::session) fn at_place(name: &str, delivery: Box<dyn Delivery>, waker: &Arc<mio::Waker>) -> Transport {
     let door: Box<dyn Shell> = Box::new(Door::enter(name, waker.clone()));
-    Ok(Transport { delivery, shell: Box::new(|_| (door, None)), brokers: None })
+    Transport { delivery, shell: Box::new(|_| (door, None)), brokers: None }
 }
 
 /// A session's door to a place.

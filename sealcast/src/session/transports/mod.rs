@@ -18,6 +18,7 @@ pub use brokers::BrokersInfo;
 pub(super) use brokers::Reach;
 pub(crate) use brokers::{BrokersShell, Through};
 pub(super) use line::Line;
+pub(super) use memory::at_place;
 
 use super::driver::AnyCore;
 use crate::error::{Error, Result};

@@ -1,0 +1,316 @@
+//! Any keys over any transport: the company that the tests of all pairs play, and its story.
+//!
+//! A key scheme is a row of [`SCHEMES`], a transport one of [`TRANSPORTS`], mocks included. The tests pair all of them, and
+//! what is allowed follows from their properties.
+
+use std::time::Duration;
+
+use sealcast::url::OriginMode;
+use sealcast::url::Scheme;
+use sealcast::url::pairs::Transport;
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::secret::Secret;
+use sealcast_delivery::memory::{BestEffort, Ordered, Start};
+use sealcast_delivery::multicast::{Config as OfMulticast, Multicast};
+use sealcast_delivery::{self as delivery, Delivery};
+use sealcast_keys::contributory::{Config, Contributory};
+use sealcast_keys::plain::Plain;
+use sealcast_keys::threshold::{Client, Setup};
+use sealcast_keys::{self as keys, Keys};
+use sealcast_sim::dice::{Chance, Dice};
+use sealcast_sim::network::Network;
+use sealcast_sim::{Birth, Records};
+use sealcast_wire::{Address, CertHash, Guarantee, Incarnation, Monotonic, Now, Utc};
+
+use super::channels::BOTH;
+use super::company::{Company, Player, TOPIC, TOPIC_ORDERED};
+use super::contributory::{GROUP, identity};
+use super::lan::{PATIENCE, SECOND, all_publish, without};
+use super::script::{Script, Step};
+use crate::checkers::{Authentic, Property};
+use crate::member::{Member, keys_records};
+use crate::mocks::company::{ThresholdCompany, name, orderer};
+use crate::mocks::mls_shaped::{self, MlsShaped};
+use crate::mocks::threshold_shaped::ThresholdShaped;
+
+/// One process of a member, about to begin.
+pub struct Seat<'a> {
+    /// Which member.
+    pub member: usize,
+    /// Of how many.
+    pub members: usize,
+    /// The address of the orderer, where the transport has one.
+    pub orderer: Address,
+    /// Chance of its own.
+    pub seed: [u8; 32],
+    /// The time.
+    pub now: Now,
+    /// What the scheme's disk holds.
+    pub records: &'a Records,
+}
+
+/// A key scheme.
+pub struct Keyed {
+    /// Its name in tests.
+    pub name: &'static str,
+    /// Which one it is in URLs, if it is in any.
+    pub scheme: Option<Scheme>,
+    /// What its members can do.
+    pub abilities: Abilities,
+    /// One process of a member.
+    pub make: fn(&Seat<'_>) -> Box<dyn Keys>,
+    /// The certificate of a member.
+    pub cert: fn(usize) -> CertHash,
+    /// Whom it needs beside members, of whom there are so many: they come behind the transport's.
+    pub helpers: fn(usize) -> Vec<(bool, Birth<Player>)>,
+    /// Where in an order a process begins, by its records.
+    pub start: fn(&Records) -> Start,
+}
+
+/// What members of a scheme can do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Abilities {
+    /// They know each other, and what they say is sealed.
+    pub meets: bool,
+    /// They let others in by name.
+    pub admits: bool,
+    /// Member 0 can evict.
+    pub evicts: bool,
+}
+
+/// A transport.
+pub struct Carried {
+    /// Its name in tests.
+    pub name: &'static str,
+    /// Which one it is in URLs, if it is in any.
+    pub transport: Option<Transport>,
+    /// A member's end of it.
+    pub make: fn(&Seat<'_>, &Keyed) -> Box<dyn Delivery>,
+    /// Whom it needs beside members.
+    pub helpers: fn() -> Vec<(bool, Birth<Player>)>,
+}
+
+/// All key schemes.
+pub static SCHEMES: &[Keyed] = &[
+    Keyed {
+        name: "plain",
+        scheme: Some(Scheme::Plain),
+        abilities: Abilities { meets: false, admits: false, evicts: false },
+        make: |seat| Box::new(Plain::new(&name(seat.member), seat.incarnation())),
+        cert: |member| CertHash(sha256(name(member).as_bytes())),
+        helpers: nobody,
+        start: |_| Start::Head,
+    },
+    Keyed {
+        name: "contributory",
+        scheme: Some(Scheme::Contributory),
+        abilities: Abilities { meets: true, admits: false, evicts: true },
+        make: |seat| {
+            let records: Vec<(u64, Vec<u8>)> = seat.records.clone().into_iter().collect();
+            let config = Config::new(GROUP, identity(seat.member));
+            Box::new(Contributory::restore(config, seat.seed, seat.now, &records))
+        },
+        cert: |member| identity(member).certificate().hash,
+        helpers: nobody,
+        start: |_| Start::Head,
+    },
+    Keyed {
+        name: "threshold",
+        scheme: Some(Scheme::Threshold),
+        abilities: Abilities { meets: false, admits: false, evicts: false },
+        make: |seat| {
+            let setup = Setup {
+                name: name(seat.member),
+                client: seat.seed,
+                cluster: [7; 32],
+                brokers: vec![[1; 32], [2; 32], [3; 32], [4; 32]],
+                incarnation: seat.incarnation(),
+                seed: Secret::from_bytes(seat.seed),
+            };
+            Box::new(Client::<sealcast_crypto::group::Ristretto255>::new(setup))
+        },
+        cert: |member| CertHash(sha256(name(member).as_bytes())),
+        helpers: nobody,
+        start: |_| Start::Head,
+    },
+    Keyed {
+        name: "mls-shaped",
+        scheme: None,
+        abilities: Abilities { meets: true, admits: true, evicts: true },
+        make: |seat| {
+            let config = mls_shaped::Config { name: name(seat.member), founder: seat.member == 0, seed: seat.seed };
+            Box::new(MlsShaped::restore(config, seat.records))
+        },
+        cert: |member| mls_shaped::cert(&name(member)),
+        helpers: nobody,
+        start: |records| mls_shaped::position(records).map_or(Start::Head, Start::At),
+    },
+    Keyed {
+        name: "threshold-shaped",
+        scheme: None,
+        abilities: Abilities { meets: true, admits: false, evicts: false },
+        make: |seat| {
+            let roster = (0..seat.members).map(name).collect();
+            Box::new(ThresholdShaped::new(&name(seat.member), roster, seat.seed))
+        },
+        cert: |member| mls_shaped::cert(&name(member)),
+        helpers: |members| ThresholdCompany { members }.brokers(&[]),
+        start: |_| Start::Head,
+    },
+];
+
+/// All transports.
+pub static TRANSPORTS: &[Carried] = &[
+    Carried {
+        name: "udpm",
+        transport: Some(Transport::Multicast),
+        make: |_, keys| Box::new(Multicast::new(OfMulticast { plain: keys.is_plain(), ..OfMulticast::default() })),
+        helpers: Vec::new,
+    },
+    Carried {
+        name: "mem",
+        transport: Some(Transport::Memory),
+        make: |_, keys| Box::new(if keys.is_plain() { BestEffort::plain() } else { BestEffort::new() }),
+        helpers: Vec::new,
+    },
+    Carried {
+        name: "mem, ordered",
+        transport: Some(Transport::OrderedMemory),
+        make: |seat, keys| {
+            let start = (keys.start)(seat.records);
+            Box::new(match keys.is_plain() {
+                true => Ordered::plain(seat.orderer, start, u64::from_be_bytes(seat.first_bytes())),
+                false => Ordered::new(seat.orderer, start),
+            })
+        },
+        helpers: || vec![(true, orderer())],
+    },
+];
+
+impl Seat<'_> {
+    /// For a look at what is made there, and no more.
+    pub fn to_look(records: &Records) -> Seat<'_> {
+        let now = Now { monotonic: Monotonic(0), utc: Some(Utc(sealcast_sim::clock::UTC_AT_ZERO)) };
+        Seat { member: 0, members: MEMBERS, orderer: Address::Node(MEMBERS as u32), seed: [9; 32], now, records }
+    }
+
+    /// What sets this process apart from the member's others.
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation(*self.seed.first_chunk().expect("a seed has 32 bytes"))
+    }
+
+    fn first_bytes(&self) -> [u8; 8] {
+        *self.seed.first_chunk().expect("a seed has 32 bytes")
+    }
+}
+
+impl Keyed {
+    /// Whether nothing is sealed at all.
+    pub fn is_plain(&self) -> bool {
+        self.scheme == Some(Scheme::Plain)
+    }
+
+    /// What it needs.
+    pub fn needs(&self) -> keys::Properties {
+        (self.make)(&Seat::to_look(&Records::new())).properties()
+    }
+}
+
+impl Carried {
+    /// What it gives to a scheme.
+    pub fn gives(&self, keys: &Keyed) -> delivery::Properties {
+        (self.make)(&Seat::to_look(&Records::new()), keys).properties()
+    }
+}
+
+/// Members of one scheme over one transport.
+pub struct Paired {
+    /// Their keys.
+    pub keys: &'static Keyed,
+    /// How they speak.
+    pub transport: &'static Carried,
+}
+
+impl Company for Paired {
+    fn cert(&self, member: usize) -> CertHash {
+        (self.keys.cert)(member)
+    }
+
+    fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
+        let (keys, transport) = (self.keys, self.transport);
+        Box::new(move |now, records| {
+            let records = &keys_records(records);
+            let seat = Seat { member, seed, now, records, ..Seat::to_look(records) };
+            Box::new(Member::new(now, (keys.make)(&seat), (transport.make)(&seat, keys), OriginMode::Auto))
+        })
+    }
+
+    fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
+        let mut helpers = (self.transport.helpers)();
+        helpers.extend((self.keys.helpers)(MEMBERS));
+        helpers
+    }
+
+    fn admits(&self) -> bool {
+        self.keys.abilities.admits
+    }
+
+    fn meets(&self) -> bool {
+        self.keys.abilities.meets
+    }
+
+    fn channels(&self) -> &'static [(&'static str, Guarantee)] {
+        let is_ordered = self.transport.gives(self.keys).gives(Guarantee::Ordered).is_some();
+        match (self.keys.needs().data.0 >= Guarantee::Ordered, is_ordered) {
+            (true, _) => &[(TOPIC_ORDERED, Guarantee::Ordered)],
+            (false, true) => BOTH,
+            (false, false) => &[(TOPIC, Guarantee::BestEffort)],
+        }
+    }
+
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        // Whoever orders whole messages reads topics.
+        if self.keys.needs().seals_messages { Vec::new() } else { vec![TOPIC.into(), TOPIC_ORDERED.into()] }
+    }
+
+    fn authentic(&self) -> Box<Property> {
+        if self.meets() { Box::<Authentic>::default() } else { Box::new(Authentic::anonymous()) }
+    }
+}
+
+/// Members start and publish while messages are lost; one dies and comes back, and one is evicted where the scheme can do
+/// that; in the end each hears others.
+pub fn story(pair: &Paired, dice: &mut Dice) -> Script {
+    let Abilities { meets, evicts, .. } = pair.keys.abilities;
+    let (n, jitter) = (MEMBERS, Duration::from_millis(500));
+    let mut script = Script::new(n, Network::rough(Chance(50_000)));
+    script.start_all(0..n, jitter, dice);
+    let together = |script: &mut Script, who: &[usize]| match meets {
+        true => _ = script.converge(who.iter().copied(), PATIENCE),
+        false => _ = script.wait(SECOND),
+    };
+    let all: Vec<usize> = (0..n).collect();
+    together(&mut script, &all);
+    all_publish(&mut script, 0..n, 20, 60 * SECOND);
+    let victim = 1 + dice.index(n - 1);
+    script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Crash(victim));
+    script.wait(dice.between(Duration::ZERO, 2 * SECOND)).then(Step::Start(victim)).wait(SECOND);
+    together(&mut script, &all);
+    script.then(Step::Hears { members: all.into_iter().collect(), within: PATIENCE });
+    if evicts {
+        let whom = 1 + dice.index(n - 1);
+        let rest = without(n, &[whom]);
+        script.then(Step::Evict { by: 0, whom }).then(Step::Out { member: whom, within: PATIENCE });
+        script.converge(rest.clone(), PATIENCE).then(Step::Never { members: rest.clone(), whom });
+        script.then(Step::Deaf(whom)).then(Step::Hears { members: rest.clone(), within: PATIENCE }).wait(SECOND);
+        script.converge(rest, PATIENCE);
+    }
+    script
+}
+
+fn nobody(_members: usize) -> Vec<(bool, Birth<Player>)> {
+    Vec::new()
+}
+
+/// How many members play.
+pub const MEMBERS: usize = 4;
