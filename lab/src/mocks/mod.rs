@@ -4,6 +4,7 @@
 pub mod broker;
 pub mod company;
 pub mod mls_shaped;
+pub mod preshared;
 pub mod protect;
 pub mod sharing;
 pub mod threshold_shaped;

@@ -41,6 +41,11 @@ impl MockProtect {
         }
     }
 
+    /// The same, whose counter begins here: for schemes in which a process that starts again has the key of the one before.
+    pub fn starting_at(self, counter: u64) -> MockProtect {
+        MockProtect { counter: AtomicU64::new(counter), ..self }
+    }
+
     fn key(&self, slot: Slot) -> Option<Sender> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = keys.get(&slot) {

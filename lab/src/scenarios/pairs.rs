@@ -31,6 +31,7 @@ use crate::checkers::{Authentic, Property};
 use crate::member::{Member, keys_records};
 use crate::mocks::company::{ThresholdCompany, name, orderer};
 use crate::mocks::mls_shaped::{self, MlsShaped};
+use crate::mocks::preshared::{self, Preshared};
 use crate::mocks::threshold_shaped::ThresholdShaped;
 
 /// One process of a member, about to begin.
@@ -155,6 +156,18 @@ pub static SCHEMES: &[Keyed] = &[
         },
         cert: |member| mls_shaped::cert(&name(member)),
         helpers: |members| ThresholdCompany { members }.brokers(&[]),
+        start: |_| Start::Head,
+    },
+    Keyed {
+        name: "preshared",
+        scheme: None,
+        abilities: Abilities { meets: true, admits: false, evicts: false },
+        make: |seat| {
+            let roster: Vec<String> = (0..seat.members).map(name).collect();
+            Box::new(Preshared::new(&name(seat.member), &roster, seat.seed))
+        },
+        cert: |member| preshared::cert(&name(member)),
+        helpers: nobody,
         start: |_| Start::Head,
     },
 ];
