@@ -6,5 +6,6 @@ pub mod company;
 pub mod mls_shaped;
 pub mod preshared;
 pub mod protect;
+pub mod repeating;
 pub mod sharing;
 pub mod threshold_shaped;

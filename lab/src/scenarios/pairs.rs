@@ -32,6 +32,7 @@ use crate::member::{Member, keys_records};
 use crate::mocks::company::{ThresholdCompany, name, orderer};
 use crate::mocks::mls_shaped::{self, MlsShaped};
 use crate::mocks::preshared::{self, Preshared};
+use crate::mocks::repeating::Repeating;
 use crate::mocks::threshold_shaped::ThresholdShaped;
 
 /// One process of a member, about to begin.
@@ -197,6 +198,12 @@ pub static TRANSPORTS: &[Carried] = &[
             })
         },
         helpers: || vec![(true, orderer())],
+    },
+    Carried {
+        name: "repeating",
+        transport: None,
+        make: |_, keys| Box::new(Repeating::new(keys.is_plain())),
+        helpers: Vec::new,
     },
 ];
 
