@@ -63,6 +63,8 @@ pub enum Told {
     Outcome(delivery::Outcome),
     /// For the operator.
     Notice(Notice),
+    /// The epoch that is installed is of this version of the wire (only a company of several versions tells this).
+    Speaks(u8),
 }
 
 /// A session and its application.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sealcast_keys::contributory::Versions;
 use sealcast_keys::contributory::misbehaving::Rule;
 use sealcast_lab::scenarios::command::again;
 use sealcast_lab::scenarios::contributory::Robots;
@@ -74,6 +75,25 @@ scenarios! {
     rule_a4_evicted_captor = "evicted-captor",
     rule_b6_captured = "captured",
     rule_a9_twins = "twins",
+}
+
+/// 200 seeds: `sealcast-lab sim mixed-versions --seeds 0..200`.
+#[test]
+fn members_of_two_versions_speak_the_highest_of_all() {
+    played("mixed-versions", 20);
+}
+
+#[test]
+fn a_downgrade_is_refused_and_reported() {
+    played("downgrader", 20);
+}
+
+#[test]
+fn a_group_that_speaks_less_than_it_could_is_reported() {
+    let scenario = Scenario::find("mixed-versions").expect("a scenario of that name");
+    let all_are_old = Robots::speaking(|_| Versions::OURS);
+    let report = stage::play(&all_are_old, &scenario.script(&scenario.knobs, 1), 1, Keep::default());
+    assert!(report.violations.iter().any(|v| v.checker == "versions"), "{:?}", report.violations);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::Contributory;
 use super::attempt::digest_r1;
 use super::message::{Base, Card, Kind, Message, Object, Propose, ShortId, signed};
 use super::proposal::Proposal;
+use super::version::Versions;
 
 /// What a message under the veil is, as far as it matters to who misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +181,45 @@ impl Contributory {
             Message::R2(m) => m.signature = of_round("sealcast/v1/r2")?,
             Message::Kc(m) => m.signature = of_round("sealcast/v1/kc")?,
             _ => return None,
+        }
+        let nonce = self.nonce();
+        Some(self.veil.seal(nonce, &message.encode()))
+    }
+
+    /// A proposal of ours of the epoch that follows on ours, for all of its members, that is said to be of this version of the
+    /// wire; `None` before the first.
+    pub fn claim_version(&mut self, version: u8) -> Option<Vec<u8>> {
+        let (base, me) = (self.base()?, self.me.short);
+        let people = self.installed.iter().flat_map(|i| &i.agreed.people);
+        let mut seats: Vec<ShortId> = people.map(|p| p.short).filter(|s| *s != me).collect();
+        seats.sort_unstable();
+        seats.insert(0, me);
+        let mut content = Propose {
+            counter: base.next_counter(),
+            attempt: 1,
+            version,
+            kind: Kind::Setup,
+            base: Some(base),
+            hint: self.statements.hint(),
+            seats,
+            signature: [0; 64],
+        };
+        let nonce = self.nonce();
+        content.signature = self.key.sign(&Proposal::instance(&self.group, &nonce, &content));
+        Some(self.veil.seal(nonce, &Message::Propose(content).encode()))
+    }
+
+    /// What somebody on the road who knows the veil makes of a JOIN or BEACON: it names the first version alone. `None` if it
+    /// names no other one.
+    pub fn strip_versions(&mut self, veiled: &[u8]) -> Option<Vec<u8>> {
+        let mut message = self.unveil(veiled)?;
+        let versions = match &mut message {
+            Message::Join(m) => &mut m.card.versions,
+            Message::Beacon(m) => &mut m.versions,
+            _ => return None,
+        };
+        if std::mem::replace(versions, Versions::OURS) == Versions::OURS {
+            return None;
         }
         let nonce = self.nonce();
         Some(self.veil.seal(nonce, &message.encode()))

@@ -5,6 +5,7 @@
 
 mod captor;
 mod churner;
+mod downgrader;
 mod equivocator;
 mod evicted;
 mod flooder;
@@ -60,6 +61,8 @@ pub enum Misbehaviour {
         /// How many members there are.
         members: usize,
     },
+    /// A member who strips versions of the wire from what others say, and proposes epochs of a lower one than all speak.
+    Downgrader,
     /// A member who joins, wants new keys, and leaves without end, each time as another run.
     Churner {
         /// How far ahead of the last epoch each of its runs claims to be.
@@ -98,6 +101,9 @@ pub fn insider(
         Misbehaviour::Equivocator => Some(Box::new(move |now, _| {
             Box::new(equivocator::Equivocator::new(make(now, seed, &[]), make(now, seed, &[])))
         })),
+        Misbehaviour::Downgrader => {
+            Some(Box::new(move |now, _| Box::new(downgrader::Downgrader::new(now, make(now, seed, &[])))))
+        }
         Misbehaviour::EvictedInsider => {
             Some(Box::new(move |now, _| Box::new(evicted::Insider::new(make(now, seed, &[]), member))))
         }

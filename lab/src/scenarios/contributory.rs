@@ -12,12 +12,13 @@ use sealcast_crypto::identity::rights::{Act, Right};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::multicast::{self, Multicast};
 use sealcast_keys::contributory::misbehaving::Rule;
-use sealcast_keys::contributory::{Config, Contributory, Memo};
+use sealcast_keys::contributory::{Config, Contributory, Memo, Versions};
 use sealcast_sim::clock::UTC_AT_ZERO;
 use sealcast_sim::{Birth, Records};
 use sealcast_wire::{CertHash, Now, Utc, limits};
 
 use super::company::{Company, Player, TOPIC};
+use super::versions::Speaker;
 use crate::member::{Member, keys_records};
 use crate::misbehaviour::{self, Misbehaviour};
 
@@ -32,17 +33,24 @@ pub struct Robots {
     sensor: Option<usize>,
     /// Rules that they all leave out: a planted fault.
     without: &'static [Rule],
+    /// The versions of the wire that each speaks, where not all speak what this program does.
+    versions: Option<fn(usize) -> Versions>,
 }
 
 impl Robots {
     /// A company; what one of its members verified, the others need not verify again.
     pub fn new() -> Robots {
-        Robots { memo: Some(Arc::default()), sensor: None, without: &[] }
+        Robots { memo: Some(Arc::default()), sensor: None, without: &[], versions: None }
     }
 
     /// The same with one member that only writes the topic of test traffic.
     pub fn with_sensor(sensor: usize) -> Robots {
         Robots { sensor: Some(sensor), ..Robots::new() }
+    }
+
+    /// The same, each of which speaks other versions of the wire.
+    pub fn speaking(versions: fn(usize) -> Versions) -> Robots {
+        Robots { versions: Some(versions), ..Robots::new() }
     }
 
     /// What one member verified, the others need not verify again.
@@ -56,7 +64,8 @@ impl Robots {
 
     /// How a member's processes are made.
     fn make(&self, member: usize) -> impl Fn(Now, [u8; 32], &'static [Rule], &Records) -> Robot + 'static {
-        let config = Config { memo: self.memo.clone(), ..Config::new(GROUP, self.identity(member)) };
+        let mut config = Config { memo: self.memo.clone(), ..Config::new(GROUP, self.identity(member)) };
+        config.versions = self.versions.map_or(config.versions, |versions| versions(member));
         move |now, seed, without, records| robot(Config { without, ..config.clone() }, seed, now, records)
     }
 }
@@ -81,6 +90,9 @@ impl Company for Robots {
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let (make, without) = (self.make(member), self.without);
+        if self.versions.is_some() {
+            return Box::new(move |now, records| Box::new(Speaker::new(now, make(now, seed, without, records))));
+        }
         Box::new(move |now, records| Box::new(make(now, seed, without, records)))
     }
 

@@ -11,6 +11,7 @@ mod mocks;
 pub mod pairs;
 pub mod script;
 pub mod stage;
+mod versions;
 pub(crate) mod watch;
 
 use std::io;
@@ -243,6 +244,20 @@ pub static ALL: &[Scenario] = &[
     channels("channels-suspect", 6, 50_000, "a member dies while messages flow on both channels", channels::suspect),
     channels("channels-partition", 6, 50_000, "the network splits and heals under both channels", channels::partition),
     channels("channels-restart", 5, 50_000, "processes die and come back under both channels", lan::restart),
+    Scenario {
+        name: "mixed-versions",
+        story: "members of two versions of the wire join, change keys and go: the highest that all speak is spoken",
+        knobs: knobs(6),
+        company: with_old,
+        write: versions::mixed,
+    },
+    Scenario {
+        name: "downgrader",
+        story: "a member strips versions from what others say, and says that they speak less than they do",
+        knobs: knobs(5),
+        company: newer,
+        write: versions::downgrader,
+    },
     robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
     Scenario {
         name: "mock-mls-admission",
@@ -323,6 +338,14 @@ fn contributory(_knobs: &Knobs) -> Box<dyn Company> {
 
 fn with_sensor(_knobs: &Knobs) -> Box<dyn Company> {
     Box::new(Robots::with_sensor(insiders::SENSOR))
+}
+
+fn with_old(_knobs: &Knobs) -> Box<dyn Company> {
+    Box::new(Robots::speaking(versions::of_mixed))
+}
+
+fn newer(_knobs: &Knobs) -> Box<dyn Company> {
+    Box::new(Robots::speaking(versions::of_newer))
 }
 
 fn threshold(knobs: &Knobs) -> Box<dyn Company> {

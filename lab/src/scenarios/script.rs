@@ -122,6 +122,13 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
+    /// All of these are in an epoch of this version of the wire.
+    Speaks {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// The version.
+        version: u8,
+    },
     /// None of these is in an epoch of a greater number.
     Number {
         /// Who.

@@ -242,6 +242,13 @@ impl<'a, C: Carrier> Stage<'a, C> {
                     self.watch.panel.report(self.carrier.now(), "named", what);
                 }
             }
+            Step::Speaks { members, version } => {
+                let spoken: Vec<_> = members.iter().map(|m| (*m, self.watch.versions.get(m))).collect();
+                if spoken.iter().any(|(_, spoken)| *spoken != Some(version)) {
+                    let what = format!("version {version} is the one to be spoken, and by member it is {spoken:?}");
+                    self.watch.panel.report(now, "versions", what);
+                }
+            }
             Step::Number { members, at_most } => {
                 let counter = |m: &usize| self.watch.views[*m].as_ref().map(|view| view.epoch.counter);
                 if let Some(counter) = members.iter().filter_map(counter).max().filter(|c| c > at_most) {

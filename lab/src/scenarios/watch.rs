@@ -30,6 +30,8 @@ pub(crate) struct Watch {
     pub(super) delivered: u64,
     /// By node: how many messages of others it got.
     pub(super) heard: BTreeMap<usize, u64>,
+    /// By node: of which version of the wire its epoch is, where it tells that.
+    pub(super) versions: BTreeMap<usize, u8>,
     pub(super) story: Option<Vec<String>>,
 }
 
@@ -52,6 +54,7 @@ impl Watch {
             installed: 0,
             delivered: 0,
             heard: BTreeMap::new(),
+            versions: BTreeMap::new(),
             story: story.then(Vec::new),
         }
     }
@@ -209,6 +212,10 @@ impl Observer<Player> for Watch {
             }
             Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
             Told::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
+            Told::Speaks(version) => {
+                self.versions.insert(node, version);
+                return;
+            }
             Told::Keyed { .. } | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
         };
         self.panel.event(at, node, &event);
