@@ -12,7 +12,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sealcast_broker::cluster_file::ClusterFile;
-use sealcast_wire::{Address, Agreement, Dropped, Fetches, Malformed, Monotonic, Now, Protect, Source, To, limits};
+use sealcast_wire::{
+    Address, Agreement, Dropped, Fetches, Flush, Malformed, Monotonic, Now, Protect, Source, To, limits,
+};
 
 use super::Config;
 use super::handle::Handle;
@@ -112,7 +114,11 @@ impl Delivery for Transport {
             Input::Subscribe(pattern) => machine.subscribe(now, pattern),
             Input::Unsubscribe(pattern) => machine.leave_pattern(now, pattern),
             Input::Opened(index, bodies) => machine.opened(now, index, bodies),
-            Input::Prepare(_) => machine.put(Output::Flushed([0; 32])),
+            Input::Prepare { flush: Flush::Later, .. } => {}
+            // Brokers order for everybody alike, and show it: there is nothing to agree on.
+            Input::Prepare { view, flush: Flush::Now | Flush::At(_) } => {
+                machine.put(Output::Flushed(view.epoch, [0; 32]));
+            }
             // Brokers keep nothing but publications.
             Input::Install(_) | Input::Retire(_) | Input::Offer { .. } => {}
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
-    Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
+    Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Flush,
     Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
 };
 
@@ -245,9 +245,14 @@ pub enum Input<'a> {
     Subscribe(&'a Pattern),
     /// One reader less.
     Unsubscribe(&'a Pattern),
-    /// A view is coming: flush the current one. What was sent before is sealed, at the latest here, under the key that it
-    /// was sent with (A5).
-    Prepare(&'a View),
+    /// A view is coming: flush the current one, and answer with [`Output::Flushed`] unless it is [`Flush::Later`]. What was
+    /// sent before is sealed, at the latest here, under the key that it was sent with (A5).
+    Prepare {
+        /// The view; its epoch names the flush.
+        view: &'a View,
+        /// Up to where.
+        flush: Flush,
+    },
     /// The view that was prepared is installed.
     Install(&'a View),
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
@@ -377,8 +382,9 @@ pub enum Output {
     Outcome(Token, Outcome),
     /// A member has been silent for too long.
     Suspect(Slot),
-    /// The prepared flush is complete; the hash of what is delivered in the old view.
-    Flushed([u8; 32]),
+    /// The view before this prepared epoch is flushed; the hash of what is delivered up to there, zeros where the transport
+    /// flushes nothing.
+    Flushed(EpochId, [u8; 32]),
     /// The last packets sealed for an epoch, so that they can be vouched for (A5): the answer to [`Input::Retire`].
     Sealed(EpochId, Vec<Packet>),
     /// What was dropped since this came last, by reason (G7).

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use sealcast_wire::{
-    Access, Agreement, CertHash, Dropped, Envelope, EpochId, Evidence, Guarantee, Lane, Monotonic, Now, Protect, Slot,
-    Source, To, View,
+    Access, Agreement, CertHash, Dropped, Envelope, EpochId, Evidence, Flush, Guarantee, Lane, Monotonic, Now, Protect,
+    Slot, Source, To, View,
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
 pub use status::{CompartmentStatus, MemberStatus, Shortage, Status};
@@ -148,8 +148,9 @@ pub enum Input<'a> {
     Fetched(FetchId, Fetched),
     /// The transport has not heard from a member for too long.
     Suspected(Slot),
-    /// The transport has flushed the view that was prepared; the hash of what was agreed to be delivered in it.
-    Flushed([u8; 32]),
+    /// The transport has flushed the view before this prepared epoch; the hash of what is delivered up to there, which the
+    /// next key depends on, or zeros where the transport flushes nothing.
+    Flushed(EpochId, [u8; 32]),
     /// The transport carries messages from now on, where it had to connect first: the scheme begins.
     Up,
     /// Somebody asks what the scheme knows of its group; the answer comes as [`Output::Described`], if it knows anything.
@@ -193,9 +194,14 @@ pub enum Output {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A new membership is coming: delivery shall flush the current view. Publishers pause if the
-    /// change excludes somebody (A5).
-    Prepare(View),
+    /// A new membership is coming: delivery shall flush the current view, and [`Input::Flushed`] answers, unless the
+    /// transport cannot. Publishers pause if the change excludes somebody (A5).
+    Prepare {
+        /// The membership; its epoch names the flush, and need not be the one that is installed.
+        view: View,
+        /// Up to where.
+        flush: Flush,
+    },
     /// The change that was prepared will not happen.
     Abandoned,
     /// A key is agreed: open with it from now on; seal with it once `Epoch` follows.

@@ -48,7 +48,7 @@ impl Keys for Plain {
             | Input::InForce(_)
             | Input::Fetched(..)
             | Input::Suspected(_)
-            | Input::Flushed(_)
+            | Input::Flushed(..)
             | Input::Up
             | Input::Describe => Ok(()),
         }

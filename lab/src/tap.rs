@@ -72,7 +72,7 @@ impl<K: Keys> Keys for Tap<K> {
     fn poll(&mut self) -> Option<Output> {
         let output = self.keys.poll()?;
         let heard = match &output {
-            Output::Prepare(view) => Some(Heard::Prepared(view.clone())),
+            Output::Prepare { view, .. } => Some(Heard::Prepared(view.clone())),
             Output::Keyed { protect, view, access, passed, .. } => {
                 let (view, protect) = (Arc::new(view.clone()), Some(protect.clone()));
                 let epoch = Arc::new(Epoch { view, protect, access: access.clone() });

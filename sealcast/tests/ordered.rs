@@ -212,3 +212,38 @@ fn while_one_is_stopped(both: bool) {
     }
     assert!(doubts > 0, "it never came to a group of its own");
 }
+
+/// What was ordered in a view goes into the next one's key: of those who were shown two orders, nobody follows the other into
+/// an epoch, and nobody is blamed.
+#[test]
+fn rule_b4_members_who_were_shown_two_orders_install_no_epoch_together() {
+    let mut ca = Ca::simulated();
+    let ids = ["alice", "bob", "carol"].map(|name| ca.member(name, &["both:#"]));
+    for seed in 0..5 {
+        let mut world = Net::ordered(seed, true);
+        ids.iter().for_each(|id| _ = world.start(id));
+        let first = world.together(&[0, 1, 2]);
+        let say = |world: &mut Net<Ordered>, who: usize| {
+            world.publish(who, "pulse", &[who as u8]).expect("taken");
+            world.run(Duration::from_millis(50));
+        };
+        (0..3).for_each(|who| say(&mut world, who));
+        world.command(1, Command::Rotate);
+        world.run(Duration::from_secs(2));
+        let before = world.together(&[0, 1, 2]);
+        assert!(before > first, "seed {seed}: of one order they make a key");
+
+        world.fork(&[2]);
+        say(&mut world, 2);
+        say(&mut world, 0);
+        assert_ne!(got(&world.nodes[0]), got(&world.nodes[2]), "seed {seed}");
+        world.command(0, Command::Rotate);
+        for _ in 0..100 {
+            world.run(Duration::from_millis(50));
+            let epoch = |who: usize| world.nodes[who].group.view().map(|view| view.epoch);
+            let same = epoch(2).filter(|it| it.counter > before && (0..2).any(|who| epoch(who) == Some(*it)));
+            assert_eq!(same, None, "seed {seed}: one epoch after two orders");
+        }
+        assert!((0..3).all(|who| world.nodes[who].group.misbehaved().next().is_none()), "seed {seed}");
+    }
+}

@@ -28,7 +28,7 @@ pub use evidence::{Culprit, Evidence};
 pub use fetch::{Fetch, FetchId, Fetched, Fetches};
 pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane};
-pub use member::{CertHash, Change, EpochId, Incarnation, Member, MemberId, Slot, View};
+pub use member::{CertHash, Change, EpochId, Flush, Incarnation, Member, MemberId, Slot, View};
 pub use protect::{Access, Exhausted, Protect};
 pub use roster::Roster;
 pub use time::{Monotonic, Now, Took, Utc};

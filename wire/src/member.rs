@@ -109,6 +109,17 @@ pub enum Change {
     Evicted,
 }
 
+/// Up to where the view before a coming one is flushed: what its members deliver in it is the same up to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// It is not known yet: nothing is flushed, and another word follows.
+    Later,
+    /// Up to where the members' transports agree on, by themselves.
+    Now,
+    /// Up to the message at this position in the order, which leads to the coming view: the one before ends there.
+    At(u64),
+}
+
 impl Change {
     /// Whether somebody who holds the old key is no longer a member: no grace time then (A5).
     pub fn excludes(self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealcast_wire::frame::FLAG_SIGNED;
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
-use sealcast_wire::{Dropped, Drops, Fetched, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
+use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
 use super::frame::{Data, Frame};
 use super::{Outbox, open_datagram};
@@ -226,7 +226,10 @@ impl Delivery for BestEffort {
                     self.drops.count(why);
                 }
             }
-            Input::Prepare(_) => self.outputs.push_back(Output::Flushed([0; 32])),
+            Input::Prepare { flush: Flush::Later, .. } => {}
+            Input::Prepare { view, flush: Flush::Now | Flush::At(_) } => {
+                self.outputs.push_back(Output::Flushed(view.epoch, [0; 32]));
+            }
             Input::Fetch(id, _) => self.outputs.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes, nothing is kept, and nothing waits.
             Input::Install(_)

@@ -1,10 +1,19 @@
 //! The frames of the in-process ways: what a datagram holds behind its open header or inside its seal.
 
+use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::{OFFER_BYTES_MAX, TOPIC_BYTES_MAX};
-use sealcast_wire::{CertHash, Fetch, FetchId, Fetched, Malformed, Reader, Writer};
+use sealcast_wire::{CertHash, EpochId, Fetch, FetchId, Fetched, Malformed, Reader, Writer};
 
 /// Names an ordered message by its content: sent again, it is the same message.
 pub(crate) type EntryId = [u8; 16];
+
+/// The hash of all that is ordered up to somewhere.
+pub(crate) type Chain = [u8; 32];
+
+/// The order with one more message.
+pub(crate) fn chained(before: &Chain, id: &EntryId) -> Chain {
+    Transcript::new("sealcast/v1/mem/order").add(before).add(id).finish()
+}
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +26,10 @@ pub(crate) enum Frame<'a> {
     Sealed { topic: &'a str, header: &'a [u8], body: &'a [u8] },
     /// To the orderer: give this a place.
     Submit { id: EntryId, cargo: &'a [u8] },
-    /// From the orderer: this has a place.
-    Entry { index: u64, id: EntryId, cargo: &'a [u8] },
-    /// From the orderer to the submitter: it has that position.
-    Placed { id: EntryId, index: u64 },
+    /// From the orderer: this has a position, behind all that has this hash.
+    Entry { index: u64, id: EntryId, before: Chain, cargo: &'a [u8] },
+    /// From the orderer to the submitter: it has that position, behind all that has this hash.
+    Placed { id: EntryId, index: u64, before: Chain },
     /// To the orderer: send again from this index on; `u64::MAX` asks only for the head.
     Again { from: u64 },
     /// From the orderer: the next index to be given.
@@ -35,6 +44,8 @@ pub(crate) enum Frame<'a> {
     Offer { what: Fetch, bytes: &'a [u8] },
     /// The answer: it is kept.
     Kept { what: Fetch },
+    /// In the order: up to here the view before this prepared epoch is flushed.
+    Flush { epoch: EpochId },
 }
 
 /// Application data as a frame.
@@ -62,8 +73,8 @@ impl<'a> Frame<'a> {
             }),
             2 => Frame::Sealed { topic: text(&mut r)?, header: r.bytes16(usize::from(u16::MAX))?, body: r.rest() },
             3 => Frame::Submit { id: r.array()?, cargo: r.rest() },
-            4 => Frame::Entry { index: r.u64()?, id: r.array()?, cargo: r.rest() },
-            5 => Frame::Placed { id: r.array()?, index: r.u64()? },
+            4 => Frame::Entry { index: r.u64()?, id: r.array()?, before: r.array()?, cargo: r.rest() },
+            5 => Frame::Placed { id: r.array()?, index: r.u64()?, before: r.array()? },
             7 => Frame::Again { from: r.u64()? },
             8 => Frame::Head { next: r.u64()? },
             9 => Frame::Attachment { index: r.u64()?, broker: r.u16()?, bytes: r.rest() },
@@ -78,6 +89,7 @@ impl<'a> Frame<'a> {
             },
             12 => Frame::Offer { what: what(&mut r)?, bytes: bounded(r.rest())? },
             13 => Frame::Kept { what: what(&mut r)? },
+            14 => Frame::Flush { epoch: EpochId { counter: r.u32()?, hash: r.u64()? } },
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -98,8 +110,8 @@ impl<'a> Frame<'a> {
             }
             Frame::Sealed { topic, header, body } => w.u8(2).bytes16(topic.as_bytes()).bytes16(header).raw(body),
             Frame::Submit { id, cargo } => w.u8(3).raw(id).raw(cargo),
-            Frame::Entry { index, id, cargo } => w.u8(4).u64(*index).raw(id).raw(cargo),
-            Frame::Placed { id, index } => w.u8(5).raw(id).u64(*index),
+            Frame::Entry { index, id, before, cargo } => w.u8(4).u64(*index).raw(id).raw(before).raw(cargo),
+            Frame::Placed { id, index, before } => w.u8(5).raw(id).u64(*index).raw(before),
             Frame::Again { from } => w.u8(7).u64(*from),
             Frame::Head { next } => w.u8(8).u64(*next),
             Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
@@ -110,6 +122,7 @@ impl<'a> Frame<'a> {
             },
             Frame::Offer { what, bytes } => put_what(w.u8(12), what).raw(bytes),
             Frame::Kept { what } => put_what(w.u8(13), what),
+            Frame::Flush { epoch } => w.u8(14).raw(&epoch.to_bytes()),
         };
         w.finish()
     }
@@ -168,8 +181,8 @@ mod tests {
             Frame::Data(Data { sent_micros: None, proof: &[], ..data }),
             Frame::Sealed { topic: "t", header: b"h", body: b"b" },
             Frame::Submit { id: [1; 16], cargo: b"c" },
-            Frame::Entry { index: 1, id: [2; 16], cargo: b"c" },
-            Frame::Placed { id: [3; 16], index: 4 },
+            Frame::Entry { index: 1, id: [2; 16], before: [9; 32], cargo: b"c" },
+            Frame::Placed { id: [3; 16], index: 4, before: [8; 32] },
             Frame::Again { from: 8 },
             Frame::Head { next: 8 },
             Frame::Attachment { index: 1, broker: 2, bytes: b"share" },
@@ -181,6 +194,7 @@ mod tests {
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
             Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },
             Frame::Kept { what: Fetch::Blob([5; 32]) },
+            Frame::Flush { epoch: EpochId { counter: 2, hash: 3 } },
         ] {
             let bytes = frame.bytes();
             assert_eq!(Frame::parse(&bytes), Ok(frame.clone()));

@@ -7,6 +7,10 @@
 //! A client submits again until it hears what became of its message; the same bytes are the same message, which has one
 //! position. Its outcome is reported there, after everything before it. Sealed datagrams come back as
 //! [`Output::Record`], and their receiver opens them at their position.
+//!
+//! Each entry names the hash of all before it, so that a client sees when it is shown another order than before. That hash,
+//! where a view is flushed, is the cut: at the message that leads to the next view, or at an entry of our own, which is the
+//! same for all who prepare that view, and so has one position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,13 +18,16 @@ use std::time::Duration;
 
 use sealcast_crypto::hash::sha256;
 use sealcast_wire::frame::KIND_SEALED;
-use sealcast_wire::limits::{OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX, SUBMITTED_MAX};
+use sealcast_wire::limits::{
+    FORMER_EPOCHS_MAX, OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX, SUBMITTED_MAX,
+};
 use sealcast_wire::{
-    Address, Agreement, Dropped, Fetch, FetchId, Fetched, Fetches, Guarantee, Monotonic, Now, Protect, Source,
+    Address, Agreement, Dropped, EpochId, Fetch, FetchId, Fetched, Fetches, Flush, Guarantee, Monotonic, Now, Protect,
+    Source,
 };
 
 use super::best_effort::BestEffort;
-use super::frame::{EntryId, Frame};
+use super::frame::{Chain, EntryId, Frame, chained};
 use super::{open_content, open_datagram};
 use crate::{Batch, Channel, Cut, Delivered, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token};
 
@@ -31,7 +38,15 @@ pub struct Ordered {
     best_effort: BestEffort,
     /// The next index to deliver; `None` until we know where the order stands.
     next: Option<u64>,
-    ahead: BTreeMap<u64, (EntryId, Vec<u8>)>,
+    ahead: BTreeMap<u64, (EntryId, Chain, Vec<u8>)>,
+    /// The hash of the order before `next`, once something of it came.
+    chain: Option<Chain>,
+    /// Of the order up to key schemes' messages, by their positions.
+    cuts: BTreeMap<u64, Chain>,
+    /// Of the order up to where views were flushed, the newest last.
+    flushed: VecDeque<(EpochId, Chain)>,
+    /// The prepared epoch whose flush is waited for, and the entry that ends it.
+    flushing: Option<(EpochId, EntryId)>,
     pending: BTreeMap<EntryId, Pending>,
     asked: BTreeMap<FetchId, Asked>,
     offered: BTreeMap<Fetch, Offered>,
@@ -59,7 +74,7 @@ struct Pending {
     retry_at: Monotonic,
     tries: u32,
     /// Its position, once the orderer has told.
-    placed: Option<u64>,
+    placed: Option<(u64, Chain)>,
 }
 
 #[derive(Debug)]
@@ -114,6 +129,10 @@ impl Ordered {
                 Start::At(index) => Some(index),
             },
             ahead: BTreeMap::new(),
+            chain: None,
+            cuts: BTreeMap::new(),
+            flushed: VecDeque::new(),
+            flushing: None,
             pending: BTreeMap::new(),
             asked: BTreeMap::new(),
             offered: BTreeMap::new(),
@@ -137,13 +156,58 @@ impl Ordered {
         let mut named = self.all.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
         named.extend_from_slice(&cargo);
         self.all = self.all.map(|it| it.wrapping_add(1));
-        let id: EntryId = sha256(&named)[..16].try_into().expect("a hash has 32 bytes");
-        let datagram = open_datagram(&Frame::Submit { id, cargo: &cargo });
+        Ok(self.submit_as(now, &named, &cargo).0)
+    }
+
+    /// Submits something under the name that these bytes give it.
+    fn submit_as(&mut self, now: Now, named: &[u8], cargo: &[u8]) -> (Token, EntryId) {
+        let id: EntryId = sha256(named)[..16].try_into().expect("a hash has 32 bytes");
+        let datagram = open_datagram(&Frame::Submit { id, cargo });
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
         let retry_at = now.monotonic + RETRY;
         self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, placed: None });
-        Ok(token)
+        (token, id)
+    }
+
+    /// Flushes the view before a prepared one.
+    fn flush(&mut self, now: Now, epoch: EpochId, flush: Flush) {
+        let known = match flush {
+            Flush::Later => return,
+            Flush::Now => self.flushed.iter().find(|(of, _)| *of == epoch).map(|(_, cut)| *cut),
+            Flush::At(position) => self.cuts.get(&position).copied(),
+        };
+        match (known, flush) {
+            // What stands behind it belongs to the next view.
+            (Some(cut), _) => self.best_effort.outputs.push_front(Output::Flushed(epoch, cut)),
+            (None, Flush::Now) => {
+                self.forget_flush();
+                let cargo = open_datagram(&Frame::Flush { epoch });
+                let (_, id) = self.submit_as(now, &cargo, &cargo);
+                self.flushing = Some((epoch, id));
+            }
+            // Nothing is known so far back: whoever asks waits in vain.
+            (None, Flush::At(_) | Flush::Later) => self.best_effort.drops.count(Dropped::Stale),
+        }
+    }
+
+    /// Nobody waits any more for what is flushed.
+    fn forget_flush(&mut self) {
+        if let Some((_, id)) = self.flushing.take() {
+            self.pending.remove(&id);
+        }
+    }
+
+    /// A view is flushed up to here, whether we prepared the next one or will.
+    fn flushed_here(&mut self, epoch: EpochId) {
+        let Some(cut) = self.chain else { return };
+        if self.flushed.len() >= FORMER_EPOCHS_MAX {
+            self.flushed.pop_front();
+        }
+        self.flushed.push_back((epoch, cut));
+        if self.flushing.take_if(|it| it.0 == epoch).is_some() {
+            self.best_effort.outputs.push_back(Output::Flushed(epoch, cut));
+        }
     }
 
     fn tell_orderer(&mut self, datagram: Vec<u8>) {
@@ -160,7 +224,7 @@ impl Ordered {
     ) -> Result<(), Dropped> {
         let from_orderer = source == Source::Outside(self.orderer);
         match frame {
-            Frame::Entry { index, id, cargo } if from_orderer => {
+            Frame::Entry { index, id, before, cargo } if from_orderer => {
                 let next = *self.next.get_or_insert(index);
                 if index < next {
                     return Err(Dropped::Stale);
@@ -168,7 +232,7 @@ impl Ordered {
                 if self.ahead.len() >= ORDERED_AHEAD_MAX && index != next {
                     return Err(Dropped::Queue);
                 }
-                self.ahead.insert(index, (id, cargo.to_vec()));
+                self.ahead.insert(index, (id, before, cargo.to_vec()));
                 if index > next {
                     self.again_at = self.again_at.min(now.monotonic + RETRY);
                 }
@@ -178,9 +242,13 @@ impl Ordered {
                 self.next.get_or_insert(next);
                 self.settle_passed();
             }
-            Frame::Placed { id, index } if from_orderer => {
+            Frame::Placed { id, index, before } if from_orderer => {
                 if let Some(pending) = self.pending.get_mut(&id) {
-                    pending.placed = Some(index);
+                    pending.placed = Some((index, chained(&before, &id)));
+                    if self.next.is_none_or(|next| index >= next) {
+                        // It is under way to us, or was lost.
+                        self.again_at = self.again_at.min(now.monotonic + RETRY);
+                    }
                     self.settle_passed();
                 }
             }
@@ -216,22 +284,41 @@ impl Ordered {
         Ok(())
     }
 
-    /// Messages of ours whose position is before where we began, or was passed before a restart.
+    /// Messages of ours whose position is before where we began, or was passed before a restart. Of the order up to there we
+    /// know what the orderer says.
     fn settle_passed(&mut self) {
         let Some(next) = self.next else { return };
-        let passed = |p: &Pending| p.placed.is_some_and(|index| index < next);
-        for (_, ours) in self.pending.extract_if(.., |_, p| passed(p)) {
-            let outcome = ours.placed.map_or(Outcome::Accepted, Outcome::Placed);
-            self.best_effort.outputs.push_back(Output::Outcome(ours.token, outcome));
+        let passed = |p: &Pending| p.placed.is_some_and(|(index, _)| index < next);
+        let passed: Vec<_> = self.pending.extract_if(.., |_, p| passed(p)).collect();
+        for (id, ours) in passed {
+            let Some((index, cut)) = ours.placed else { continue };
+            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Placed(index)));
+            self.cut_at(index, cut);
+            if let Some((epoch, _)) = self.flushing.take_if(|(_, ours)| *ours == id) {
+                self.best_effort.outputs.push_back(Output::Flushed(epoch, cut));
+            }
         }
+    }
+
+    /// Remembers the order up to a position, where a view may end.
+    fn cut_at(&mut self, index: u64, cut: Chain) {
+        if self.cuts.len() >= ORDERED_PENDING_MAX {
+            self.cuts.pop_first();
+        }
+        self.cuts.entry(index).or_insert(cut);
     }
 
     /// Hands on what is next in the order, as far as it is here.
     fn advance(&mut self) {
         while let Some(next) = self.next
-            && let Some((id, cargo)) = self.ahead.remove(&next)
+            && let Some((id, before, cargo)) = self.ahead.remove(&next)
         {
+            if self.chain.is_some_and(|chain| chain != before) {
+                // Another order than the one that we followed: nothing of it is taken.
+                return self.best_effort.drops.count(Dropped::Auth);
+            }
             self.next = Some(next + 1);
+            self.chain = Some(chained(&before, &id));
             if let Err(why) = self.hand_on(next, id, cargo) {
                 self.best_effort.drops.count(why);
             }
@@ -264,10 +351,18 @@ impl Ordered {
                 }));
                 Ok(())
             }
-            // Its sender knows it, and has just been told its position.
-            Frame::Keys(_) if ours.is_some() => Ok(()),
             Frame::Keys(bytes) => {
-                outputs.push_back(Output::Keys { source, position: Some(index), bytes: bytes.to_vec() });
+                // Its sender knows it, and has just been told its position.
+                if ours.is_none() {
+                    outputs.push_back(Output::Keys { source, position: Some(index), bytes: bytes.to_vec() });
+                }
+                if let Some(chain) = self.chain {
+                    self.cut_at(index, chain);
+                }
+                Ok(())
+            }
+            Frame::Flush { epoch } => {
+                self.flushed_here(epoch);
                 Ok(())
             }
             data @ Frame::Data(_) => self.take_at(index, source, data),
@@ -335,10 +430,10 @@ impl Delivery for Ordered {
                 let datagram = open_datagram(&Frame::Offer { what: what.clone(), bytes });
                 self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
             }
-            Input::Prepare(_) => self.best_effort.handle(now, input),
+            Input::Prepare { view, flush } => self.flush(now, view.epoch, flush),
+            Input::Install(_) => self.forget_flush(),
             // The orderer does not wait, and brings everything.
-            Input::Install(_)
-            | Input::Retire(_)
+            Input::Retire(_)
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)
@@ -373,7 +468,8 @@ impl Delivery for Ordered {
         let mut datagrams = VecDeque::new();
         if now.monotonic >= self.again_at || !self.started {
             self.started = true;
-            self.again_at = now.monotonic + if self.ahead.is_empty() { IDLE } else { RETRY };
+            let is_awaited = !self.ahead.is_empty() || self.flushing.is_some();
+            self.again_at = now.monotonic + if is_awaited { RETRY } else { IDLE };
             let from = self.next.unwrap_or(u64::MAX);
             datagrams.push_back((Some(self.orderer), open_datagram(&Frame::Again { from })));
         }

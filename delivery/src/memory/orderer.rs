@@ -7,13 +7,15 @@ use std::collections::btree_map::Entry as Place;
 use sealcast_wire::limits::{OFFERS_MAX, ORDERED_MESSAGES_MAX};
 use sealcast_wire::{Address, Dropped, Drops, Fetch, Fetched};
 
-use super::frame::{EntryId, Frame};
+use super::frame::{Chain, EntryId, Frame, chained};
 use super::{Outbox, open_content, open_datagram};
 
 /// The orderer's machine: datagrams in, datagrams out, no clock.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Orderer {
-    log: Vec<(EntryId, Vec<u8>)>,
+    /// Each with the hash of all before it.
+    log: Vec<(EntryId, Chain, Vec<u8>)>,
+    chain: Chain,
     places: BTreeMap<EntryId, u64>,
     offers: BTreeMap<Fetch, Vec<u8>>,
     outbox: Outbox,
@@ -65,20 +67,23 @@ impl Orderer {
             Place::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
             Place::Vacant(place) => {
                 place.insert(next);
-                self.log.push((id, cargo.to_vec()));
-                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, cargo })));
+                let before = self.chain;
+                self.chain = chained(&before, &id);
+                self.log.push((id, before, cargo.to_vec()));
+                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, before, cargo })));
                 next
             }
         };
-        self.answer(from, &Frame::Placed { id, index });
+        let before = self.log[usize::try_from(index).expect("an index below the log's length")].1;
+        self.answer(from, &Frame::Placed { id, index, before });
     }
 
     fn again(&mut self, to: Address, index: u64) {
         let next = self.log.len() as u64;
         self.answer(to, &Frame::Head { next });
         let from = usize::try_from(index.min(next)).expect("an index below the log's length");
-        for (i, (id, cargo)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
-            let entry = Frame::Entry { index: i as u64, id: *id, cargo };
+        for (i, (id, before, cargo)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
+            let entry = Frame::Entry { index: i as u64, id: *id, before: *before, cargo };
             self.outbox.push_back((Some(to), open_datagram(&entry)));
         }
     }

@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sealcast_wire::{Dropped, Drops, Fetched, Guarantee, Monotonic, Now, Protect, Source, To, limits};
+use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, To, limits};
 
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, Sender};
@@ -157,9 +157,13 @@ impl Delivery for Multicast {
             Input::Frame { source, flags, frame, protect } => {
                 self.receiver.handle(now.monotonic, source, flags, frame, protect, &mut self.inbox);
             }
-            Input::Prepare(_) => {
+            Input::Prepare { view, flush } => {
                 self.lock().seal();
                 self.transmit_soon();
+                // What is lost is lost: there is nothing that all could agree to have.
+                if flush != Flush::Later {
+                    self.inbox.ready.push_back(Output::Flushed(view.epoch, [0; 32]));
+                }
             }
             Input::Install(view) => {
                 self.receiver.install(now.monotonic, view);

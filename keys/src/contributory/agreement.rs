@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand_core::Rng;
-use sealcast_wire::{Change, Dropped, EpochId, Monotonic, Now, Roster, Slot, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Flush, Monotonic, Now, Roster, Slot, View, limits};
 
 use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
 use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
@@ -164,7 +164,7 @@ impl Contributory {
                 }
                 Some(Step::Send(message)) => {
                     let message = *message;
-                    if matches!(message, Message::R1(_)) && self.installed.is_some() {
+                    if matches!(message, Message::R1(_)) && (self.installed.is_some() || attempt.of_base) {
                         self.prepare(now, &attempt);
                     }
                     self.attempt = Some(attempt);
@@ -328,16 +328,29 @@ impl Contributory {
         let Some(formation) = &attempt.formation else { return };
         let people = formation.people.clone();
         let me = Slot(formation.slot(attempt.me) as u32);
-        let epoch = EpochId { counter: attempt.proposal.content.counter, hash: 0 };
-        self.prepare_view(now, epoch, &people, me);
+        let hash = u64::from_be_bytes(attempt.proposal.id().0);
+        let epoch = EpochId { counter: attempt.proposal.content.counter, hash };
+        (self.cut, self.flushing) = (None, epoch);
+        self.timers.set(Timer::Flush, now.monotonic + timing::FLUSH);
+        self.prepare_view(now, epoch, &people, me, Flush::Now);
     }
 
-    fn prepare_view(&mut self, now: Now, epoch: EpochId, people: &[Arc<Person>], me: Slot) {
+    /// What is delivered in the view in use is settled, or is not known in time: then zeros stand for it, and the attempt
+    /// comes to nothing if others know it.
+    pub(super) fn flushed(&mut self, now: Now, cut: [u8; 32]) {
+        self.timers.stop(Timer::Flush);
+        if self.cut.is_none() {
+            self.cut = Some(cut);
+            self.advance(now);
+        }
+    }
+
+    fn prepare_view(&mut self, now: Now, epoch: EpochId, people: &[Arc<Person>], me: Slot, flush: Flush) {
         let members = people.iter().map(|p| p.member()).collect();
         let change = self.change_to(now, people);
         self.prepared = true;
         let view = View::new(self.installed_members(), epoch, members, me, change);
-        self.outputs.push_back(Output::Prepare(view));
+        self.outputs.push_back(Output::Prepare { view, flush });
     }
 
     /// Somebody in the view must go: publishers pause at once.
@@ -350,7 +363,7 @@ impl Contributory {
         if people.len() < installed.agreed.people.len() {
             let me = people.iter().position(|p| p.short == self.me.short).unwrap_or(0);
             let epoch = EpochId { counter: next_counter(installed.agreed.epoch.counter), hash: 0 };
-            self.prepare_view(now, epoch, &people, Slot(me as u32));
+            self.prepare_view(now, epoch, &people, Slot(me as u32), Flush::Later);
         }
     }
 
@@ -418,7 +431,8 @@ impl Contributory {
         let (keys, access) = (agreed.keys.clone(), agreed.table.clone());
         let at = now.monotonic;
         let agreed = Agreed { ring_key: None, ..agreed };
-        self.cut = [0; 32];
+        self.cut = Some([0; 32]);
+        self.timers.stop(Timer::Flush);
         self.installed =
             Some(Installed { agreed, at, joins_since_setup: joins, ring_key, since, members: view.members.clone() });
         if soon_again {

@@ -166,8 +166,8 @@ pub(super) struct Env<'a> {
     pub(super) identity: &'a SigningKey,
     /// The incarnation's key.
     pub(super) key: &'a Arc<OriginKey>,
-    /// Hash of what is delivered in our view.
-    pub(super) cut: [u8; 32],
+    /// Hash of what is delivered in our view; none while it is flushed.
+    pub(super) cut: Option<[u8; 32]>,
 }
 
 /// What a step led to.
@@ -409,7 +409,8 @@ impl Attempt {
             // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
             Stage::Round1 { mine, sent: true, .. } => {
                 let complete = formation.active().all(|slot| self.held[0][formation.seat_of_slot[slot]].is_some());
-                if !complete || self.held_until.is_some() {
+                let flushes = self.of_base && env.cut.is_none() && formation.active().any(|slot| slot == me);
+                if !complete || self.held_until.is_some() || flushes {
                     return None;
                 }
                 let mine = std::mem::take(mine);
@@ -554,7 +555,7 @@ impl Attempt {
         let me = &formation.people[formation.slot_of_seat[self.me]];
         let message = (!shares.is_empty()).then(|| {
             let instance = self.proposal.id();
-            let cut = if self.of_base { env.cut } else { [0; 32] };
+            let cut = env.cut.filter(|_| self.of_base).unwrap_or_default();
             let mut r2 = R2 { author: me.short, instance, heard, cut, shares, signature: [0; 64] };
             let body = Message::R2(r2.clone()).body();
             r2.signature = env.key.sign(&formation.digest(LABELS[1], env.group, &self.proposal, &body));

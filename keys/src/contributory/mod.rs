@@ -285,8 +285,10 @@ pub struct Contributory {
     stale_told: bool,
     /// Of whose version of the wire people were told, and when.
     versions_told: BTreeMap<Option<CertHash>, Monotonic>,
-    /// Hash of what is delivered in the view in use, once it is flushed for the next one.
-    cut: [u8; 32],
+    /// Hash of what is delivered in the view in use, zeros where that is not known; none while it is flushed.
+    cut: Option<[u8; 32]>,
+    /// What it is flushed for.
+    flushing: EpochId,
     /// When our certificate's end was last told.
     last_told: Option<Monotonic>,
 }
@@ -476,7 +478,8 @@ impl Contributory {
             part_heard: None,
             stale_told: false,
             versions_told: BTreeMap::new(),
-            cut: [0; 32],
+            cut: Some([0; 32]),
+            flushing: EpochId::default(),
             last_told: None,
         };
         #[cfg(any(test, feature = "misbehaving"))]
@@ -689,8 +692,10 @@ impl Keys for Contributory {
                 self.outputs.push_back(Output::Described(Box::new(inspect::status(self, now).known())));
                 Ok(())
             }
-            Input::Flushed(cut) => {
-                self.cut = cut;
+            Input::Flushed(epoch, cut) => {
+                if epoch == self.flushing {
+                    self.flushed(now, cut);
+                }
                 Ok(())
             }
             // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched.
@@ -718,6 +723,7 @@ impl Keys for Contributory {
                 Timer::Join => self.join_again(now),
                 Timer::Propose => self.propose(now),
                 Timer::Resend => self.resend(now),
+                Timer::Flush => self.flushed(now, [0; 32]),
                 Timer::Fetch => self.fetch_wanted(now),
                 Timer::State => {
                     let state = self.statements.state();

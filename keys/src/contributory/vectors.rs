@@ -494,7 +494,7 @@ impl Story {
             verifier: const { &Verifier(None) },
             identity: node.config.identity.key(),
             key: &node.key,
-            cut: [0; 32],
+            cut: Some([0; 32]),
         }
     }
 

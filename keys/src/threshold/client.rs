@@ -88,7 +88,7 @@ impl Fetching {
             | Input::Fetched(..)
             | Input::Outcome(..)
             | Input::Suspected(_)
-            | Input::Flushed(_)
+            | Input::Flushed(..)
             | Input::Describe => {}
         }
         Ok(None)

@@ -385,7 +385,7 @@ impl<G: Group> Keys for Threshold<G> {
                 self.outputs.push_back(Output::Described(Box::new(Status { missing, late, ..Status::default() })));
             }
             // No message is sent, nobody is known who could be silent, and there is one view.
-            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(_) | Input::Up => {}
+            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(..) | Input::Up => {}
         }
         Ok(())
     }

@@ -28,8 +28,8 @@ use sealcast_keys::{
 };
 use sealcast_sim::Records;
 use sealcast_wire::{
-    Agreement, CertHash, Change, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Malformed,
-    Member, MemberId, Monotonic, Now, Reader, Roster, Slot, Source, To, View, Writer,
+    Agreement, CertHash, Change, Dropped, EpochId, Fetch, FetchId, Fetched, Flush, Guarantee, Incarnation, Lane,
+    Malformed, Member, MemberId, Monotonic, Now, Reader, Roster, Slot, Source, To, View, Writer,
 };
 
 use super::protect::MockProtect;
@@ -107,14 +107,19 @@ struct Pending {
     wishes: Vec<Wish>,
 }
 
-/// The first valid commit of our epoch.
+/// The first valid commit of our epoch. The next one's key follows from what was delivered before it, too.
 struct Entering {
-    epoch: EpochId,
+    /// Names the flush of the view that the commit ends.
+    name: EpochId,
+    /// Of the commit.
+    hash: [u8; 32],
     by: CertHash,
     position: u64,
     edits: Vec<Edit>,
     /// The fresh secret, once we have it.
     path: Option<Secret<32>>,
+    /// What was delivered in the view, once we know.
+    cut: Option<[u8; 32]>,
     until: Monotonic,
 }
 
@@ -323,8 +328,9 @@ impl MlsShaped {
     fn propose(&mut self, bytes: Vec<u8>, commit: Commit, path: Secret<32>, wishes: Vec<Wish>) {
         let token = self.token();
         if self.excludes(&commit.edits) {
-            let view = self.view_after(leads_to(commit.from, &bytes), &commit.edits);
-            self.outputs.push_back(Output::Prepare(view));
+            // Nothing is sealed any more; where the view ends is not known yet.
+            let view = self.view_after(leads_to(commit.from, &sha256(&bytes)), &commit.edits);
+            self.outputs.push_back(Output::Prepare { view, flush: Flush::Later });
         }
         let message = bytes.clone();
         self.pending = Some(Pending { token, bytes, commit, path, wishes });
@@ -339,8 +345,11 @@ impl MlsShaped {
     /// Our commit has this position: it wins its epoch if no valid one stands before it.
     fn ordered(&mut self, now: Now, position: u64) {
         let at = self.epoch().unwrap_or_default();
+        if self.entering.is_some() {
+            return; // another one stood before it, and ends its time
+        }
         let Some(pending) = self.pending.take() else { return };
-        if pending.commit.from != at || self.entering.is_some() {
+        if pending.commit.from != at {
             self.give_up(pending);
             self.store();
             return self.pursue();
@@ -444,21 +453,33 @@ impl MlsShaped {
         Some(Secret::from_bytes(path.as_slice().try_into().ok()?))
     }
 
-    /// This commit leads to the next epoch: we enter it once we have all that its key follows from.
+    /// This commit leads to the next epoch: the view ends at its position, and we enter once we have all that the next key
+    /// follows from.
     fn follow(&mut self, now: Now, position: u64, commit: Commit, bytes: &[u8], path: Option<Secret<32>>) {
         let Commit { from, by, edits, .. } = commit;
-        let (epoch, until) = (leads_to(from, bytes), now.monotonic + ENTER_WAIT);
-        self.entering = Some(Entering { epoch, by, position, edits, path, until });
-        self.enter_if_ready(now);
+        let hash = sha256(bytes);
+        let name = leads_to(from, &hash);
+        let view = self.view_after(name, &edits);
+        self.outputs.push_back(Output::Prepare { view, flush: Flush::At(position) });
+        let until = now.monotonic + ENTER_WAIT;
+        self.entering = Some(Entering { name, hash, by, position, edits, path, cut: None, until });
+    }
+
+    fn flushed(&mut self, now: Now, epoch: EpochId, cut: [u8; 32]) {
+        if let Some(entering) = self.entering.as_mut().filter(|it| it.name == epoch) {
+            entering.cut = Some(cut);
+            self.enter_if_ready(now);
+        }
     }
 
     fn enter_if_ready(&mut self, now: Now) {
-        let Some(Entering { epoch, by, position, edits, path: Some(path), .. }) =
-            self.entering.take_if(|it| it.path.is_some())
+        let Some(Entering { hash, by, position, edits, path: Some(path), cut: Some(cut), .. }) =
+            self.entering.take_if(|it| it.path.is_some() && it.cut.is_some())
         else {
             return;
         };
-        let secret = hkdf(path.expose(), self.secret().expose(), &[&epoch.to_bytes()]);
+        let epoch = leads_to(self.epoch().unwrap_or_default(), &sha256(&[hash, cut].concat()));
+        let secret = hkdf(path.expose(), self.secret().expose(), &[&epoch.to_bytes(), &cut]);
         let mut members = self.state.take().map_or_else(Members::default, |s| s.members);
         edits.iter().for_each(|edit| members.apply(edit));
         self.enter(State { epoch, secret, members }, position);
@@ -811,7 +832,8 @@ impl Keys for MlsShaped {
             Input::Outcome(token, outcome) => self.outcome(now, token, outcome),
             Input::Fetched(id, result) => self.fetched(now, id, result),
             Input::Suspected(slot) => self.suspect(slot),
-            Input::Delivered(_) | Input::InForce(_) | Input::Flushed(_) | Input::Up | Input::Describe => {}
+            Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
+            Input::Delivered(_) | Input::InForce(_) | Input::Up | Input::Describe => {}
         }
         Ok(())
     }
@@ -860,9 +882,8 @@ pub fn cert(name: &str) -> CertHash {
     CertHash(sha256(name.as_bytes()))
 }
 
-fn leads_to(from: EpochId, commit: &[u8]) -> EpochId {
-    let hash = u64::from_be_bytes(sha256(commit)[..8].try_into().expect("a hash has 32 bytes"));
-    EpochId { counter: from.counter + 1, hash }
+fn leads_to(from: EpochId, hash: &[u8; 32]) -> EpochId {
+    EpochId { counter: from.counter + 1, hash: u64::from_be_bytes(hash[..8].try_into().expect("8 of 32 bytes")) }
 }
 
 /// A commit; its MAC, the last 32 bytes, is the caller's.
@@ -1091,7 +1112,7 @@ const WRAPS_INSIDE_MAX: usize = 64;
 /// Newcomers of one Welcome.
 const WELCOMED_TOGETHER: usize = 64;
 /// How long a member waits for what it lacks of a commit.
-const ENTER_WAIT: Duration = Duration::from_secs(4);
+const ENTER_WAIT: Duration = Duration::from_secs(2);
 /// When a newcomer asks that heard of no commit with it.
 const WANT_FIRST: Duration = Duration::from_secs(3);
 const LEAVE_AGAIN: Duration = Duration::from_millis(100);

@@ -71,7 +71,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 None => self.tell(now, token, outcome),
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
-            delivery::Output::Flushed(cut) => self.tell_keys(now, keys::Input::Flushed(cut)),
+            delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
             delivery::Output::Sealed(epoch, packets) => self.named(now, epoch, &packets),
             delivery::Output::Dropped(drops) => self.drops.add(&drops),
             delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {

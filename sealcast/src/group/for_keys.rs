@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Outgoing, Packet, Token, What};
 use sealcast_keys::{self as keys, Keys};
-use sealcast_wire::{Change, Dropped, EpochId, Guarantee, Lane, Monotonic, Now, Protect, To, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Flush, Guarantee, Lane, Monotonic, Now, Protect, To, View, limits};
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
@@ -28,7 +28,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Offer { what, bytes } => {
                 self.delivery.handle(now, Input::Offer { what: &what, bytes: &bytes });
             }
-            keys::Output::Prepare(view) => {
+            keys::Output::Prepare { view, flush } => {
                 let passed = self.passed_until(now);
                 if self.excludes(&view) {
                     lock(&self.gate).pause();
@@ -45,7 +45,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     }
                 }
                 self.evicting |= view.change == Change::Evicted;
-                self.delivery.handle(now, Input::Prepare(&view));
+                self.delivery.handle(now, Input::Prepare { view: &view, flush });
+                if let Flush::At(_) = flush {
+                    self.ends_here();
+                }
             }
             // An eviction stands, whatever becomes of an attempt: the evicted must not read what is
             // published now, so everything waits for the next epoch.

@@ -187,6 +187,9 @@ impl Placed {
 
     /// The epoch is over from here on.
     fn end(&mut self, old: EpochId) {
+        if self.over.contains(&old) {
+            return;
+        }
         if self.over.len() >= limits::FORMER_EPOCHS_MAX {
             self.over.pop_front();
         }
@@ -388,6 +391,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             self.drops.count(why);
         }
         false
+    }
+
+    /// The commit that leads to the next epoch is passed: what comes behind it is void, however late we are to follow it.
+    pub(super) fn ends_here(&mut self) {
+        let current = self.ring.current().map(|it| it.view.epoch);
+        if let (Some(placed), Some(current)) = (&mut self.placed, current)
+            && placed.keys == KeysIn::Commits
+        {
+            placed.end(current);
+        }
     }
 
     /// The order has passed the end of an epoch.

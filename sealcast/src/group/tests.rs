@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use sealcast_delivery::{Properties, SendError};
 use sealcast_keys::{HandleError, Token};
 use sealcast_wire::{
-    Access, Agreement, Change, Domain, Guarantee, Incarnation, Lane, Member, MemberId, Protect, Roster, Slot, limits,
+    Access, Agreement, Change, Domain, Flush, Guarantee, Incarnation, Lane, Member, MemberId, Protect, Roster, Slot,
+    limits,
 };
 
 use super::*;
@@ -36,7 +37,7 @@ impl Keys for Script {
             keys::Input::Outcome(token, outcome) => format!("outcome of {}: {outcome:?}", token.0),
             keys::Input::Suspected(slot) => format!("suspect {}", slot.0),
             keys::Input::Delivered(message) => format!("open {}", message.index),
-            keys::Input::Flushed(cut) => format!("flushed {}", cut[0]),
+            keys::Input::Flushed(epoch, cut) => format!("flushed {} {}", epoch.counter, cut[0]),
             keys::Input::Up => "up".to_owned(),
             keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Describe => return Ok(()),
         };
@@ -108,9 +109,9 @@ impl Delivery for Wire {
             }
             Input::Pause => told(&self.story, "hold true".to_owned()),
             Input::Resume => told(&self.story, "hold false".to_owned()),
-            Input::Prepare(_) => {
+            Input::Prepare { view, .. } => {
                 told(&self.story, "prepare".to_owned());
-                self.outputs.push_back(delivery::Output::Flushed([7; 32]));
+                self.outputs.push_back(delivery::Output::Flushed(view.epoch, [7; 32]));
             }
             Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
@@ -250,20 +251,20 @@ fn rule_a14_the_way_suspects_and_flushes_and_only_the_keys_change_the_view() {
     group.delivery_mut().outputs.push_back(delivery::Output::Suspect(Slot(1)));
     assert!(drain(&mut group).is_empty());
     assert_eq!(group.view().map(|v| v.members.len()), Some(2), "a suspicion alone changes nothing");
-    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Suspected)));
+    group.keys.outputs.push_back(keys::Output::Prepare { view: view(2, 1, Change::Suspected), flush: Flush::Now });
     drain(&mut group);
     assert!(lock(&group.gate()).is_paused());
     group.keys.outputs.push_back(installed(2, 1, Change::Suspected));
     assert_eq!(drain(&mut group), ["view 2"]);
     let told = lock(&story).clone();
-    assert_eq!(told, ["install 1", "suspect 1", "prepare", "flushed 7", "install 2"]);
+    assert_eq!(told, ["install 1", "suspect 1", "prepare", "flushed 2 7", "install 2"]);
 }
 
 #[test]
 fn rule_a5_an_abandoned_change_lets_publishers_go_on_in_order() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 2, Change::Formed)]);
     drain(&mut group);
-    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Left)));
+    group.keys.outputs.push_back(keys::Output::Prepare { view: view(2, 1, Change::Left), flush: Flush::Now });
     drain(&mut group);
     let publish = |group: &mut Group<Script, Wire>, body: &[u8]| {
         let message = Publication { topic: "t", body, guarantee: Guarantee::BestEffort, sent_micros: None };
@@ -282,7 +283,7 @@ fn rule_a5_an_abandoned_change_lets_publishers_go_on_in_order() {
 fn rule_a5_an_eviction_is_never_abandoned() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 2, Change::Formed)]);
     drain(&mut group);
-    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Evicted)));
+    group.keys.outputs.push_back(keys::Output::Prepare { view: view(2, 1, Change::Evicted), flush: Flush::Now });
     group.keys.outputs.push_back(keys::Output::Abandoned);
     drain(&mut group);
     let message = Publication { topic: "t", body: &[1], guarantee: Guarantee::BestEffort, sent_micros: None };

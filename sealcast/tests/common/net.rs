@@ -1,7 +1,7 @@
 //! A network without loss in virtual time, and members of a contributory group on it: each with all, or all through one
 //! that orders what they say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub(crate) struct Net<D> {
     pub(crate) tapped: Option<Vec<Vec<u8>>>,
     /// Who orders, and when what is under way between two arrives: it does not overtake.
     orderer: Option<Orderer>,
+    /// It shows these members another order from some moment on.
+    fork: Option<(Orderer, BTreeSet<Address>)>,
     last: BTreeMap<(Address, Address), Monotonic>,
     /// Members whose programs are stopped, and what waits at their sockets.
     stopped: BTreeMap<usize, Vec<(Address, Vec<u8>)>>,
@@ -89,9 +91,25 @@ impl<D: Delivery> Net<D> {
             takes,
             tapped: None,
             orderer,
+            fork: None,
             last: BTreeMap::new(),
             stopped: BTreeMap::new(),
             both: false,
+        }
+    }
+
+    /// From now on, whoever orders shows these members another order than the rest.
+    pub(crate) fn fork(&mut self, members: &[usize]) {
+        let side = members.iter().map(|i| Address::Node(*i as u32 + 1)).collect();
+        self.fork = self.orderer.clone().map(|orderer| (orderer, side));
+    }
+
+    /// Shows something to one side of a fork.
+    fn show(&mut self, aside: bool, datagram: &[u8]) {
+        let all = (1..=self.nodes.len() as u32).map(Address::Node);
+        let there = |to: &Address| self.fork.as_ref().is_some_and(|(_, side)| side.contains(to) == aside);
+        for to in all.filter(there).collect::<Vec<_>>() {
+            self.send(ORDERER, Some(to), datagram);
         }
     }
 
@@ -209,9 +227,19 @@ impl<D: Delivery> Net<D> {
     fn arrive(&mut self, from: Address, to: Address, mut bytes: Vec<u8>) {
         match (to, &mut self.orderer) {
             (ORDERER, Some(orderer)) => {
+                let aside = self.fork.as_ref().map(|(_, side)| side.contains(&from));
+                let orderer = match &mut self.fork {
+                    Some((other, side)) if side.contains(&from) => other,
+                    Some(_) | None => orderer,
+                };
                 orderer.handle(from, &bytes);
                 let ordered: Vec<_> = std::iter::from_fn(|| orderer.poll()).collect();
-                ordered.into_iter().for_each(|(to, datagram)| self.send(ORDERER, to, &datagram));
+                for (to, datagram) in ordered {
+                    match (to, aside) {
+                        (None, Some(aside)) => self.show(aside, &datagram),
+                        (Some(_), _) | (None, None) => self.send(ORDERER, to, &datagram),
+                    }
+                }
             }
             (Address::Node(n @ 1..), _) => {
                 let (i, now) = (n as usize - 1, self.now());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::What;
 use crate::memory::Orderer;
-use sealcast_wire::{CertHash, Domain, To};
+use sealcast_wire::{CertHash, Change, Domain, Roster, Slot, To, View};
 
 const ORDERER: Address = Address::Node(0);
 
@@ -71,6 +71,7 @@ impl Wire {
                 Output::Deliver(d) => self.seen[i].push(format!("#{} {}", d.index, String::from_utf8_lossy(&d.body))),
                 Output::Outcome(token, outcome) => self.seen[i].push(format!("{} {outcome:?}", token.0)),
                 Output::Fetched(id, result) => self.seen[i].push(format!("{id:?} {result:?}")),
+                Output::Flushed(epoch, cut) => self.seen[i].push(format!("flushed {epoch:?} {cut:?}")),
                 other => panic!("not expected: {other:?}"),
             }
         }
@@ -170,10 +171,77 @@ fn what_one_offers_another_fetches() {
 fn only_the_orderer_orders() {
     let mut client = Ordered::new(ORDERER, Start::Beginning);
     let now = Now { monotonic: Monotonic(0), utc: None };
-    let mut entry = Frame::Entry { index: 0, id: [0; 16], cargo: b"x" }.bytes();
+    let mut entry = Frame::Entry { index: 0, id: [0; 16], before: [0; 32], cargo: b"x" }.bytes();
     let source = Source::Outside(Address::Node(9));
     client.handle(now, Input::Frame { source, flags: 0, frame: &mut entry, protect: None });
     let mut batch = Batch::default();
     assert!(client.poll(&mut batch).is_none());
     assert_eq!(client.best_effort.drops.of(Dropped::Auth), 1);
+}
+
+/// A view whose epoch has this number, as it is prepared.
+fn prepared(counter: u32) -> View {
+    View::new(None, EpochId { counter, hash: 7 }, Roster::default(), Slot(0), Change::Joined)
+}
+
+fn prepare(client: &mut Ordered, now: Now, view: &View, flush: Flush) {
+    client.handle(now, Input::Prepare { view, flush });
+}
+
+/// An orderer that shows a client this, behind what has that hash; how much comes of it.
+fn shown(client: &mut Ordered, index: u64, id: u8, before: Chain) -> Vec<Output> {
+    let now = Now { monotonic: Monotonic(0), utc: None };
+    let cargo = open_datagram(&Frame::Keys(b"commit"));
+    let mut entry = Frame::Entry { index, id: [id; 16], before, cargo: &cargo }.bytes();
+    client.handle(now, Input::Frame { source: Source::Outside(ORDERER), flags: 0, frame: &mut entry, protect: None });
+    std::iter::from_fn(|| client.poll(&mut Batch::default())).collect()
+}
+
+#[test]
+fn rule_b4_members_flush_a_view_up_to_one_position_whoever_asks_first() {
+    let mut wire = Wire::new(3, Start::Beginning);
+    wire.lose_each = 4;
+    let view = prepared(2);
+    for i in 0..20 {
+        wire.send(i % 3, &[i as u8]);
+        if i % 7 == 6 {
+            let now = wire.now;
+            prepare(&mut wire.clients[i / 7], now, &view, Flush::Now);
+        }
+        wire.run(3);
+    }
+    let now = wire.now;
+    prepare(&mut wire.clients[2], now, &view, Flush::Now);
+    wire.run(3000);
+    let cuts: Vec<Vec<&String>> =
+        wire.seen.iter().map(|seen| seen.iter().filter(|it| it.starts_with("flushed")).collect()).collect();
+    assert_eq!(cuts.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1], "{cuts:?}");
+    assert!(cuts[0] == cuts[1] && cuts[1] == cuts[2], "{cuts:?}");
+    let mut later = wire.clients.remove(0);
+    prepare(&mut later, now, &prepared(3), Flush::Later);
+    assert!(later.poll(&mut Batch::default()).is_none(), "where a view ends may not be known yet");
+}
+
+#[test]
+fn rule_d2_an_order_that_forks_is_not_followed_and_two_orders_have_two_cuts() {
+    let now = Now { monotonic: Monotonic(0), utc: None };
+    let mut clients = [1, 2].map(|first| {
+        let mut client = Ordered::new(ORDERER, Start::Beginning);
+        assert_eq!(shown(&mut client, 0, first, [0; 32]).len(), 1);
+        let (this, other) = (chained(&[0; 32], &[first; 16]), chained(&[0; 32], &[3 - first; 16]));
+        assert_eq!(shown(&mut client, 1, 9, other).len(), 0, "it stands behind something else");
+        assert_eq!(client.best_effort.drops.of(Dropped::Auth), 1);
+        assert_eq!(shown(&mut client, 1, 9, this).len(), 1);
+        client
+    });
+    let cuts = clients.each_mut().map(|client| {
+        prepare(client, now, &prepared(2), Flush::At(1));
+        match client.poll(&mut Batch::default()) {
+            Some(Output::Flushed(EpochId { counter: 2, .. }, cut)) => cut,
+            other => panic!("no cut: {other:?}"),
+        }
+    });
+    assert_ne!(cuts[0], cuts[1]);
+    prepare(&mut clients[0], now, &prepared(3), Flush::At(7));
+    assert!(clients[0].poll(&mut Batch::default()).is_none(), "of what did not come nothing can be said");
 }

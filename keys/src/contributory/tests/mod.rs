@@ -20,11 +20,13 @@ use sealcast_crypto::identity::keytext::MemberSecret;
 use sealcast_crypto::identity::rights::{Act, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
-use sealcast_wire::{Access, Address, Domain, EpochId, Monotonic, Now, Protect, Slot, Source, Utc, View, limits};
+use sealcast_wire::{
+    Access, Address, Domain, EpochId, Flush, Monotonic, Now, Protect, Slot, Source, Utc, View, limits,
+};
 
 use super::message::Message;
 use super::{Config, Contributory, Memo, Versions};
-use crate::{Command, Exclusion, Keys, Notice, Output};
+use crate::{Command, Exclusion, Input, Keys, Notice, Output};
 
 pub(super) const GROUP: &str = "robots";
 pub(super) const UTC: Utc = Utc(1_790_000_000);
@@ -98,6 +100,8 @@ pub(super) struct Node {
     pub(super) epochs: Vec<Epoch>,
     pub(super) keyed: Vec<EpochId>,
     pub(super) prepared: Vec<View>,
+    /// What its transport says of the view that is flushed, if it answers.
+    pub(super) cut: Option<u8>,
     pub(super) abandoned: usize,
     pub(super) excluded: Option<Exclusion>,
     pub(super) notices: Vec<Notice>,
@@ -204,6 +208,7 @@ impl Net {
             epochs: Vec::new(),
             keyed: Vec::new(),
             prepared: Vec::new(),
+            cut: Some(0),
             abandoned: 0,
             excluded: None,
             notices: Vec::new(),
@@ -314,7 +319,14 @@ impl Net {
                     );
                     node.epochs.push(Epoch { at, view, protect, access });
                 }
-                Output::Prepare(view) => node.prepared.push(view),
+                Output::Prepare { view, flush } => {
+                    let epoch = view.epoch;
+                    node.prepared.push(view);
+                    if let Some(cut) = node.cut.filter(|_| flush != Flush::Later) {
+                        let now = self.clock_of(i);
+                        self.nodes[i].keys.handle(now, Input::Flushed(epoch, [cut; 32])).expect("never refused");
+                    }
+                }
                 Output::Abandoned => node.abandoned += 1,
                 Output::Excluded { why } => node.excluded = Some(why),
                 Output::Notice { notice, .. } => node.notices.push(notice),

@@ -274,10 +274,7 @@ fn epochs_that_differ_in_version_or_cut_have_other_hashes() {
         assert!(net.run_until(5_000, Net::is_one), "{}", net.describe());
         net.run(200);
         let before = net.epoch_of(0);
-        for i in 0..3 {
-            let now = net.clock();
-            net.nodes[i].keys.handle(now, crate::Input::Flushed([cut; 32])).unwrap();
-        }
+        net.nodes.iter_mut().for_each(|node| node.cut = Some(cut));
         net.command(0, Command::Rotate).unwrap();
         assert!(net.run_until(5_000, |net| net.is_one() && net.epoch_of(0) != before), "{}", net.describe());
         net.assert_one_key(&[0, 1, 2]);
@@ -293,13 +290,29 @@ fn epochs_that_differ_in_version_or_cut_have_other_hashes() {
 fn members_with_different_cuts_try_again_and_blame_nobody() {
     let mut net = group(7, &[&[1], &[1], &[1]]);
     let before = net.epoch_of(0);
-    let now = net.clock();
-    net.nodes[1].keys.handle(now, crate::Input::Flushed([9; 32])).unwrap();
+    net.nodes[1].cut = Some(9);
     net.command(0, Command::Rotate).unwrap();
     net.run(500);
     assert_eq!(net.epoch_of(0), before);
     let blamed = |n: &Notice| matches!(n, Notice::LeftOut { .. });
     assert!(!net.nodes.iter().flat_map(|n| &n.notices).any(blamed), "{}", net.describe());
-    net.nodes[1].keys.handle(now, crate::Input::Flushed([0; 32])).unwrap();
+    net.nodes[1].cut = Some(0);
     assert!(net.run_until(10_000, |net| net.is_one() && net.epoch_of(0) != before), "{}", net.describe());
+}
+
+/// A transport that does not say what is delivered holds nobody up for long.
+#[test]
+fn rule_g7_a_flush_that_does_not_end_is_not_waited_for() {
+    let mut net = group(8, &[&[1], &[1], &[1]]);
+    let before = net.epoch_of(0);
+    net.nodes.iter_mut().for_each(|node| node.cut = None);
+    net.command(0, Command::Rotate).unwrap();
+    assert!(net.run_until(1_000, |net| net.is_one() && net.epoch_of(0) != before), "{}", net.describe());
+    let before = net.epoch_of(0);
+    // One alone knows it: with the others it makes no key, and blames nobody.
+    net.nodes[1].cut = Some(9);
+    net.command(0, Command::Rotate).unwrap();
+    net.run(500);
+    assert_eq!(net.epoch_of(0), before);
+    assert!(!net.nodes.iter().flat_map(|n| &n.notices).any(|n| matches!(n, Notice::LeftOut { .. })));
 }

@@ -1,7 +1,7 @@
 //! Records that wait, with a scheme and a way that do what the test says.
 
 use sealcast_keys as keys;
-use sealcast_wire::{Change, Domain, Drops, Slot};
+use sealcast_wire::{Change, Domain, Drops, Flush, Slot};
 
 use super::super::tests::{BEST_EFFORT, NOW, Script, Story, Wire, drain, group_over, installed, view};
 use super::*;
@@ -23,7 +23,7 @@ fn waiting() -> (Group<Script, Wire>, Story) {
     let (mut group, story) = group_over(BEST_EFFORT, vec![installed(1, 2, Change::Formed)], true);
     drain(&mut group);
     group.placed.as_mut().expect("it places").by_order = true;
-    group.keys.outputs.push_back(keys::Output::Prepare(view(2, 1, Change::Suspected)));
+    group.keys.outputs.push_back(keys::Output::Prepare { view: view(2, 1, Change::Suspected), flush: Flush::Now });
     drain(&mut group);
     (group, story)
 }
