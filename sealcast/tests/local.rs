@@ -208,6 +208,33 @@ fn sessions_in_memory_hear_one_order_of_what_is_published_in_one() {
     assert!(heard.all(|other| other == first), "one order at all");
 }
 
+/// One thread publishes without waiting, and is told of each message later what position it has.
+#[test]
+fn one_thread_has_thousands_of_reliable_messages_under_way() {
+    let session = sealcast::open("mem:tickets?keys=plain&order=total").wait().unwrap();
+    let mut reader = session.subscribe("t").capacity(UNDER_WAY as usize).wait().unwrap();
+    let publish = |n: u32| session.publish("t", n.to_be_bytes()).ordered().ticket().unwrap();
+    let mut tickets: Vec<_> = (0..UNDER_WAY).map(publish).collect();
+    // One is waited for, one awaited, one never asked; the rest is looked at until nothing is missing.
+    let (first, second) = (tickets.remove(0), tickets.remove(0));
+    drop(tickets.pop());
+    let mut numbers = vec![common::block_on(first).unwrap().number, second.wait().unwrap().number];
+    for mut ticket in tickets {
+        let early = ticket.try_wait().map(|it| it.unwrap().number);
+        let number = ticket.wait().unwrap().number;
+        assert!(early.is_none_or(|early| early == number), "it is told the same");
+        numbers.push(number);
+    }
+    assert!(numbers.is_sorted_by(|a, b| a < b) && numbers[0].is_some(), "each has its own position, as published");
+    for n in 0..UNDER_WAY {
+        assert_eq!(reader.next_timeout(SOON).unwrap().expect("delivered").payload(), n.to_be_bytes());
+    }
+    assert_eq!(session.close(), 0);
+}
+
+/// Fewer than a publisher may have in flight at an orderer.
+const UNDER_WAY: u32 = 5000;
+
 /// Messages of each publisher.
 const PER_SESSION: u8 = 20;
 

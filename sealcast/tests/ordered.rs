@@ -247,3 +247,29 @@ fn rule_b4_members_who_were_shown_two_orders_install_no_epoch_together() {
         assert!((0..3).all(|who| world.nodes[who].group.misbehaved().next().is_none()), "seed {seed}");
     }
 }
+
+/// One publishes thousands at one moment, and is told of each what position it has, in its order.
+#[test]
+fn thousands_of_ordered_messages_are_under_way_at_once() {
+    let mut ca = Ca::simulated();
+    let ids = ["alice", "bob"].map(|name| ca.member(name, &["both:#"]));
+    let mut world = Net::ordered(1, true);
+    ids.iter().for_each(|id| _ = world.start(id));
+    world.together(&[0, 1]);
+    world.run(Duration::from_secs(1));
+    let publish = |n: u32| world.publish(0, "pulse", &n.to_be_bytes()).expect("there is room");
+    let tokens: Vec<_> = (0..4000).map(publish).collect();
+    assert!(world.nodes[0].outcome_of.is_empty(), "all are under way");
+    world.run(Duration::from_secs(3));
+    let position = |token| match world.nodes[0].outcome_of.get(token) {
+        Some(Outcome::Placed(position)) => *position,
+        other => panic!("{token:?}: {other:?}"),
+    };
+    let positions: Vec<u64> = tokens.iter().map(position).collect();
+    assert!(positions.is_sorted_by(|a, b| a < b));
+    for node in &world.nodes {
+        let bodies: Vec<u32> =
+            got(node).iter().map(|it| u32::from_be_bytes(it.2[..].try_into().expect("a number"))).collect();
+        assert_eq!(bodies, (0..4000).collect::<Vec<_>>());
+    }
+}

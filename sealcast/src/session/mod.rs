@@ -47,7 +47,7 @@ pub use info::{Info, LogEntry, Stats};
 #[doc(hidden)]
 pub use open::open_parts;
 pub use open::{Identity, Opened, Opening, open};
-pub use publish::{Publish, Published, Publishing, TryPublishError};
+pub use publish::{Publish, Published, Publishing, Ticket, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
 pub use transports::BrokersInfo;

@@ -2,14 +2,15 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::Guarantee;
 
-use super::Session;
 use super::shared::no_place;
+use super::{Session, Shared};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, lock};
@@ -79,13 +80,37 @@ impl Publish<'_> {
         done.unwrap_or_else(|| Err(self.late(step, patience)))
     }
 
+    /// Publishes it on this thread, and waits for nothing but a key and room: the ticket tells later what became of it. So one
+    /// thread has thousands under way.
+    ///
+    /// # Errors
+    /// Why not: no right, no key in time, too long, closed.
+    pub fn ticket(self) -> Result<Ticket> {
+        let shared = self.session.inner.shared.clone();
+        let patience = shared.url.options.wait;
+        let deadline = Instant::now() + patience;
+        let mut step = Step::Publish;
+        let mut taken = || match (self.advance(&mut step, true), step) {
+            (Some(Err(why)), _) => Some(Err(why)),
+            (Some(Ok(done)), _) => Some(Ok(Told::Done(done))),
+            (None, Step::Placed(token)) => Some(Ok(Told::Waits(token))),
+            (None, Step::Publish | Step::Done) => None,
+        };
+        let told = match taken() {
+            Some(told) => Some(told),
+            None => shared.changed.wait_until(deadline, taken),
+        };
+        let told = told.unwrap_or_else(|| Err(shared.late(patience)))?;
+        Ok(Ticket { shared, told, deadline })
+    }
+
     /// Why it took too long.
     fn late(&self, step: Step, patience: Duration) -> Error {
         let shared = &self.session.inner.shared;
-        let Step::Placed(token) = step else { return shared.late(patience) };
-        lock(&shared.outcomes).remove(&token);
-        let what = format!("the message has had no place in the order for {patience:?}; it may get one still");
-        Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
+        match step {
+            Step::Placed(token) => no_place_in(shared, token, patience),
+            Step::Publish | Step::Done => shared.late(patience),
+        }
     }
 
     /// Publishes it, and looks for its place where that is asked for. `patient` callers may be made to wait until the network
@@ -107,18 +132,101 @@ impl Publish<'_> {
             }
         }
         let Step::Placed(token) = *step else { return None };
-        let mut outcomes = lock(&shared.outcomes);
-        let outcome = *outcomes.get(&token)?;
-        match outcome {
-            None => {
-                drop(outcomes);
-                shared.ended().map(Err)
-            }
-            Some(outcome) => {
-                outcomes.remove(&token);
-                *step = Step::Done;
-                Some(no_place(outcome).map(|number| Published { number }))
-            }
+        let done = placed(shared, token)?;
+        *step = Step::Done;
+        Some(done)
+    }
+}
+
+/// What became of a message, if it is known or never will be.
+fn placed(shared: &Shared, token: Token) -> Option<Result<Published>> {
+    let mut outcomes = lock(&shared.outcomes);
+    let outcome = *outcomes.get(&token)?;
+    match outcome {
+        None => {
+            drop(outcomes);
+            shared.ended().map(Err)
+        }
+        Some(outcome) => {
+            outcomes.remove(&token);
+            Some(no_place(outcome).map(|number| Published { number }))
+        }
+    }
+}
+
+/// A message has waited too long for its position.
+fn no_place_in(shared: &Shared, token: Token, patience: Duration) -> Error {
+    lock(&shared.outcomes).remove(&token);
+    let what = format!("the message has had no place in the order for {patience:?}; it may get one still");
+    Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
+}
+
+/// A message that was published, of which it is known later what became: `.await` it, or `.wait()` for it on this thread.
+/// Dropped, it has published the message all the same.
+#[must_use = "what becomes of the message is told to whoever asks"]
+pub struct Ticket {
+    shared: Arc<Shared>,
+    told: Told,
+    deadline: Instant,
+}
+
+#[derive(Clone, Copy)]
+enum Told {
+    Waits(Token),
+    Done(Published),
+}
+
+impl Ticket {
+    /// What became of it, if that is known by now.
+    pub fn try_wait(&mut self) -> Option<Result<Published>> {
+        let done = match self.told {
+            Told::Done(published) => Ok(published),
+            Told::Waits(token) => placed(&self.shared, token)?,
+        };
+        Some(self.keep(done))
+    }
+
+    /// Waits until it is known.
+    ///
+    /// # Errors
+    /// That it came to nothing, or has no position in time.
+    pub fn wait(mut self) -> Result<Published> {
+        let shared = self.shared.clone();
+        let done = shared.changed.wait_until(self.deadline, || self.try_wait());
+        done.unwrap_or_else(|| Err(self.late()))
+    }
+
+    /// Whoever asks again is told the same.
+    fn keep(&mut self, done: Result<Published>) -> Result<Published> {
+        if let Ok(published) = done {
+            self.told = Told::Done(published);
+        }
+        done
+    }
+
+    fn late(&self) -> Error {
+        let patience = self.shared.url.options.wait;
+        match self.told {
+            Told::Waits(token) => no_place_in(&self.shared, token, patience),
+            Told::Done(_) => self.shared.late(patience),
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Published>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (shared, deadline) = (self.shared.clone(), self.deadline);
+        let polled = shared.changed.poll_until(cx, deadline, || self.try_wait());
+        polled.map(|done| done.unwrap_or_else(|| Err(self.late())))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Told::Waits(token) = self.told {
+            lock(&self.shared.outcomes).remove(&token);
         }
     }
 }
