@@ -55,6 +55,7 @@ impl Observer<Player> for Seen {
             Told::Prepared(_)
             | Told::Abandoned
             | Told::Keyed { .. }
+            | Told::Speaks(_)
             | Told::Read(..)
             | Told::Published(..)
             | Told::Outcome(_)
