@@ -306,10 +306,7 @@ fn rule_a10_who_is_evicted_is_revoked_though_the_session_dies_meanwhile() {
     let mut mine = subscriber(&home, 1);
     let _carols = subscriber(&carol, 2);
     mine.line_with("2 members").unwrap();
-    let kept = sealcast::config::Home::at(&home.path().join("home"));
-    let info = sealcast::control::running(&kept).remove(0).show().unwrap();
-    let socket = std::fs::read_dir(kept.runtime()).unwrap().map(|entry| entry.unwrap().path());
-    let socket = socket.into_iter().find(|path| path.extension().is_some_and(|it| it == "sock")).unwrap();
+    let (socket, info) = socket(&home);
     mine.signal(rustix::process::Signal::KILL);
     mine.end();
     let _server = sealcast::control::Server::open(&socket, std::sync::Arc::new(Dies(info))).unwrap();
@@ -333,6 +330,72 @@ fn rule_a6_a_second_session_is_refused_without_waiting() {
         assert!(ran.stderr.contains("error[E0112]"), "{}", ran.stderr);
         assert!(!ran.stderr.contains("waiting for another process"), "{}", ran.stderr);
     }
+    mine.interrupt();
+    mine.end();
+}
+
+/// A session that has the identity, and tells of itself from the second time on that it is asked, or never.
+struct Starts {
+    info: Option<sealcast::control::GroupInfo>,
+    asked: std::sync::atomic::AtomicU32,
+}
+
+impl sealcast::control::Handler for Starts {
+    fn handle(&self, _request: sealcast::control::Request, _bytes: Vec<u8>) -> sealcast::Result<Answer> {
+        let first = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+        let info = self.info.clone().filter(|_| !first);
+        info.map(|info| Answer::Show(Box::new(info))).ok_or_else(sealcast::Error::closed)
+    }
+
+    fn subscribe(&self, _: &str, _: bool) -> sealcast::Result<sealcast::Subscription> {
+        Err(sealcast::Error::closed())
+    }
+}
+
+/// The socket of the identity's session that runs, and what it tells of itself.
+fn socket(home: &Home) -> (std::path::PathBuf, sealcast::control::GroupInfo) {
+    let kept = sealcast::config::Home::at(&home.path().join("home"));
+    let info = sealcast::control::running(&kept).remove(0).show().unwrap();
+    let socket = std::fs::read_dir(kept.runtime()).unwrap().map(|entry| entry.unwrap().path());
+    (socket.into_iter().find(|path| path.extension().is_some_and(|it| it == "sock")).unwrap(), info)
+}
+
+/// The same of one that has ended.
+fn ended(home: &Home) -> (std::path::PathBuf, sealcast::control::GroupInfo) {
+    let mut mine = subscriber(home, 1);
+    let its = socket(home);
+    mine.interrupt();
+    mine.end();
+    its
+}
+
+/// One that gets the identity while ours looks for it: ours asks it again once it is refused, and waits for nothing.
+#[test]
+fn rule_a6_whoever_lost_the_race_for_an_identity_is_told_at_once() {
+    let home = founder("raced");
+    let (socket, info) = ended(&home);
+    let other = std::sync::Arc::new(Starts { info: Some(info), asked: 0.into() });
+    let _server = sealcast::control::Server::open(&socket, other.clone()).unwrap();
+    let elsewhere = format!("udpm://239.255.76.67:{}?ttl=0&keys=contributory&group=ward3", free_port());
+    let ran = home.run(&["-v", "sub", "#", "--url", &elsewhere]);
+    assert_eq!(ran.exit, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("error[E0112]"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("waiting for another process"), "{}", ran.stderr);
+    // Before it opened a session, when that was refused, and to say where the other one runs.
+    assert_eq!(other.asked.load(std::sync::atomic::Ordering::Relaxed), 3);
+}
+
+/// One that ends while ours looks for it does not answer: it is waited for, and then ours has the identity.
+#[test]
+fn rule_a6_a_session_about_to_end_is_waited_for() {
+    let home = founder("about-to-end");
+    let (socket, _) = ended(&home);
+    let other = std::sync::Arc::new(Starts { info: None, asked: 0.into() });
+    let server = sealcast::control::Server::open(&socket, other).unwrap();
+    let mut mine = home.start(&["sub", "ward3/#", "-v"]);
+    mine.line_with("waiting for another process of this identity to end").unwrap();
+    drop(server);
+    mine.line_with("1 member").unwrap();
     mine.interrupt();
     mine.end();
 }

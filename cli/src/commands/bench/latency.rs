@@ -35,7 +35,8 @@ pub(super) struct Latency {
     /// What to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "sealed"], value_name = "KINDS")]
     compare: Vec<Protection>,
-    /// On how many cores the two ends run: one, two, or any that the scheduler picks
+    /// On how many cores the two ends run: one; two, which adds waking the other one; or any, which shows the
+    /// share of both
     #[arg(long, value_enum, default_value = "one", value_name = "HOW", hide_possible_values = true)]
     cores: Cores,
     /// Further options of the URL, for example linger=1ms
