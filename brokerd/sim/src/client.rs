@@ -82,17 +82,10 @@ impl Client {
         let id = Id(origin.public_bytes());
         let registrations = vec![cast.registration(seed, desk)];
         let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
-        let encoded = cast.key.encode();
-        let brokers: Vec<[u8; 32]> = cast.genesis.brokers.iter().copied().collect();
-        let pinned = pin(&cast.cluster.0, &encoded);
-        let of_keys = KeyConfig::<Ristretto255>::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned);
-        let of_keys = of_keys.unwrap_or_else(|why| panic!("{id:?}: {why}"));
-        let secret = Secret::from_bytes([seed; 32]);
-        let keys = Threshold::new("client", Incarnation([seed; 16]), of_keys, Standing::default(), &secret);
         let now = Now { monotonic: Monotonic(0), utc: None };
         let cargo = Cargo::Messages { sealed: true };
         let (transport, handle) = Transport::open(now, config, None, cargo, None, true).expect("there is no record");
-        let keys: Box<dyn Keys> = Box::new(keys);
+        let keys = keys(cast, id, [seed; 32]);
         let group = Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need");
         Client {
             id,
@@ -312,6 +305,20 @@ impl Client {
             }
         }
     }
+}
+
+/// The keys of a client of these brokers, who knows their key; the chance is its process's own.
+///
+/// # Panics
+/// If it knows a key that is none.
+pub(crate) fn keys(cast: &Cast, id: Id, chance: [u8; 32]) -> Box<dyn Keys> {
+    let encoded = cast.key.encode();
+    let brokers: Vec<[u8; 32]> = cast.genesis.brokers.iter().copied().collect();
+    let pinned = pin(&cast.cluster.0, &encoded);
+    let config = KeyConfig::<Ristretto255>::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned);
+    let config = config.unwrap_or_else(|why| panic!("{id:?}: {why}"));
+    let incarnation = Incarnation(*chance.first_chunk().expect("it has 32 bytes"));
+    Box::new(Threshold::new("client", incarnation, config, Standing::default(), &Secret::from_bytes(chance)))
 }
 
 /// What became of a plan.

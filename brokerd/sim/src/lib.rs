@@ -18,6 +18,7 @@
 //! | [`liar`] | brokers that misbehave, by name |
 //! | [`joiner`] | a broker that lost its folder asks the others |
 //! | [`client`] | one correct client |
+//! | [`member`] | a member of a group with any of the key schemes: the core of a session |
 //! | [`villain`] | clients that misbehave, by name |
 //! | [`stage`] | time, messages, faults: all of it at work |
 //! | [`event`], [`checkers`] | what is seen, and whether it is as promised |
@@ -34,6 +35,7 @@ pub mod event;
 mod games;
 pub mod joiner;
 pub mod liar;
+pub mod member;
 pub mod scenario;
 pub mod stage;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
+use sealcast::url::Scheme;
 use sealcast_broker::operation::{Body, Client as Id, Frame, Operation};
 use sealcast_broker::protocol::{Answer, Question, Reply, Request};
 use sealcast_broker::state::Code;
@@ -30,6 +31,7 @@ use crate::client::{Client, Said};
 use crate::event::Event;
 use crate::joiner::Joiner;
 use crate::liar::{Liar, Lie};
+use crate::member::Member;
 use crate::villain::{Deed, Villain};
 
 /// What changes an event before checkers see it, in tests of the checkers.
@@ -47,6 +49,8 @@ pub struct Stage {
     /// The correct clients.
     pub clients: Vec<Client>,
     villains: Vec<Villain>,
+    /// Members of a group, whom no checker knows.
+    pub members: Vec<Member>,
     checkers: Panel<Book, Event>,
     plant: Option<Plant>,
     rng: ChaCha8Rng,
@@ -134,6 +138,7 @@ impl Stage {
             refused: None,
             clients: Vec::new(),
             villains: Vec::new(),
+            members: Vec::new(),
             checkers,
             plant: None,
             rng,
@@ -190,6 +195,40 @@ impl Stage {
         self.connect_all(number);
         self.push(300_000, Message::Villain(self.villains.len() - 1));
         Ok(())
+    }
+
+    /// A member of a group comes; it is the last to come.
+    pub fn enter_member(&mut self, keys: Scheme, seed: u8) {
+        let (now, number) = (self.time(), self.strangers() + self.members.len());
+        self.members.push(Member::new(now, &self.cast, keys, seed));
+        self.connect_all(number);
+    }
+
+    /// A member's process dies, and starts again.
+    pub fn restart_member(&mut self, number: usize) {
+        let (now, member) = (self.time(), self.strangers() + number);
+        for broker in 0..self.brokers.len() {
+            if self.channels.cut((member, broker)) {
+                self.brokers[broker].leave(&self.members[number].id);
+            }
+        }
+        self.members[number].restart(now, &self.cast);
+        self.connect_all(member);
+    }
+
+    /// How many there are beside members of groups, who come behind them.
+    fn strangers(&self) -> usize {
+        self.clients.len() + self.villains.len()
+    }
+
+    fn member_of_group(&mut self, number: usize) -> Option<&mut Member> {
+        let strangers = self.strangers();
+        number.checked_sub(strangers).and_then(|it| self.members.get_mut(it))
+    }
+
+    fn id_of(&self, number: usize) -> Id {
+        let clients = self.clients.iter().map(|it| it.id).chain(self.villains.iter().map(|it| it.id));
+        clients.chain(self.members.iter().map(|it| it.id)).nth(number).expect("it is somebody's number")
     }
 
     /// A correct client is away for so many microseconds.
@@ -337,7 +376,7 @@ impl Stage {
         if let Some(twin) = self.twin.as_mut().filter(|twin| twin.number == number) {
             twin.crash(dice);
         }
-        for member in 0..self.clients.len() + self.villains.len() {
+        for member in 0..self.strangers() + self.members.len() {
             self.push(0, Message::Cut { member, broker: number });
         }
     }
@@ -446,7 +485,8 @@ impl Stage {
             for broker in &self.brokers {
                 broker.certify().await;
             }
-            let timers = self.clients.iter().filter_map(Client::timeout).map(|it| it.0);
+            let members = self.members.iter().filter_map(Member::timeout);
+            let timers = self.clients.iter().filter_map(Client::timeout).chain(members).map(|it| it.0);
             let first = self.queue.first().map(|at| at.0);
             let next = timers.chain(first).min().unwrap_or(until).min(self.now + TICK_MICROS).min(until);
             orders.sleep(Duration::from_micros(next.saturating_sub(self.now).max(1))).await;
@@ -478,7 +518,8 @@ impl Stage {
         Ok(holds(self))
     }
 
-    fn time(&self) -> Now {
+    /// The time of clients.
+    pub fn time(&self) -> Now {
         let utc = Utc(i64::try_from(self.now / 1_000_000).expect("a run is short"));
         Now { monotonic: Monotonic(self.now + BOOT_MICROS), utc: Some(utc) }
     }
@@ -525,6 +566,12 @@ impl Stage {
             if let Some(at) = self.clients[number].believes().filter(|at| now.utc.is_some_and(|utc| *at > utc)) {
                 let what = format!("client {number} believes in a block of {at:?} at {:?}", now.utc);
                 return Err(self.violation("block time", what));
+            }
+        }
+        for number in 0..self.members.len() {
+            let now = self.time();
+            for (broker, bytes) in self.members[number].work(now) {
+                self.send_to(self.strangers() + number, usize::from(broker), bytes);
             }
         }
         Ok(())
@@ -645,7 +692,11 @@ impl Stage {
 
     fn member(&self, id: &Id) -> Option<usize> {
         let clients = self.clients.iter().map(|it| it.id).chain(self.villains.iter().map(|it| it.id));
-        clients.enumerate().find(|(_, it)| it == id).map(|(number, _)| number)
+        clients
+            .chain(self.members.iter().map(|it| it.id))
+            .enumerate()
+            .find(|(_, it)| it == id)
+            .map(|(number, _)| number)
     }
 
     /// A broker says something to a client.
@@ -665,7 +716,7 @@ impl Stage {
             }
             _ => None,
         };
-        if let Some((sn, attachment)) = shared
+        if let Some((sn, attachment)) = shared.filter(|_| member < self.strangers())
             && let Ok(it) = Attachment::<Ristretto255>::from_bytes(attachment)
             && it.what != What::Denied
             && let Some((publisher, number)) = self.sealed.get(&it.ciphertext).copied()
@@ -690,15 +741,11 @@ impl Stage {
                 if self.channels.number((member, broker)) != channel {
                     return Ok(());
                 }
-                let id = match self.clients.get(member) {
-                    Some(client) => client.id,
-                    None => {
-                        let villain = &self.villains[member - self.clients.len()];
-                        let frame = Request::submitted(&bytes);
-                        self.counts.misdeeds += u64::from(frame.is_some_and(|it| villain.misdeeds.contains(it)));
-                        villain.id
-                    }
-                };
+                let id = self.id_of(member);
+                if let Some(villain) = member.checked_sub(self.clients.len()).and_then(|it| self.villains.get(it)) {
+                    let frame = Request::submitted(&bytes);
+                    self.counts.misdeeds += u64::from(frame.is_some_and(|it| villain.misdeeds.contains(it)));
+                }
                 self.tell(Event::Held { broker, bytes: bytes.clone() })?;
                 if let Ok(Request::Ask { id, question: Question::Share { sn, .. } }) = Request::from_bytes(&bytes) {
                     self.questions.insert((member, broker, id), sn);
@@ -708,10 +755,12 @@ impl Stage {
                 }
             }
             Message::ToMember { member, broker, channel, bytes } => {
-                if self.channels.number((member, broker)) == channel
-                    && let Some(client) = self.clients.get_mut(member)
-                {
-                    client.handle(now, number_of(broker), &bytes);
+                if self.channels.number((member, broker)) == channel {
+                    if let Some(client) = self.clients.get_mut(member) {
+                        client.handle(now, number_of(broker), &bytes);
+                    } else if let Some(member) = self.member_of_group(member) {
+                        member.handle(now, number_of(broker), &bytes);
+                    }
                 }
             }
             Message::Connect { member, broker } => {
@@ -719,12 +768,13 @@ impl Stage {
                     let wait = 50_000 + self.below(100_000);
                     self.push(wait, Message::Connect { member, broker });
                 } else if self.channels.open((member, broker)) {
-                    match self.clients.get_mut(member) {
-                        Some(client) => client.connected(now, number_of(broker)),
-                        None => {
-                            let hello = Request::Hello { cluster: self.cast.cluster }.to_bytes();
-                            self.send_to(member, broker, hello.into());
-                        }
+                    if let Some(client) = self.clients.get_mut(member) {
+                        client.connected(now, number_of(broker));
+                    } else if let Some(member) = self.member_of_group(member) {
+                        member.connected(now, number_of(broker));
+                    } else {
+                        let hello = Request::Hello { cluster: self.cast.cluster }.to_bytes();
+                        self.send_to(member, broker, hello.into());
                     }
                 }
             }
@@ -732,17 +782,13 @@ impl Stage {
                 if self.channels.cut((member, broker)) {
                     let wait = 20_000 + self.below(100_000);
                     self.push(wait, Message::Connect { member, broker });
-                    match self.clients.get_mut(member) {
-                        Some(client) => {
-                            let id = client.id;
-                            client.disconnected(now, number_of(broker));
-                            self.brokers[broker].leave(&id);
-                        }
-                        None => {
-                            let id = self.villains[member - self.clients.len()].id;
-                            self.brokers[broker].leave(&id);
-                        }
+                    if let Some(client) = self.clients.get_mut(member) {
+                        client.disconnected(now, number_of(broker));
+                    } else if let Some(member) = self.member_of_group(member) {
+                        member.disconnected(now, number_of(broker));
                     }
+                    let id = self.id_of(member);
+                    self.brokers[broker].leave(&id);
                 }
             }
             Message::Plan { client, plan, it } => {
