@@ -56,14 +56,14 @@ async fn story(stage: &mut Stage, orders: &mut Orders, keys: Scheme) -> Result<(
     if keys == Scheme::Contributory {
         let now = stage.time();
         stage.members[0].evict(now, seed_of(gone));
-        let is_out = stage.until(orders, PATIENCE, |it| it.members[gone].is_out).await?;
+        let is_out = stage.until(orders, TIMEOUT, |it| it.members[gone].is_out).await?;
         if !is_out {
             return Err(stage.violation("eviction", "nobody told the member that it is out"));
         }
     } else {
         let act = stage.cast.act(1, Action::RevokeClient(stage.members[gone].id));
         stage.clients[administrator].acts.push_back((1, act));
-        if !stage.until(orders, PATIENCE, |it| it.acted(1).is_some()).await? {
+        if !stage.until(orders, TIMEOUT, |it| it.acted(1).is_some()).await? {
             return Err(stage.violation("revocation", "administrators are not heard"));
         }
     }
@@ -72,7 +72,7 @@ async fn story(stage: &mut Stage, orders: &mut Orders, keys: Scheme) -> Result<(
     round(stage, orders, rest, 3).await?;
     let after = &stage.members[gone].delivered[before..];
     if after.iter().any(|(_, body)| body.ends_with(b"round 3")) {
-        return Err(stage.violation("exclusion", "whoever is out reads on"));
+        return Err(stage.violation("exclusion", "an excluded member reads on"));
     }
     one_order(stage)
 }
@@ -83,7 +83,7 @@ async fn together(stage: &mut Stage, orders: &mut Orders, who: &[usize]) -> Resu
         let epochs: Vec<_> = who.iter().map(|n| it.members[*n].stands(who.len())).collect();
         epochs.iter().all(|epoch| epoch.is_some() && *epoch == epochs[0])
     };
-    match stage.until(orders, PATIENCE, is_group).await? {
+    match stage.until(orders, TIMEOUT, is_group).await? {
         true => Ok(()),
         false => {
             let epochs: Vec<_> = who.iter().map(|n| stage.members[*n].stands(who.len())).collect();
@@ -108,7 +108,7 @@ async fn round(stage: &mut Stage, orders: &mut Orders, who: &[usize], round: usi
         stage.advance(orders, 50_000).await?;
     }
     let hears = |it: &Stage, n: usize| bodies.iter().all(|b| it.members[n].delivered.iter().any(|(_, got)| got == b));
-    if stage.until(orders, PATIENCE, |it| who.iter().all(|n| hears(it, *n))).await? {
+    if stage.until(orders, TIMEOUT, |it| who.iter().all(|n| hears(it, *n))).await? {
         return Ok(());
     }
     let deaf: Vec<_> = who.iter().filter(|n| !hears(stage, **n)).collect();
@@ -138,5 +138,5 @@ fn seed_of(member: usize) -> u8 {
 const MEMBERS: usize = 3;
 const SEEDS: u64 = 20;
 /// Simulated microseconds.
-const PATIENCE: u64 = 120_000_000;
+const TIMEOUT: u64 = 120_000_000;
 const TRIES: usize = 1_000;
