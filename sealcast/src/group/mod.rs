@@ -469,8 +469,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             let next = match self.blocked_delivery.take() {
                 Some((output, held)) => {
-                    batch.bytes.extend_from_slice(&held.bytes);
-                    batch.lengths.extend_from_slice(&held.lengths);
+                    *batch = held;
                     Some(output)
                 }
                 None => self.delivery.poll(batch),

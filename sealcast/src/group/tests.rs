@@ -12,6 +12,9 @@ use sealcast_wire::{
 
 use super::*;
 
+/// Where all that is transmitted goes.
+const TO: Address = Address::Node(3);
+
 pub(super) const NOW: Now = Now { monotonic: Monotonic(1), utc: None };
 
 /// What both sides were told, in order.
@@ -140,6 +143,7 @@ impl Delivery for Wire {
         }
         let all = std::mem::take(&mut self.pending);
         all.iter().for_each(|d| batch.push(d));
+        batch.to = Some(TO);
         (!all.is_empty()).then_some(delivery::Output::Transmit(To::Group))
     }
 }
@@ -219,7 +223,10 @@ pub(super) fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
         let mut batch = Batch::default();
         match group.poll(NOW, &mut batch) {
             None => return out,
-            Some(Output::Transmit(_)) => out.push(format!("transmit {}", batch.lengths.len())),
+            Some(Output::Transmit(_)) => {
+                assert_eq!(batch.to, Some(TO), "what waited for the disk still knows where it goes");
+                out.push(format!("transmit {}", batch.lengths.len()));
+            }
             Some(Output::Store { of, id, .. }) => out.push(format!("store {of:?} {id}")),
             Some(Output::View(ViewEvent::Changed { view, .. })) => out.push(format!("view {}", view.epoch.counter)),
             Some(other) => out.push(format!("{other:?}")),
