@@ -43,9 +43,9 @@ pub(super) struct Room {
     stray_bytes: usize,
     /// The last block delivered.
     height: u64,
-    /// Whose frame came last.
-    newest: Option<Account>,
-    /// The height at which another account's frame came after it.
+    /// Whose frame came last, and at which height.
+    newest: Option<(Account, u64)>,
+    /// The height at which another account's frame came soon after it.
     shared_at: Option<u64>,
 }
 
@@ -187,8 +187,9 @@ impl Room {
         let Some(held) = self.held.get_mut(hash) else { return false };
         match std::mem::replace(&mut held.place, Place::Checking) {
             Place::Ready(checked) => {
-                if self.newest.as_ref() != Some(&held.account) {
-                    self.shared_at = self.newest.replace(held.account.clone()).map(|_| since);
+                let before = self.newest.replace((held.account.clone(), since));
+                if before.is_some_and(|(account, at)| account != held.account && since <= at + limits::ALONE_BLOCKS) {
+                    self.shared_at = Some(since);
                 }
                 let turn = self.waiting.push(&held.account, held.frame.bytes().len(), *hash);
                 held.place = Place::Waiting { checked, turn, since };

@@ -374,5 +374,7 @@ fn an_account_is_alone_once_no_other_has_published_for_a_while() {
     room.deliver(&block(limits::ALONE_BLOCKS + 1, &[]));
     assert!(!room.is_shared());
     room.admit(&frame(1, 2, 3));
-    assert!(room.is_shared(), "the other one is back");
+    assert!(!room.is_shared(), "the other one published long ago");
+    room.admit(&frame(2, 2, 3));
+    assert!(room.is_shared(), "it is back");
 }
