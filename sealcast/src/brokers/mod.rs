@@ -256,6 +256,8 @@ impl Brokers {
     /// # Errors
     /// As [`Brokers::begin`], where the limit is on all bodies together; [`Code::Usage`] without keys.
     pub fn begin_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Token> {
+        // Once for all of it: each comparison of process ids is a system call.
+        self.driven.check()?;
         let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.cargo, Cargo::Group(_))));
         if is_group {
             return Err(Error::new(
@@ -266,20 +268,18 @@ impl Brokers {
         if !more.is_empty() && !seals {
             return Err(Error::new(Code::Usage, "in clear nothing is sealed together; keys=threshold does"));
         }
-        self.driven.check()?;
         if !outgoing.keeps_to_limits(more) {
             return Err(self.too_large(outgoing, more));
         }
-        let publication = outgoing.publication();
         if !seals {
-            return self.wait(self.patience, || {
-                let taken = self.driven.call(|now, it| it.handle.publish(now, publication.clone()));
+            return self.wait_checked(self.patience, || {
+                let taken = self.driven.call(|now, it| it.handle.publish(now, outgoing.publication(outgoing.body.clone())));
                 self.begun(outgoing, more, taken.map(|it| it.map_err(PublishError::from)))
             });
         }
-        let (envelope, bodies) = (publication.envelope(), [&[&outgoing.body[..]], more].concat());
+        let (envelope, bodies) = (outgoing.publication(Vec::new()).envelope(), [&[&outgoing.body[..]], more].concat());
         let message = Together { envelope: &envelope, bodies: &bodies };
-        self.wait(self.patience, || self.begun(outgoing, more, self.driven.publish(message)))
+        self.wait_checked(self.patience, || self.begun(outgoing, more, self.driven.publish(message)))
     }
 
     /// What became of beginning to publish; `None` if it will do later.
@@ -716,8 +716,13 @@ impl Brokers {
     }
 
     /// Waits until a check makes something of what came.
-    fn wait<T>(&self, patience: Duration, mut check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+    fn wait<T>(&self, patience: Duration, check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
         self.driven.check()?;
+        self.wait_checked(patience, check)
+    }
+
+    /// The same for who knows that the process is the session's.
+    fn wait_checked<T>(&self, patience: Duration, mut check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
         let failed = || self.driven.look(|it| it.failed()).map(Err);
         let found = self.driven.wait(patience, || check().or_else(failed));
         found.unwrap_or_else(|| Err(self.driven.look(|it| it.no_quorum(patience))))

@@ -12,8 +12,8 @@ use crate::code::Code;
 use crate::error::Error;
 
 impl Outgoing {
-    /// The publication in clear.
-    pub(super) fn publication(&self) -> Publication {
+    /// The publication in clear, with this body.
+    pub(super) fn publication(&self, body: Vec<u8>) -> Publication {
         Publication {
             headers: self.headers.clone(),
             associated: self.associated.clone(),
@@ -21,7 +21,7 @@ impl Outgoing {
             execute: self.execute.clone(),
             policy: 0,
             epoch: 0,
-            body: Body::Plain(self.body.clone()),
+            body: Body::Plain(body),
         }
     }
 

@@ -176,7 +176,7 @@ impl Stage {
     /// The next publication, sealed.
     fn publication(&mut self, body: &[u8]) -> (Entry, Publication) {
         let sn = self.next();
-        let publication = Publication { associated: b"for all".to_vec(), ..outgoing(&[]).publication() };
+        let publication = Publication { associated: b"for all".to_vec(), ..outgoing(&[]).publication(Vec::new()) };
         let envelope = publication.envelope();
         let message = Seal { id: u128::from(sn).to_be_bytes(), envelope: &envelope, bodies: &[body] };
         let sealed = self.publisher.seal(&message).expect("it is small enough");

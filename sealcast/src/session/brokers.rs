@@ -87,9 +87,8 @@ impl Driven {
     }
 
     fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut Through) -> T) -> Result<T> {
-        self.check()?;
         self.shared.lease.with(&self.shared, |driver| {
-            let driver = driver.as_mut().ok_or_else(Error::closed)?;
+            let Some(driver) = driver else { return Err(self.check().err().unwrap_or_else(Error::closed)) };
             let now = self.shared.clock.now();
             let done = verb(now, &mut driver.core, &mut self.shell.lock());
             driver.pump(&self.shared, now);
