@@ -273,7 +273,8 @@ impl Brokers {
         }
         if !seals {
             return self.wait_checked(self.patience, || {
-                let taken = self.driven.call(|now, it| it.handle.publish(now, outgoing.publication(outgoing.body.clone())));
+                let taken =
+                    self.driven.call(|now, it| it.handle.publish(now, outgoing.publication(outgoing.body.clone())));
                 self.begun(outgoing, more, taken.map(|it| it.map_err(PublishError::from)))
             });
         }
