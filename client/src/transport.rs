@@ -62,6 +62,7 @@ impl Transport {
             message_bytes_max: limits::BODY_BYTES_MAX,
             fetches: Fetches { shares: true, directory: false },
             names_packets: false,
+            keeps_sealed: false,
         }
     }
 

@@ -130,6 +130,8 @@ pub struct Properties {
     pub fetches: Fetches,
     /// It remembers what it sealed last ([`Input::Retire`]); otherwise whoever transmits does.
     pub names_packets: bool,
+    /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram as it came, too.
+    pub keeps_sealed: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
     pub connects: bool,
     /// It carries to a member only what that member subscribed to ([`Input::Subscribe`]).
@@ -148,6 +150,7 @@ impl Properties {
         orders_keys: false,
         fetches: Fetches::NOTHING,
         names_packets: false,
+        keeps_sealed: false,
         connects: false,
         subscribes: false,
         message_bytes_max: limits::MESSAGE_BYTES_MAX,
@@ -205,10 +208,14 @@ pub enum Input<'a> {
     Frame {
         /// From whom, as far as its seal proves.
         source: Source,
+        /// Where from, as far as the network tells.
+        from: Address,
         /// Its flags.
         flags: u8,
         /// The frame.
         frame: &'a mut [u8],
+        /// The datagram as it came, for a transport that sends it on ([`Properties::keeps_sealed`]), if it was sealed.
+        sealed: Option<&'a [u8]>,
         /// The capability that opened it, if one did.
         protect: Option<&'a dyn Protect>,
     },
@@ -257,6 +264,13 @@ pub enum Input<'a> {
     Install(&'a View),
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
     Retire(EpochId),
+}
+
+impl<'a> Input<'a> {
+    /// A frame that nobody sealed, from this address.
+    pub fn open(from: Address, frame: &'a mut [u8]) -> Input<'a> {
+        Input::Frame { source: Source::Outside(from), from, flags: 0, frame, sealed: None, protect: None }
+    }
 }
 
 /// Names a message that was sent, for its outcome.

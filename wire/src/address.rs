@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::frame::Domain;
-use crate::member::{CertHash, EpochId, Incarnation, Slot};
+use crate::member::{EpochId, Incarnation, Slot};
 
 /// An address of the carrying network; proves nothing about who sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,8 +46,9 @@ pub enum Source {
 pub enum To {
     /// Everybody in the group.
     Group,
-    /// One member of the current view.
+    /// One member of the current view, where it was last heard; everybody, if it was not heard yet or the transport has no
+    /// addresses for members.
     Slot(Slot),
-    /// Somebody who need not be a member: a joiner, the target of a Welcome, the KDC, broker i.
-    Peer(CertHash),
+    /// Whoever something came from, a member or not: a joiner, the target of a Welcome, a key distribution centre.
+    Peer(Address),
 }

@@ -8,7 +8,7 @@ use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
 use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
 use super::frame::{Data, Frame};
-use super::{Outbox, open_datagram};
+use super::open_datagram;
 use crate::{Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token, What};
 
 /// The machine of `mem:`.
@@ -20,7 +20,8 @@ pub struct BestEffort {
     bytes_max: usize,
     tokens: u64,
     number: u64,
-    pub(super) outbox: Outbox,
+    /// Datagrams on their way out, each with its destination.
+    pub(super) outbox: VecDeque<(To, Vec<u8>)>,
     pub(super) outputs: VecDeque<Output>,
     pub(super) drops: Drops,
     told: Drops,
@@ -40,7 +41,7 @@ impl BestEffort {
             bytes_max,
             tokens: 0,
             number: 0,
-            outbox: Outbox::new(),
+            outbox: VecDeque::new(),
             outputs: VecDeque::new(),
             drops: Drops::default(),
             told: Drops::default(),
@@ -189,9 +190,11 @@ impl BestEffort {
     /// Appends the next datagram to the batch, if it goes where the batch goes.
     pub(super) fn fill(&mut self, batch: &mut Batch) -> Option<Output> {
         let (to, datagram) = self.outbox.pop_front()?;
-        batch.to = to;
+        if let To::Peer(address) = to {
+            batch.to = Some(address);
+        }
         batch.push(&datagram);
-        Some(Output::Transmit(To::Group))
+        Some(Output::Transmit(to))
     }
 }
 
@@ -210,7 +213,7 @@ impl Delivery for BestEffort {
             return Err(SendError::NotGiven(message.guarantee));
         }
         let datagram = self.datagram(protect.map(|p| &**p), &message)?;
-        self.outbox.push_back((None, datagram));
+        self.outbox.push_back((message.to, datagram));
         let token = self.token();
         self.outputs.push_back(Output::Outcome(token, Outcome::Accepted));
         Ok(token)
@@ -218,7 +221,7 @@ impl Delivery for BestEffort {
 
     fn handle(&mut self, _now: Now, input: Input<'_>) {
         match input {
-            Input::Frame { source, flags, frame, protect } => {
+            Input::Frame { source, flags, frame, protect, .. } => {
                 let taken = Frame::parse(frame)
                     .map_err(|_| Dropped::Malformed)
                     .and_then(|frame| self.take(source, flags, frame, protect));

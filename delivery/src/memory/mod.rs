@@ -86,5 +86,5 @@ pub fn heard(datagram: &[u8]) -> Option<Heard<'_>> {
     }
 }
 
-/// Datagrams on their way out, each with its destination; `None` is the group.
+/// An orderer's datagrams on their way out, each with its destination; `None` is the group.
 type Outbox = std::collections::VecDeque<(Option<Address>, Vec<u8>)>;

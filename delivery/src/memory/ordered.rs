@@ -23,7 +23,7 @@ use sealcast_wire::limits::{
 };
 use sealcast_wire::{
     Address, Agreement, Dropped, EpochId, Fetch, FetchId, Fetched, Fetches, Flush, Guarantee, Monotonic, Now, Protect,
-    Source,
+    Source, To,
 };
 
 use super::best_effort::BestEffort;
@@ -211,7 +211,7 @@ impl Ordered {
     }
 
     fn tell_orderer(&mut self, datagram: Vec<u8>) {
-        self.best_effort.outbox.push_back((Some(self.orderer), datagram));
+        self.best_effort.outbox.push_back((To::Peer(self.orderer), datagram));
     }
 
     fn take(
@@ -407,7 +407,7 @@ impl Delivery for Ordered {
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
         match input {
-            Input::Frame { source, flags, frame, protect } => {
+            Input::Frame { source, flags, frame, protect, .. } => {
                 let taken = Frame::parse(frame)
                     .map_err(|_| Dropped::Malformed)
                     .and_then(|frame| self.take(now, source, flags, frame, protect));
@@ -471,17 +471,17 @@ impl Delivery for Ordered {
             let is_awaited = !self.ahead.is_empty() || self.flushing.is_some();
             self.again_at = now.monotonic + if is_awaited { RETRY } else { IDLE };
             let from = self.next.unwrap_or(u64::MAX);
-            datagrams.push_back((Some(self.orderer), open_datagram(&Frame::Again { from })));
+            datagrams.push_back((To::Peer(self.orderer), open_datagram(&Frame::Again { from })));
         }
         for pending in self.pending.values_mut().filter(|p| p.placed.is_none() && p.retry_at <= now.monotonic) {
             pending.tries += 1;
             pending.retry_at = now.monotonic + backoff(pending.tries);
-            datagrams.push_back((Some(self.orderer), pending.datagram.clone()));
+            datagrams.push_back((To::Peer(self.orderer), pending.datagram.clone()));
         }
         for offered in self.offered.values_mut().filter(|o| o.retry_at <= now.monotonic) {
             offered.tries += 1;
             offered.retry_at = now.monotonic + backoff(offered.tries);
-            datagrams.push_back((Some(self.orderer), offered.datagram.clone()));
+            datagrams.push_back((To::Peer(self.orderer), offered.datagram.clone()));
         }
         let mut missing = Vec::new();
         for (id, asked) in self.asked.iter_mut().filter(|(_, a)| a.retry_at <= now.monotonic) {
@@ -492,8 +492,8 @@ impl Delivery for Ordered {
             asked.tries += 1;
             asked.retry_at = now.monotonic + backoff(asked.tries);
             let to = match asked.what {
-                Fetch::Shares { .. } => None, // brokers hear the group's datagrams
-                _ => Some(self.orderer),
+                Fetch::Shares { .. } => To::Group, // brokers hear the group's datagrams
+                _ => To::Peer(self.orderer),
             };
             datagrams.push_back((to, open_datagram(&Frame::Ask { id: *id, what: asked.what.clone() })));
         }

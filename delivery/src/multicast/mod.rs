@@ -154,7 +154,7 @@ impl Delivery for Multicast {
             Input::Frame { source, frame, .. } if matches!(source, Source::Outside(_)) && !self.plain => {
                 self.inbox.keys(source, Cow::Borrowed(frame));
             }
-            Input::Frame { source, flags, frame, protect } => {
+            Input::Frame { source, flags, frame, protect, .. } => {
                 self.receiver.handle(now.monotonic, source, flags, frame, protect, &mut self.inbox);
             }
             Input::Prepare { view, flush } => {

@@ -20,7 +20,12 @@ const COMPARTMENT: Domain = Domain(1);
 
 /// A frame that nobody sealed.
 fn outside(node: u32, frame: &mut [u8]) -> Input<'_> {
-    Input::Frame { source: Source::Outside(Address::Node(node)), flags: 0, frame, protect: None }
+    Input::open(Address::Node(node), frame)
+}
+
+/// A frame that a member sealed.
+fn inside<'a>(source: Source, flags: u8, frame: &'a mut [u8], protect: &'a dyn Protect) -> Input<'a> {
+    Input::Frame { source, from: Address::Node(9), flags, frame, sealed: None, protect: Some(protect) }
 }
 
 /// What one receiver got.
@@ -579,9 +584,7 @@ fn keys_travel_sealed_in_the_groups_domain_only_and_open_as_they_are() {
     for datagram in batch.iter() {
         let mut datagram = datagram.to_vec();
         match members[1].open(&mut datagram) {
-            Ok((source, flags, record)) => {
-                b.handle(at(0), Input::Frame { source, flags, frame: record, protect: Some(&*members[1]) })
-            }
+            Ok((source, flags, record)) => b.handle(at(0), inside(source, flags, record, &*members[1])),
             Err(_) => b.handle(at(0), outside(1, &mut datagram[2..])),
         }
     }
@@ -630,8 +633,7 @@ fn the_silent_are_suspected_and_the_idle_are_not() {
             for slot in (0..3).filter(|&slot| slot != from) {
                 let mut datagram = datagram.clone();
                 let (source, flags, record) = members[slot].open(&mut datagram).expect("sealed by the group");
-                let protect = Some(&*members[slot] as &dyn Protect);
-                nodes[slot].handle(now, Input::Frame { source, flags, frame: record, protect });
+                nodes[slot].handle(now, inside(source, flags, record, &*members[slot]));
             }
         }
     }

@@ -9,7 +9,7 @@ use sealcast_delivery::memory::{Heard, Ordered, Start, attachment, heard};
 use sealcast_delivery::{Batch, Delivery, Input, Output};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::OPEN_HEADER_LEN;
-use sealcast_wire::{Address, Monotonic, Now, Source};
+use sealcast_wire::{Address, Monotonic, Now};
 
 use super::threshold_shaped::answers;
 use crate::member::{Ask, Told};
@@ -106,8 +106,7 @@ impl Node for Broker {
             return self.answer(node as usize, index, proved);
         }
         if datagram.len() > OPEN_HEADER_LEN {
-            let (source, frame) = (Source::Outside(from), &mut datagram[OPEN_HEADER_LEN..]);
-            self.order.handle(now, Input::Frame { source, flags: 0, frame, protect: None });
+            self.order.handle(now, Input::open(from, &mut datagram[OPEN_HEADER_LEN..]));
             self.drain(now);
         }
     }

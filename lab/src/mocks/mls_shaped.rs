@@ -561,7 +561,7 @@ impl MlsShaped {
     }
 
     /// Somebody was added and its Welcome was lost: whoever added it says it again, and if that one is gone, another one.
-    fn hear_want(&mut self, message: &[u8]) -> Result<(), Dropped> {
+    fn hear_want(&mut self, source: &Source, message: &[u8]) -> Result<(), Dropped> {
         let mut r = Reader::new(message);
         let (adder, leaf, tries) = (|| {
             r.u8()?;
@@ -575,7 +575,10 @@ impl MlsShaped {
             && let Some((_, bytes)) = self.welcomes.iter().rev().find(|(certs, _)| certs.contains(&leaf.id.cert))
         {
             let (bytes, token) = (bytes.clone(), self.token());
-            self.send(token, Lane::Open, Guarantee::BestEffort, bytes);
+            // Nobody else has a use for it.
+            let to = if let Source::Outside(from) = source { To::Peer(*from) } else { To::Group };
+            let (lane, needs) = (Lane::Open, Guarantee::BestEffort);
+            self.outputs.push_back(Output::Send { token, lane, needs, to, after: None, bytes });
         } else if tries >= WANTS_OF_ADDER
             && state
                 .members
@@ -730,7 +733,7 @@ impl MlsShaped {
             (Some(&COMMIT), Some(position)) => self.hear_commit(now, position, message),
             (Some(&WELCOME), _) => self.hear_welcome(now, message),
             (Some(&LEAVE), _) => self.hear_leave(source),
-            (Some(&WANT), _) => self.hear_want(message),
+            (Some(&WANT), _) => self.hear_want(source, message),
             // A commit that has no position decides nothing.
             (Some(_) | None, _) => Err(Dropped::Malformed),
         }?)

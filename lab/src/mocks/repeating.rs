@@ -1,6 +1,7 @@
 //! A transport that says everything three times, for networks that lose much: best effort, and nothing else.
 //!
-//! What is sealed comes once all the same, since a replay is dropped; key schemes take the same message twice.
+//! What is sealed comes once all the same, since a replay is dropped; key schemes take the same message twice. And each
+//! member says once what others sealed, as it came: it reaches also who did not hear its sender.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Repeating {
 
 impl Delivery for Repeating {
     fn properties(&self) -> Properties {
-        Properties::BEST_EFFORT
+        Properties { keeps_sealed: true, ..Properties::BEST_EFFORT }
     }
 
     fn send(
@@ -50,6 +51,9 @@ impl Delivery for Repeating {
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
         self.now = now.monotonic;
+        if let Input::Frame { sealed: Some(sealed), .. } = input {
+            self.say_again(1, sealed.to_vec());
+        }
         self.once.handle(now, input);
     }
 

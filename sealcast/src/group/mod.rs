@@ -33,8 +33,8 @@ use sealcast_crypto::identity::Pattern;
 use sealcast_delivery::{self as delivery, Batch, Delivery, Input, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_wire::{
-    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Reason, Source, To, View, frame,
-    limits,
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Reason, Slot, Source, To, View,
+    frame, limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -46,7 +46,7 @@ use crate::url::{OriginMode, pairs};
 use held::Held;
 use opening::Opening;
 use placed::{KeysIn, Ours, Placed};
-use ring::{Ring, Way};
+use ring::{Heard, Ring, Way};
 use whole::Whole;
 
 /// One group, as one member sees it.
@@ -89,6 +89,8 @@ pub struct Group<K, D> {
     evicting: bool,
     /// Whether the way remembers what it sent last, so that we need not.
     remembers: bool,
+    /// Whether it wants datagrams as they came, too.
+    keeps_sealed: bool,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
 }
@@ -166,6 +168,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
+            keeps_sealed: properties.keeps_sealed,
             keys,
             delivery,
             gate: Arc::new(Mutex::new(Gate::new(origin).cut_by_position(by_position))),
@@ -317,8 +320,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let plain = self.ring.current().is_some_and(|e| e.protect.is_none());
         match *datagram {
             [b'L', ..] if plain => {
-                let source = Source::Outside(from);
-                self.delivery.handle(now, Input::Frame { source, flags: 0, frame: datagram, protect: None });
+                self.delivery.handle(now, Input::open(from, datagram));
                 Ok(())
             }
             [frame::MAGIC, frame::KIND_OPEN, ref mut message @ ..] => {
@@ -329,7 +331,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let epoch = self.ring.current().cloned();
                 let protect = epoch.as_ref().and_then(|e| e.protect.as_deref());
                 let source = Source::Outside(from);
-                self.delivery.handle(now, Input::Frame { source, flags: 0, frame: message, protect });
+                self.delivery
+                    .handle(now, Input::Frame { source, from, flags: 0, frame: message, sealed: None, protect });
                 Ok(())
             }
             [frame::MAGIC, frame::KIND_SEALED, ..] => {
@@ -352,6 +355,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Way::Open(at) => {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
+                // Opened in place: who wants to send it again as it came has a copy.
+                let sealed = self.keeps_sealed.then(|| datagram.to_vec());
                 let (source, flags, plaintext) = match protect.open(datagram) {
                     // What a sender seals may overtake the key that it hands out by itself (A1).
                     Err(Dropped::NoKey) if protect.awaits_sender(&header) => {
@@ -359,8 +364,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     }
                     opened => opened?,
                 };
-                entry.heard.insert(header.slot, now.monotonic);
-                self.delivery.handle(now, Input::Frame { source, flags, frame: plaintext, protect: Some(protect) });
+                entry.heard.insert(header.slot, Heard { at: now.monotonic, from: Some(from) });
+                let (sealed, protect) = (sealed.as_deref(), Some(protect));
+                self.delivery.handle(now, Input::Frame { source, from, flags, frame: plaintext, sealed, protect });
                 Ok(())
             }
             Way::Wait => self.hold(now, from, header, datagram, false),
@@ -487,12 +493,21 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     if !self.remembers {
                         lock(&self.gate).sending(now.monotonic, batch);
                     }
+                    if let To::Slot(slot) = to {
+                        batch.to = self.address_of(slot);
+                    }
                     return Some(Output::Transmit(to));
                 }
                 Some(output) => self.do_for_delivery(now, output),
                 None => return None,
             }
         }
+    }
+
+    /// Where a member was last heard under the current key. Whoever copies its datagrams from elsewhere before they come can
+    /// have what is for it alone sent there: that costs the message and shows nothing but ciphertext.
+    fn address_of(&self, slot: Slot) -> Option<Address> {
+        self.ring.current_entry()?.heard.get(&slot)?.from
     }
 
     /// The installed epoch.
@@ -525,7 +540,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn last_heard(&self, now: Monotonic) -> Vec<Option<Duration>> {
         let Some(entry) = self.ring.current_entry() else { return Vec::new() };
         let slots = entry.epoch.view.members.slots();
-        slots.map(|(slot, _)| entry.heard.get(&slot).map(|at| now.since(*at))).collect()
+        slots.map(|(slot, _)| entry.heard.get(&slot).map(|it| now.since(it.at))).collect()
     }
 
     /// Why we are out, if so.

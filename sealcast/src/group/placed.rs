@@ -35,6 +35,7 @@ use sealcast_wire::{Change, Dropped, EpochId, Header, Monotonic, Now, Source, li
 
 use super::gate::{Epoch, Pass, Publication, Queued};
 use super::message::ViewEvent;
+use super::ring::Heard;
 use super::{Group, Output, lock};
 
 /// How the key scheme's messages go with the order.
@@ -353,7 +354,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let output = match opened {
             Ok((source, flags, frame)) => {
                 if let Source::Inside { slot, .. } = source {
-                    entry.heard.insert(slot, now.monotonic);
+                    let from = entry.heard.get(&slot).and_then(|it| it.from);
+                    entry.heard.insert(slot, Heard { at: now.monotonic, from });
                 }
                 if let Some(placed) = self.placed.as_mut().filter(|_| ours.is_none()) {
                     placed.met(from);

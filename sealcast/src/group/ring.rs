@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_wire::{EpochId, Header, MemberId, Monotonic, Slot, View, limits};
+use sealcast_wire::{Address, EpochId, Header, MemberId, Monotonic, Slot, View, limits};
 
 use super::gate::Epoch;
 use super::policy::Policy;
@@ -40,7 +40,15 @@ pub(super) struct Entry {
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
     vouched: BTreeMap<Slot, Word>,
     /// When a datagram of each slot was last opened; from before the epoch is installed, too.
-    pub(super) heard: BTreeMap<Slot, Monotonic>,
+    pub(super) heard: BTreeMap<Slot, Heard>,
+}
+
+/// What was last heard of a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) at: Monotonic,
+    /// Where from; `None` if it came through an order.
+    pub(super) from: Option<Address>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

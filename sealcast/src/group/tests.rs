@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sealcast_delivery::{Properties, SendError};
 use sealcast_keys::{HandleError, Token};
+use sealcast_wire::frame::HEADER_LEN;
 use sealcast_wire::{
     Access, Agreement, Change, Domain, Flush, Guarantee, Incarnation, Lane, Member, MemberId, Protect, Roster, Slot,
     limits,
@@ -73,6 +74,8 @@ pub(super) struct Wire {
     next: u64,
     pub(super) places: bool,
     connects: bool,
+    /// Whom the last message was for.
+    to: To,
 }
 
 impl Delivery for Wire {
@@ -80,7 +83,7 @@ impl Delivery for Wire {
         let cut = if self.places { delivery::Cut::Position } else { delivery::Cut::Clock };
         let given = Some(delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut });
         let all = delivery::Properties { best_effort: given, fifo: given, ordered: given, ..Properties::BEST_EFFORT };
-        Properties { orders_keys: self.places, connects: self.connects, ..all }
+        Properties { orders_keys: self.places, connects: self.connects, keeps_sealed: true, ..all }
     }
     fn send(
         &mut self,
@@ -92,6 +95,7 @@ impl Delivery for Wire {
             told(&self.story, format!("send {bytes:?}"));
             self.pending.push(bytes.to_vec());
         }
+        self.to = message.to;
         self.next += 1;
         let token = delivery::Token(self.next);
         let What::Message { envelope, body, again } = message.what else { return Ok(token) };
@@ -107,7 +111,11 @@ impl Delivery for Wire {
     }
     fn handle(&mut self, _: Now, input: Input<'_>) {
         match input {
-            Input::Frame { source, frame, .. } => {
+            Input::Frame { source, from, frame, sealed, .. } => {
+                if let Some(sealed) = sealed {
+                    let sealed = &sealed[HEADER_LEN..];
+                    told(&self.story, format!("from {from:?}: {:?} sealed as {:?}", &frame[..2], &sealed[..2]));
+                }
                 self.outputs.push_back(delivery::Output::Keys { source, position: None, bytes: frame.to_vec() });
             }
             Input::Pause => told(&self.story, "hold true".to_owned()),
@@ -143,8 +151,10 @@ impl Delivery for Wire {
         }
         let all = std::mem::take(&mut self.pending);
         all.iter().for_each(|d| batch.push(d));
-        batch.to = Some(TO);
-        (!all.is_empty()).then_some(delivery::Output::Transmit(To::Group))
+        if self.to == To::Group {
+            batch.to = Some(TO);
+        }
+        (!all.is_empty()).then_some(delivery::Output::Transmit(self.to))
     }
 }
 
@@ -209,7 +219,15 @@ fn group_that(
 ) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
     let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true, seals: false };
-    let wire = Wire { story: story.clone(), outputs: VecDeque::new(), pending: Vec::new(), next: 0, places, connects };
+    let wire = Wire {
+        story: story.clone(),
+        outputs: VecDeque::new(),
+        pending: Vec::new(),
+        next: 0,
+        places,
+        connects,
+        to: To::Group,
+    };
     (Group::new(keys, wire, OriginMode::Auto).expect("a pair that fits"), story)
 }
 
@@ -223,6 +241,7 @@ pub(super) fn drain(group: &mut Group<Script, Wire>) -> Vec<String> {
         let mut batch = Batch::default();
         match group.poll(NOW, &mut batch) {
             None => return out,
+            Some(Output::Transmit(To::Slot(slot))) => out.push(format!("to slot {} at {:?}", slot.0, batch.to)),
             Some(Output::Transmit(_)) => {
                 assert_eq!(batch.to, Some(TO), "what waited for the disk still knows where it goes");
                 out.push(format!("transmit {}", batch.lengths.len()));
@@ -338,6 +357,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
         next: 0,
         places: false,
         connects: false,
+        to: To::Group,
     };
     let error = Group::new(keys, wire, OriginMode::Auto).err().expect("refused");
     assert_eq!(error.code(), crate::Code::BadPair);
@@ -476,6 +496,54 @@ fn what_the_transport_wants_opened_waits_for_room_and_comes_back_to_it() {
     assert!(drain(&mut group).is_empty(), "the application did not ask for it");
     let told = lock(&story).clone();
     assert_eq!(told, ["hold true", "opened 2: None", "open 3", "hold false", "opened 3: Some([[7]])"]);
+}
+
+/// Opens everything in place, as from the slot in the header.
+struct Opens(EpochId);
+
+impl Protect for Opens {
+    fn epoch(&self) -> EpochId {
+        self.0
+    }
+    fn slot(&self) -> Slot {
+        Slot(0)
+    }
+    fn seal(&self, _: Domain, _: u8, _: &mut [u8]) -> std::result::Result<u64, sealcast_wire::Exhausted> {
+        Ok(0)
+    }
+    fn open<'a>(&self, datagram: &'a mut [u8]) -> std::result::Result<(Source, u8, &'a mut [u8]), Dropped> {
+        let Header { domain, epoch, slot, flags, counter } = Header::parse(datagram)?;
+        let frame = &mut datagram[HEADER_LEN..];
+        frame.fill(0);
+        Ok((Source::Inside { epoch, slot, incarnation: Incarnation::default(), counter, domain }, flags, frame))
+    }
+    fn vouch(&self, _: &[u8], _: &mut Vec<u8>) {}
+    fn vouched(&self, _: Slot, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_member_is_sent_to_where_it_was_heard_and_a_transport_gets_what_was_sealed_as_it_came() {
+    let epoch = EpochId { counter: 1, hash: 0 };
+    let protect: Option<Arc<dyn Protect>> = Some(Arc::new(Opens(epoch)));
+    let installed = keys::Output::Epoch { view: view(1, 3, Change::Formed), protect, access: Arc::new(Anything) };
+    let (mut group, story) = group(BEST_EFFORT, vec![installed]);
+    drain(&mut group);
+    let mut datagram = vec![5; 60];
+    Header { domain: Domain::GROUP, epoch, slot: Slot(1), flags: 0, counter: 0 }.write(&mut datagram);
+    group.handle_datagram(NOW, Address::Node(9), &mut datagram);
+    assert!(lock(&story).contains(&"from Node(9): [0, 0] sealed as [5, 5]".to_owned()), "{:?}", lock(&story));
+    let to = |slot| match send(1, Lane::Open, None) {
+        keys::Output::Send { token, lane, needs, after, bytes, .. } => {
+            keys::Output::Send { token, lane, needs, to: To::Slot(Slot(slot)), after, bytes }
+        }
+        other => other,
+    };
+    for (slot, expected) in [(1, "to slot 1 at Some(Node(9))"), (2, "to slot 2 at None")] {
+        group.keys.outputs.push_back(to(slot));
+        assert_eq!(drain(&mut group).last().map(String::as_str), Some(expected));
+    }
 }
 
 /// Seals nothing and opens nothing.

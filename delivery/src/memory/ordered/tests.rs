@@ -79,8 +79,7 @@ impl Wire {
         while let Some((to, mut datagram)) = self.orderer.poll() {
             for client in 0..self.clients.len() {
                 if to.is_none_or(|to| to == Address::Node(1 + client as u32)) && !self.loses() {
-                    let (source, frame) = (Source::Outside(ORDERER), &mut datagram[2..]);
-                    self.clients[client].handle(self.now, Input::Frame { source, flags: 0, frame, protect: None });
+                    self.clients[client].handle(self.now, Input::open(ORDERER, &mut datagram[2..]));
                 }
             }
         }
@@ -173,8 +172,7 @@ fn only_the_orderer_orders() {
     let mut client = Ordered::new(ORDERER, Start::Beginning);
     let now = Now { monotonic: Monotonic(0), utc: None };
     let mut entry = Frame::Entry { index: 0, id: [0; 16], before: [0; 32], cargo: b"x" }.bytes();
-    let source = Source::Outside(Address::Node(9));
-    client.handle(now, Input::Frame { source, flags: 0, frame: &mut entry, protect: None });
+    client.handle(now, Input::open(Address::Node(9), &mut entry));
     assert_eq!(dropped(&mut client), [Dropped::Auth]);
 }
 
@@ -202,7 +200,7 @@ fn show(client: &mut Ordered, index: u64, id: u8, before: Chain) {
     let now = Now { monotonic: Monotonic(0), utc: None };
     let cargo = open_datagram(&Frame::Keys(b"commit"));
     let mut entry = Frame::Entry { index, id: [id; 16], before, cargo: &cargo }.bytes();
-    client.handle(now, Input::Frame { source: Source::Outside(ORDERER), flags: 0, frame: &mut entry, protect: None });
+    client.handle(now, Input::open(ORDERER, &mut entry));
 }
 
 /// Whether a message of the key scheme comes, and nothing else.
