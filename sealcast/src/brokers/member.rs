@@ -18,7 +18,7 @@ use sealcast_crypto::signature::{OriginKey, Signature, SigningKey};
 use sealcast_wire::{CertHash, Utc};
 
 use crate::code::Code;
-use crate::config::{Home, Voucher};
+use crate::config::{Home, KeptIdentity, Voucher};
 use crate::error::{Error, Result};
 use crate::io::rng;
 use crate::io::store::Store;
@@ -147,16 +147,18 @@ impl Record {
 }
 
 /// What makes an identity's client known: its certificate, and what others say of it at this time that this cluster takes.
-pub fn registrations(
+pub(crate) fn registrations(
     cluster: &ClusterFile,
-    identity: &Identity,
-    vouchers: &[Voucher],
+    identity: Option<&Identity>,
+    kept: Option<&KeptIdentity>,
     client: &Client,
     at: Utc,
 ) -> Vec<Registration> {
-    let vouchers = vouchers.iter().filter(|it| it.not_after() >= at);
-    let vouched = vouchers.filter_map(|it| vouched(cluster, it, identity.key(), client));
-    registration(cluster, identity, client, false).into_iter().chain(vouched).collect()
+    let vouched = kept.into_iter().flat_map(|kept| {
+        let (holder, vouchers) = (kept.secret.signing_key(), kept.vouchers.iter().filter(|it| it.not_after() >= at));
+        vouchers.filter_map(move |it| vouched(cluster, it, &holder, client))
+    });
+    identity.and_then(|it| registration(cluster, it, client, false)).into_iter().chain(vouched).collect()
 }
 
 /// What makes a client known by what an issuer says of its holder's key; `None` if the cluster does not name who says it.
@@ -230,7 +232,7 @@ mod tests {
     }
 
     /// A cluster that knows the authority as an issuer, and an identity of it.
-    fn known(algorithm: Algorithm) -> (ClusterFile, Identity) {
+    fn known(algorithm: Algorithm) -> (ClusterFile, Identity, MemberSecret) {
         let mut rng = ChaCha20Rng::seed_from_u64(5);
         let mut authority = Authority::create("exchange", Algorithm::P256, NOW, &mut rng).unwrap();
         let secret = MemberSecret::generate(algorithm, &mut rng);
@@ -248,13 +250,13 @@ mod tests {
         let at = Addresses { gateway: "127.0.0.1:1".into(), order: "127.0.0.1:2".into() };
         let (threshold, suite) = (3, Suite::Ristretto255);
         let file = ClusterFile { genesis, addresses: vec![at; 4], threshold, suite, key: None, endorsement: None };
-        (file, Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap())
+        (file, Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap(), secret)
     }
 
     #[test]
     fn rule_e3_an_identity_of_an_issuer_vouches_for_the_clients_own_key() {
         for algorithm in [Algorithm::Ed25519, Algorithm::P256] {
-            let (file, identity) = known(algorithm);
+            let (file, identity, _) = known(algorithm);
             let client = Client(key(7).public_bytes());
             let registration = registration(&file, &identity, &client, false).expect("its issuer is known");
             let credential = registration.verify(&file.genesis, &file.cluster(), &client, NOW).expect("it verifies");
@@ -262,7 +264,7 @@ mod tests {
             let other = Client(key(8).public_bytes());
             assert!(registration.verify(&file.genesis, &file.cluster(), &other, NOW).is_err(), "of no other key");
         }
-        let (mut file, identity) = known(Algorithm::P256);
+        let (mut file, identity, _) = known(Algorithm::P256);
         file.genesis.issuers.clear();
         assert!(registration(&file, &identity, &Client(key(7).public_bytes()), false).is_none());
     }
@@ -271,7 +273,7 @@ mod tests {
     fn rule_e3_several_issuers_vouch_for_one_identity() {
         let mut rng = ChaCha20Rng::seed_from_u64(6);
         for algorithm in [Algorithm::Ed25519, Algorithm::P256] {
-            let (mut file, identity) = known(algorithm);
+            let (mut file, identity, secret) = known(algorithm);
             let client = Client(key(7).public_bytes());
             let mut insurer = Authority::create("insurer", Algorithm::P256, NOW, &mut rng).unwrap();
             let bank = key(8);
@@ -284,14 +286,17 @@ mod tests {
             let claim = Voucher::Claim(Claim::sign("bank", &[1], validity, &[("rating", "a")], of, &signer));
             let vouchers = [certificate, claim].map(|it| Voucher::from_pem(&it.to_pem()).unwrap());
             assert!(vouchers.iter().all(|it| it.is_of(of) && !it.is_of(bank.public())));
-            assert_eq!(registrations(&file, &identity, &vouchers, &client, NOW).len(), 1, "it knows neither of them");
+            let mut kept = KeptIdentity::new(&Home::at(Path::new("/nowhere")), "ann", secret);
+            kept.vouchers = vouchers.into();
+            let all = |file: &ClusterFile, at| registrations(file, Some(&identity), Some(&kept), &client, at);
+            assert_eq!(all(&file, NOW).len(), 1, "it knows neither of them");
 
             let authority = Issuer::authority(insurer.certificate().der()).unwrap();
             file.genesis.issuers.insert("insurer".to_owned(), authority);
             file.genesis.issuers.insert("bank".to_owned(), Issuer::Key(bank.public().clone()));
-            let later = registrations(&file, &identity, &vouchers, &client, Utc(NOW.0 + 86_401));
-            assert_eq!(later.len(), 1, "their time is over");
-            let all = registrations(&file, &identity, &vouchers, &client, NOW);
+            assert_eq!(all(&file, Utc(NOW.0 + 86_401)).len(), 1, "their time is over");
+            assert_eq!(registrations(&file, None, Some(&kept), &client, NOW).len(), 2, "they do without a certificate");
+            let all = all(&file, NOW);
             let said = |it: &Registration| it.verify(&file.genesis, &file.cluster(), &client, NOW).unwrap().attributes;
             let said: Vec<Attribute> = all.iter().flat_map(said).collect();
             let names: Vec<String> = said.iter().map(|it| format!("{}:{}={}", it.issuer, it.key, it.value)).collect();

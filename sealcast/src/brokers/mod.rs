@@ -5,7 +5,8 @@
 //!    ▲                  │
 //!    └── outcomes, ─────┘ ── subscriptions' inboxes
 //! ```
-//! [`Brokers::open`] makes a session for the handle alone, [`Session::brokers`](crate::Session::brokers) shares one.
+//! [`Session::brokers`](crate::Session::brokers) shares a session, [`Session::into_brokers`](crate::Session::into_brokers) has one
+//! for the handle alone.
 //! Up to f brokers may be silent, slow or lying, and nobody notices; with more of them calls end with
 //! [`Code::NoQuorum`]. Calls block the thread that makes them.
 
@@ -43,7 +44,8 @@ pub use findings::{Evidence, misled};
 pub(crate) use inbox::Inbox;
 pub use inbox::Subscription;
 pub(crate) use member::Record;
-pub use member::{ClientKey, Purpose, registration, registrations, vouched};
+pub(crate) use member::registrations;
+pub use member::{ClientKey, Purpose, registration, vouched};
 pub use sealcast_client::{Advertisement, Advertisements, Content, Item};
 pub use sealcast_keys::Shortage;
 pub(crate) use trouble::{no_quorum, rolled_back};
@@ -52,7 +54,7 @@ use crate::code::Code;
 use crate::error::{CLOCK, Error, Result};
 use crate::group::{PublishError, Together};
 use crate::refusals::{done, refused};
-use crate::session::{Driven, Session, Through, open_for_brokers};
+use crate::session::{Driven, Session, Through, open_client};
 use crate::url::Scheme;
 
 /// A client of a cluster. Dropping one that was opened by itself ends its channels; subscriptions that stand in the order stay
@@ -139,19 +141,18 @@ pub struct Stand {
 }
 
 impl Brokers {
-    /// Starts a client; channels are opened in the background: see [`Brokers::ready`].
+    /// Starts a client with a key that is at hand: an administrator's own, or one for a while. Who has an identity opens a session:
+    /// [`as_client`](crate::session::Opening::as_client). Channels are opened in the background: see [`Brokers::ready`].
     ///
     /// # Errors
     /// The system's own, and [`Code::Content`] if the client's record is of another cluster.
     pub fn open(opening: Opening) -> Result<Brokers> {
-        let patience = opening.patience;
-        let (session, driven) = open_for_brokers(opening)?;
-        Ok(Brokers { driven, is_own: true, patience, _session: session })
+        open_client(opening)?.into_brokers()
     }
 
     /// The handle to the brokers that a session goes through.
-    pub(crate) fn of_session(session: Session, driven: Driven) -> Brokers {
-        Brokers { driven, is_own: false, patience: session.url().options.wait, _session: session }
+    pub(crate) fn of_session(session: Session, driven: Driven, is_own: bool) -> Brokers {
+        Brokers { driven, is_own, patience: session.url().options.wait, _session: session }
     }
 
     /// Waits until f + 1 brokers have said where the order is.

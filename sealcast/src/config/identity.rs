@@ -15,9 +15,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{Attribute, Certificate, Identity, MemberSecret, TrustAnchor, keytext, pem};
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::Utc;
+use sealcast_wire::{CertHash, Utc};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -134,6 +135,12 @@ impl KeptIdentity {
     /// Where it is kept.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// By what its clients' keys at brokers are kept: its certificate, or the key that others vouch for.
+    pub fn holder(&self) -> CertHash {
+        let key = || CertHash(sha256(&self.secret.public().signing.to_bytes()));
+        self.membership.as_ref().map_or_else(key, |it| it.certificate.hash())
     }
 
     /// What is said of it to brokers at this time: by its certificate, and by others.

@@ -9,9 +9,8 @@ use sealcast_keys::Status;
 use sealcast_wire::Now;
 
 use super::driver::AnyCore;
-use super::open::start;
-use super::parts::Parts;
-use super::schemes;
+use super::open::{Opening, start};
+use super::parts::{Parts, Purpose};
 use super::shared::Shared;
 use super::transports::{BrokersShell, Reach, Through};
 use super::{Inner, Session};
@@ -36,32 +35,40 @@ impl Session {
     /// # Errors
     /// [`Code::Usage`] if the session goes through no brokers.
     pub fn brokers(&self) -> Result<Brokers> {
+        self.handle(false)
+    }
+
+    /// The same for who uses nothing else of the session: it ends with the handle, and waits for nothing when that is dropped.
+    ///
+    /// # Errors
+    /// As [`Session::brokers`].
+    pub fn into_brokers(self) -> Result<Brokers> {
+        self.handle(true)
+    }
+
+    fn handle(&self, is_own: bool) -> Result<Brokers> {
         let no_brokers = || Error::new(Code::Usage, format!("{} goes through no brokers", self.url()));
         let driven = Driven::of(&self.inner).ok_or_else(no_brokers)?;
-        Ok(Brokers::of_session(self.clone(), driven))
+        Ok(Brokers::of_session(self.clone(), driven, is_own))
     }
 }
 
-/// A session for a handle to brokers alone.
-pub(crate) fn open_for_brokers(opening: brokers::Opening) -> Result<(Session, Driven)> {
+impl Opening {
+    /// As a client of brokers by itself, in no group, for this purpose: the keys of its clients, and their subscriptions, are those
+    /// of earlier runs. Without an identity it is nobody in particular, whom brokers tell little. [`Session::into_brokers`]
+    /// makes a handle of it.
+    pub fn as_client(mut self, purpose: Purpose) -> Opening {
+        self.client = Some(purpose);
+        self
+    }
+}
+
+/// A session of a client of brokers that has its key already.
+pub(crate) fn open_client(opening: brokers::Opening) -> Result<Session> {
     let brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse } = opening;
-    let (clock, me) = (Clock::start(), "client");
-    let sealed = keys != Scheme::Plain;
-    let scheme = if sealed { schemes::threshold(&cluster, me, key.client().0)? } else { schemes::plain(me)? };
-    let cargo = Cargo::Messages { sealed };
+    let cargo = Cargo::Messages { sealed: keys != Scheme::Plain };
     let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes: true };
-    let parts = Parts {
-        keys: scheme,
-        me: me.to_owned(),
-        group: String::new(),
-        store: None,
-        identity: None,
-        control: None,
-        reach: Some(reach),
-    };
-    let session = start(Url::of_brokers(keys, patience), parts, clock, false)?;
-    let driven = Driven::of(&session.inner).ok_or_else(Error::closed)?;
-    Ok((session, driven))
+    start(Url::of_brokers(keys, patience), Parts::of_client(None, reach)?, Clock::start(), false)
 }
 
 impl Driven {

@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use sealcast_keys::{Command, Status};
 use sealcast_wire::{CertHash, Guarantee, View};
 
-pub(crate) use self::brokers::{Driven, open_for_brokers};
+pub(crate) use self::brokers::{Driven, open_client};
 pub use self::core::{LogEvent, Report};
 pub use changed::Doing;
 pub use info::{Info, LogEntry, Stats};

@@ -19,12 +19,12 @@ use super::core::Core;
 use super::driver::{Driver, Sockets, WAKER};
 use super::lease::Lease;
 use super::own::Own;
-use super::parts::Parts;
+use super::parts::{Parts, Purpose};
 use super::shared::{Seen, Shared};
 use super::transports::{self, Transport};
 use super::{Inner, Session};
 use crate::code::Code;
-use crate::config::{Contexts, Home};
+use crate::config::{Contexts, Home, KeptIdentity};
 use crate::control::Server;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
@@ -42,20 +42,25 @@ pub fn open(target: &str) -> Opening {
         control: None,
         home: None,
         one_shot: false,
+        patience: None,
+        client: None,
     }
 }
 
 /// A session about to be opened: `.await` it, or `.wait()`.
 #[must_use = "nothing is opened unless it is awaited or .wait() is called"]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Opening {
     target: String,
     pub(super) identity: Option<Identity>,
     origin: Option<OriginMode>,
     linger: Option<Duration>,
+    patience: Option<Duration>,
     pub(super) control: Option<PathBuf>,
     home: Option<Home>,
     one_shot: bool,
+    /// What it is for, if it is a client of brokers by itself.
+    pub(super) client: Option<Purpose>,
 }
 
 /// Who we are.
@@ -66,6 +71,8 @@ pub enum Identity {
     Named(String),
     /// An identity's file.
     File(PathBuf),
+    /// As one of these was read, and perhaps changed since.
+    Kept(Arc<KeptIdentity>),
     /// In memory; nothing is kept on disk.
     Held(Arc<Held>),
 }
@@ -101,6 +108,12 @@ impl Opening {
         self
     }
 
+    /// How long its calls may take; else as the URL says (`wait=`).
+    pub fn patience(mut self, patience: Duration) -> Opening {
+        self.patience = Some(patience);
+        self
+    }
+
     /// Where other processes of this user control the session (A7); else, for an identity on disk, in
     /// the user's runtime folder.
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> Opening {
@@ -132,6 +145,9 @@ impl Opening {
         }
         if let Some(linger) = self.linger {
             url.options.linger = linger;
+        }
+        if let Some(patience) = self.patience {
+            url.options.wait = patience;
         }
         let clock = Clock::start();
         let parts = Parts::of(&self, &url, &home, clock)?;

@@ -12,8 +12,9 @@ use super::open::{Identity, Opening};
 use super::schemes;
 use super::transports::Reach;
 use crate::brokers;
+pub(super) use crate::brokers::Purpose;
 use crate::code::Code;
-use crate::config::{Home, KeptIdentity, Voucher};
+use crate::config::{Home, KeptIdentity};
 use crate::control::socket_path;
 use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
@@ -35,24 +36,10 @@ pub(super) struct Parts {
 
 /// An identity, loaded.
 struct Loaded {
-    held: Arc<Held>,
-    /// Signed objects that were kept with it.
-    statements: Vec<Vec<u8>>,
-    /// What others say of it to brokers.
-    vouchers: Vec<Voucher>,
-    /// Whether it is this user's, on disk.
-    kept: bool,
-}
-
-/// Somebody who may be in a contributory group.
-struct Member {
-    held: Arc<Held>,
-    statements: Vec<Vec<u8>>,
-    vouchers: Vec<Voucher>,
-    group: String,
-    store: Option<Store>,
-    control: Option<PathBuf>,
-    me: String,
+    /// With its certificate, if it has one.
+    held: Option<Arc<Held>>,
+    /// As this user keeps it on disk, if that is where it is from.
+    kept: Option<Arc<KeptIdentity>>,
 }
 
 impl Parts {
@@ -62,10 +49,41 @@ impl Parts {
         match url.keys {
             _ if matches!(url.way, Way::Quorum(_)) => opening.through_brokers(url, home, clock),
             Scheme::Plain => opening.plain(url),
-            Scheme::Contributory => opening.contributory(url, home, clock),
+            Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             // It runs over brokers alone.
             Scheme::Threshold => Err(Error::closed()),
         }
+    }
+
+    /// Those of a client of brokers that is in no group.
+    pub(super) fn of_client(me: Option<String>, reach: Reach) -> Result<Parts> {
+        let (me, group) = (me.unwrap_or_else(|| "client".to_owned()), String::new());
+        let keys = match reach.cargo {
+            Cargo::Messages { sealed: false } => schemes::plain(&me)?,
+            Cargo::Messages { sealed: true } | Cargo::Group(_) => {
+                schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
+            }
+        };
+        Ok(Parts { keys, me, group, store: None, identity: None, control: None, reach: Some(reach) })
+    }
+}
+
+impl Loaded {
+    /// With its certificate.
+    fn held(&self) -> Result<Arc<Held>> {
+        self.held.clone().ok_or_else(|| {
+            let (name, keys) = (self.name(), self.kept.as_ref().map(|it| it.secret.public().to_string()));
+            let error = Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet"));
+            error.with_hint(format!(
+                "the holder of the authority types: sealcast invite --for {}; then here: sealcast join FILE",
+                keys.unwrap_or_default()
+            ))
+        })
+    }
+
+    fn name(&self) -> String {
+        let own = self.held.as_ref().map(|it| it.certificate().name.to_string());
+        own.or_else(|| Some(self.kept.as_ref()?.name())).unwrap_or_default()
     }
 }
 
@@ -74,6 +92,7 @@ impl Opening {
         let me = match &self.identity {
             Some(Identity::Named(name)) => name.clone(),
             Some(Identity::Held(held)) => held.certificate().name.to_string(),
+            Some(Identity::Kept(kept)) => kept.name(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
         let keys = schemes::plain(&me)?;
@@ -96,83 +115,70 @@ impl Opening {
                 };
                 return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
             }
-            Some(Identity::Held(held)) => {
-                let held = held.clone();
-                return Ok(Loaded { held, statements: Vec::new(), vouchers: Vec::new(), kept: false });
-            }
-            Some(Identity::Named(name)) => KeptIdentity::load(home, name).map_err(|e| {
+            Some(Identity::Held(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
+            Some(Identity::Kept(kept)) => kept.clone(),
+            Some(Identity::Named(name)) => Arc::new(KeptIdentity::load(home, name).map_err(|e| {
                 let error = Error::from(e);
                 if error.code() == Code::Missing {
                     Error::new(Code::NoIdentity, format!("there is no identity «{name}»")).with_hint("sealcast id ls")
                 } else {
                     error
                 }
-            })?,
-            Some(Identity::File(path)) => KeptIdentity::read(path)?,
+            })?),
+            Some(Identity::File(path)) => Arc::new(KeptIdentity::read(path)?),
         };
-        let held = kept.identity()?.ok_or_else(|| {
-            let name = kept.name();
-            Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet")).with_hint(format!(
-                "the holder of the authority types: sealcast invite --for {}; then here: sealcast join FILE",
-                kept.secret.public()
-            ))
-        })?;
-        let statements = kept.membership.and_then(|m| m.policy).into_iter().collect();
-        Ok(Loaded { held: Arc::new(held), statements, vouchers: kept.vouchers, kept: true })
-    }
-
-    fn contributory(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
-        let Member { held, statements, group, store, control, me, .. } = self.member(url, home, clock)?;
-        let records = store.as_ref().map(Store::records).unwrap_or_default();
-        let keys = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
-        Ok(Parts { keys, me, group, store, identity: Some(held), control, reach: None })
+        Ok(Loaded { held: kept.identity()?.map(Arc::new), kept: Some(kept) })
     }
 
     /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
     fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
         let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
         let cluster = Arc::new(brokers::load_named(path, &url.options)?);
-        let client_key = |kept: bool, held: &Held| match kept {
-            true => {
-                brokers::ClientKey::of(home, &cluster.cluster(), &held.certificate().hash, brokers::Purpose::Session)
+        // A client by itself may be nobody in particular.
+        let is_nobody = self.identity.is_none() && self.client.is_some();
+        let who = if is_nobody { None } else { Some(self.load(url, home)?) };
+        let member = match &who {
+            Some(who) if url.keys == Scheme::Contributory && self.client.is_none() => {
+                Some(self.contributory(who, url, home, clock)?)
             }
-            false => brokers::ClientKey::fresh(),
+            _ => None,
         };
-        let (mut parts, held, vouchers, key, cargo) = if url.keys == Scheme::Contributory {
-            let Member { held, statements, vouchers, group, store, control, me } = self.member(url, home, clock)?;
-            let key = client_key(store.is_some(), &held)?;
-            let records = store.as_ref().map(Store::records).unwrap_or_default();
-            let keys = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
-            let cargo = Cargo::Group(group.clone());
-            let parts = Parts { keys, me, group, store, identity: Some(held.clone()), control, reach: None };
-            (parts, held, vouchers, key, cargo)
-        } else {
-            let Loaded { held, vouchers, kept, .. } = self.load(url, home)?;
-            let key = client_key(kept, &held)?;
-            let me = held.certificate().name.to_string();
-            let sealed = url.is_sealed();
-            let keys = if sealed { schemes::threshold(&cluster, &me, key.client().0)? } else { schemes::plain(&me)? };
-            let (group, control) = (url.options.group.clone().unwrap_or_default(), self.control.clone());
-            let parts = Parts { keys, me, group, store: None, identity: None, control, reach: None };
-            (parts, held, vouchers, key, Cargo::Messages { sealed })
+        let key = match who.as_ref().and_then(|it| it.kept.as_ref()) {
+            Some(kept) => {
+                let purpose = self.client.unwrap_or(Purpose::Session);
+                brokers::ClientKey::of(home, &cluster.cluster(), &kept.holder(), purpose)?
+            }
+            None => brokers::ClientKey::fresh()?,
         };
-        let at = clock.now().utc.unwrap_or(clock::FLOOR);
-        let registrations = brokers::registrations(&cluster, &held, &vouchers, &key.client(), at);
-        if registrations.is_empty() {
-            let (who, of) = (&held.certificate().name, held.anchor().certificate().name());
-            let what = format!("{who} has its certificate of {of}, which is no issuer of these brokers");
+        let mut registrations = Vec::new();
+        if let Some(Loaded { held, kept }) = &who {
+            let at = clock.now().utc.unwrap_or(clock::FLOOR);
+            registrations = brokers::registrations(&cluster, held.as_deref(), kept.as_deref(), &key.client(), at);
+        }
+        if let Some(who) = who.as_ref().filter(|_| registrations.is_empty()) {
+            let of =
+                who.held.as_ref().map(|it| format!(", whose certificate is of {}", it.anchor().certificate().name()));
+            let what = format!("no issuer of these brokers vouches for {}{}", who.name(), of.unwrap_or_default());
             let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
             let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
             return Err(Error::new(Code::Denied, what).with_hint(hint));
         }
-        let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, false);
-        parts.reach = Some(Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes });
-        Ok(parts)
+        let cargo = match &member {
+            Some(member) => Cargo::Group(member.group.clone()),
+            None => Cargo::Messages { sealed: url.is_sealed() },
+        };
+        let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, self.client.is_some());
+        let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes };
+        if let Some(member) = member {
+            return Ok(Parts { reach: Some(reach), ..member });
+        }
+        let (group, control) = (url.options.group.clone().unwrap_or_default(), self.control.clone());
+        Ok(Parts { group, control, ..Parts::of_client(who.map(|it| it.name()), reach)? })
     }
 
     /// A member of a contributory group.
-    fn member(&self, url: &Url, home: &Home, clock: Clock) -> Result<Member> {
-        let Loaded { held, statements, vouchers, kept } = self.load(url, home)?;
+    fn contributory(&self, who: &Loaded, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
+        let held = who.held()?;
         let certificate = held.certificate();
         held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
         let group = match &url.options.group {
@@ -192,13 +198,14 @@ impl Opening {
                 }
             }
         };
-        let store = if kept { Some(Store::open(&records_path(home, &certificate.hash, &group))?) } else { None };
-        let control = match &self.control {
-            Some(path) => Some(path.clone()),
-            None => kept.then(|| socket_path(home, &certificate.hash, &group)),
-        };
+        let kept = who.kept.as_ref();
+        let store = kept.map(|_| Store::open(&records_path(home, &certificate.hash, &group))).transpose()?;
+        let control = self.control.clone().or_else(|| kept.map(|_| socket_path(home, &certificate.hash, &group)));
+        let statements = kept.and_then(|it| it.membership.as_ref()?.policy.clone()).into_iter().collect();
+        let records = store.as_ref().map(Store::records).unwrap_or_default();
+        let keys = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
         let me = certificate.name.to_string();
-        Ok(Member { held, statements, vouchers, group, store, control, me })
+        Ok(Parts { keys, me, group, store, identity: Some(held), control, reach: None })
     }
 }
 
