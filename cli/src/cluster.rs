@@ -4,22 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{
-    Brokers, ClientKey, FRAME_OPERATIONS, Opening, Purpose, load, load_named, registration, vouched,
-};
+use sealcast::brokers::{self, Brokers, ClientKey, FRAME_OPERATIONS, Purpose, load_named};
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
+use sealcast::session::{Identity, Opening};
 use sealcast::url::{Scheme, Url, Way};
 use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
-use sealcast_broker::operation::{Client, Interest, Registration};
+use sealcast_broker::operation::Interest;
 use sealcast_client::Standing;
-use sealcast_crypto::hash::sha256;
-use sealcast_crypto::identity::{Attribute, Fingerprint, Identity};
-use sealcast_wire::CertHash;
+use sealcast_crypto::identity::{Attribute, Fingerprint};
 
 use crate::commands::Env;
 use crate::hint::Failure;
+use crate::session::For;
 use crate::target::{self, Target};
 use crate::text::{date, instant, now};
 
@@ -29,35 +27,23 @@ pub(crate) struct Cluster {
     pub(crate) file: Arc<ClusterFile>,
     /// Where it lies.
     pub(crate) path: PathBuf,
-    pub(crate) keys: Scheme,
+    /// Names it, and says who holds the keys.
+    pub(crate) url: Url,
     pub(crate) patience: Duration,
-    /// Whether the URL says which cluster it is, or who signs its file.
-    pub(crate) named: bool,
-}
-
-/// Who a command acts as.
-pub(crate) enum As {
-    /// The chosen identity: the brokers shall know it.
-    Member,
-    /// The same, for subscriptions.
-    Subscriber,
-    /// Nobody in particular.
-    Anybody,
 }
 
 impl Cluster {
     /// Of `--cluster`, else of the target's URL.
     pub(crate) fn of(env: &Env<'_>, file: Option<&Path>) -> Result<Cluster, Failure> {
-        if let Some(path) = file {
-            let patience = Duration::from_secs(10);
-            let file = Arc::new(load(path)?);
-            return Ok(Cluster { file, path: path.to_path_buf(), keys: Scheme::Threshold, patience, named: false });
-        }
+        let url = match file {
+            Some(path) => Url::parse(&format!("quorum:{}", path.display())).map_err(Failure::from),
+            None => Target::of(env).map(|it| it.url),
+        };
         let hint = "--cluster FILE, or --url quorum:FILE; «sealcast brokers up -n 4» makes a cluster and a context";
-        match Target::of(env) {
-            Ok(target) => match Cluster::of_url(&target.url)? {
+        match url {
+            Ok(url) => match Cluster::of_url(&url)? {
                 Some(cluster) => Ok(cluster),
-                None => Err(Failure::new(Code::NoUrl, format!("{} names no brokers", target.url)).hint(hint)),
+                None => Err(Failure::new(Code::NoUrl, format!("{url} names no brokers")).hint(hint)),
             },
             Err(e) if e.is(Code::NoUrl) => Err(Failure::new(Code::NoUrl, "which brokers?").hint(hint)),
             Err(e) => Err(e),
@@ -67,10 +53,13 @@ impl Cluster {
     /// Of a URL, if it goes through brokers.
     pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
         let Way::Quorum(path) = &url.way else { return Ok(None) };
-        let file = load_named(path, &url.options)?;
-        let (keys, patience) = (url.keys, url.options.wait);
-        let named = url.options.pin.is_some() || url.options.authority.is_some();
-        Ok(Some(Cluster { file: Arc::new(file), path: path.clone(), keys, patience, named }))
+        let file = Arc::new(load_named(path, &url.options)?);
+        Ok(Some(Cluster { file, path: path.clone(), url: url.clone(), patience: url.options.wait }))
+    }
+
+    /// Whether the URL says which cluster it is, or who signs its file.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.options.pin.is_some() || self.url.options.authority.is_some()
     }
 
     /// The same, if brokers see publications: with keys=contributory they see what members sealed, and a session does.
@@ -78,65 +67,54 @@ impl Cluster {
         if url.keys == Scheme::Contributory { Ok(None) } else { Cluster::of_url(url) }
     }
 
-    /// A client of it, whose channels open in the background.
-    pub(crate) fn open(&self, env: &Env<'_>, who: &As) -> Result<Brokers, Failure> {
-        let me = match who {
-            As::Member | As::Subscriber => self.me(env)?,
-            As::Anybody => None,
-        };
-        let purpose = if matches!(who, As::Subscriber) { Purpose::Subscribe } else { Purpose::Call };
-        self.open_as(env, me.as_ref(), purpose)
+    /// A session of the chosen identity's client, or of nobody's in particular, about to be opened.
+    pub(crate) fn opening(&self, env: &Env<'_>, wanted: For) -> Result<Opening, Failure> {
+        let me = self.me(env)?;
+        self.opening_as(env, me, wanted)
     }
 
-    /// A client of it for somebody, or for nobody in particular.
-    pub(crate) fn open_as(&self, env: &Env<'_>, me: Option<&Me>, purpose: Purpose) -> Result<Brokers, Failure> {
-        let (key, registrations) = match me {
-            Some(me) => {
-                self.warn_of_strangers(env, me);
-                let key = ClientKey::of(&env.home, &self.file.cluster(), &me.holder(), purpose)?;
-                let registrations = self.registrations(env, me, &key.client());
-                (key, registrations)
-            }
-            None => (ClientKey::fresh()?, Vec::new()),
-        };
-        if self.keys == Scheme::Plain {
+    /// The same for somebody, or for nobody in particular.
+    pub(crate) fn opening_as(
+        &self,
+        env: &Env<'_>,
+        me: Option<Arc<KeptIdentity>>,
+        wanted: For,
+    ) -> Result<Opening, Failure> {
+        let purpose = if wanted == For::Subscription { Purpose::Subscribe } else { Purpose::Call };
+        let mut opening = sealcast::open(&self.url.to_string()).home(env.home.clone()).as_client(purpose);
+        if let Some(me) = me {
+            self.warn_of_strangers(env, &me);
+            self.warn_of_past(env, &me);
+            opening = opening.identity(Identity::Kept(me));
+        }
+        if self.url.keys == Scheme::Plain {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
-        self.start(key, registrations)
+        Ok(opening.patience(self.patience))
     }
 
-    /// What makes somebody's client known here.
-    fn registrations(&self, env: &Env<'_>, me: &Me, client: &Client) -> Vec<Registration> {
-        let mut all = Vec::new();
-        if let Some(identity) = &me.identity {
-            all.extend(registration(&self.file, identity, client, false));
-        }
-        for it in &me.kept.vouchers {
+    /// A client for nobody in particular, whose channels open in the background.
+    pub(crate) fn open(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
+        Ok(self.opening_as(env, None, For::Message)?.wait()?.into_brokers()?)
+    }
+
+    /// What this cluster's issuers said and is over.
+    fn warn_of_past(&self, env: &Env<'_>, me: &KeptIdentity) {
+        for it in me.vouchers.iter().filter(|it| it.not_after() < now()) {
             // What is said to other brokers is none of this cluster's business.
-            let Some(registration) = vouched(&self.file, it, &me.kept.secret.signing_key(), client) else { continue };
-            if it.not_after() < now() {
-                let (issuer, end) = (it.issuer(&self.file.genesis).unwrap_or_default(), date(it.not_after()));
-                env.output.warn(format!("what {issuer} says of you ended {end}: ask for it anew, and reg --with it"));
-            } else {
-                all.push(registration);
-            }
+            let Some(issuer) = it.issuer(&self.file.genesis) else { continue };
+            let end = date(it.not_after());
+            env.output.warn(format!("what {issuer} says of you ended {end}: ask for it anew, and reg --with it"));
         }
-        if all.is_empty()
-            && let Some(identity) = &me.identity
-        {
-            let (who, of) = (&identity.certificate().name, identity.anchor().certificate().name());
-            env.output.warn(format!("{who} has its certificate of {of}, which is no issuer of these brokers"));
-        }
-        all
     }
 
     /// E11: which brokers are the right ones, the file alone says, and whoever sealed for the wrong ones was read.
-    fn warn_of_strangers(&self, env: &Env<'_>, me: &Me) {
-        if self.named {
+    fn warn_of_strangers(&self, env: &Env<'_>, me: &KeptIdentity) {
+        if self.is_named() {
             return;
         }
         // Whoever has no authority trusts none.
-        let own = me.identity.as_ref().map(Identity::authority);
+        let own = me.membership.as_ref().map(|it| it.anchor.fingerprint());
         let who = match self.file.signed_by(own.unwrap_or(Fingerprint([0; 32]))) {
             Ok(()) => return,
             Err(Mismatch::Authority { found, .. }) if own.is_some() => {
@@ -153,11 +131,11 @@ impl Cluster {
         ));
     }
 
-    fn start(&self, key: ClientKey, registrations: Vec<Registration>) -> Result<Brokers, Failure> {
-        let (cluster, keys, patience) = (self.file.clone(), self.keys, self.patience);
-        let frame_operations = FRAME_OPERATIONS;
-        let accuse = true;
-        Ok(Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
+    /// A client by a key that is registered, or an administrator's.
+    fn start(&self, key: ClientKey) -> Result<Brokers, Failure> {
+        let (cluster, registrations, keys) = (self.file.clone(), Vec::new(), self.url.keys);
+        let (patience, frame_operations, accuse) = (self.patience, FRAME_OPERATIONS, true);
+        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
     }
 
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.
@@ -166,7 +144,7 @@ impl Cluster {
         self.warn_of_strangers(env, &me);
         let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), &me.holder(), Purpose::Subscribe)?;
         // Who has something standing is registered.
-        let clients = keys.into_iter().map(|key| self.start(key, Vec::new())).collect::<Result<_, _>>()?;
+        let clients = keys.into_iter().map(|key| self.start(key)).collect::<Result<_, _>>()?;
         Ok((clients, in_use))
     }
 
@@ -198,12 +176,12 @@ impl Cluster {
         };
         let Some((name, key)) = chosen.into_iter().chain(others).find_map(administers) else { return Ok(None) };
         env.output.detail(format!("asked as the administrator {name}"));
-        Ok(Some(self.start(ClientKey::own(key), Vec::new())?))
+        Ok(Some(self.start(ClientKey::own(key))?))
     }
 
     /// A client of it that the brokers know.
     pub(crate) fn open_registered(&self, env: &Env<'_>) -> Result<Brokers, Failure> {
-        let brokers = self.open(env, &As::Member)?;
+        let brokers = self.opening(env, For::Message)?.wait()?.into_brokers()?;
         self.registered(env, &brokers)?;
         Ok(brokers)
     }
@@ -225,37 +203,14 @@ impl Cluster {
 
     /// What is said of the chosen identity; nothing without one.
     pub(crate) fn attributes(&self, env: &Env<'_>) -> Result<Vec<Attribute>, Failure> {
-        Ok(self.me(env)?.map(|it| it.kept.attributes(now())).unwrap_or_default())
+        Ok(self.me(env)?.map(|it| it.attributes(now())).unwrap_or_default())
     }
 
     /// The chosen identity, if somebody vouches for it.
-    fn me(&self, env: &Env<'_>) -> Result<Option<Me>, Failure> {
+    fn me(&self, env: &Env<'_>) -> Result<Option<Arc<KeptIdentity>>, Failure> {
         let Some(name) = target::identity(env)? else { return Ok(None) };
-        let me = Me::load(env, &name)?;
-        Ok(Some(me).filter(|it| it.identity.is_some() || !it.kept.vouchers.is_empty()))
-    }
-}
-
-/// Who a client of brokers is.
-pub(crate) struct Me {
-    /// With what others say of it.
-    pub(crate) kept: KeptIdentity,
-    /// With its certificate, if it has one.
-    pub(crate) identity: Option<Identity>,
-}
-
-impl Me {
-    /// An identity of this user.
-    pub(crate) fn load(env: &Env<'_>, name: &str) -> Result<Me, Failure> {
-        let kept = KeptIdentity::load(&env.home, name)?;
-        let identity = kept.identity()?;
-        Ok(Me { kept, identity })
-    }
-
-    /// By what its clients' keys are kept: its certificate, or the key that others vouch for.
-    fn holder(&self) -> CertHash {
-        let key = || CertHash(sha256(&self.kept.secret.public().signing.to_bytes()));
-        self.identity.as_ref().map_or_else(key, |it| it.certificate().hash)
+        let me = KeptIdentity::load(&env.home, &name)?;
+        Ok(Some(me).filter(|it| it.membership.is_some() || !it.vouchers.is_empty()).map(Arc::new))
     }
 }
 

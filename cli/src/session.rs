@@ -6,58 +6,61 @@ use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::control::{Client, GroupInfo, running, socket_path};
+use sealcast::session::Opening;
 use sealcast::url::{OriginMode, Scheme, Way};
 use sealcast_keys::Exclusion;
 
+use crate::cluster::Cluster;
 use crate::commands::{Env, id};
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::target::{self, Target};
 use crate::text::duration;
 
-/// Opens a session; the group may still be forming: see [`wait_for_key`].
-///
-/// Commands sign, unless the URL says otherwise (A2).
-pub(crate) fn open(env: &Env<'_>, target: &Target, lasts: Lasts) -> Result<Session, Failure> {
-    let name = target.identity(env)?;
-    if let Some(name) = &name
-        && let (_, Some(hint)) = id::check(env, name)?
-    {
-        env.output.warn(hint);
-    }
-    if target.url.keys == Scheme::Plain {
-        env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
-    }
-    if target.url.options.origin == OriginMode::Mac {
-        env.output.warn("origin=mac: any member of the group can send as any other");
-    }
-    let signed = target.url.options.origin == OriginMode::Auto && target.url.keys != Scheme::Plain;
-    let session = first_to_end(env, target, || {
-        let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
-        if let Some(name) = &name {
-            opening = opening.identity(name.as_str());
-        }
-        if lasts == Lasts::AMoment {
-            opening = opening.one_shot();
-        }
-        if signed {
-            opening = opening.origin(OriginMode::Signed);
-        }
-        Ok(opening.wait()?)
-    })?;
+/// Opens a session, through brokers who see what is published as a client of theirs; the group may still be forming: see
+/// [`wait_for_key`].
+pub(crate) fn open(env: &Env<'_>, target: &Target, wanted: For) -> Result<Session, Failure> {
+    let opening = match Cluster::of_publications(&target.url)? {
+        Some(cluster) => cluster.opening(env, wanted)?,
+        None => opening(env, target)?,
+    };
+    let opening = if wanted == For::Message { opening.one_shot() } else { opening };
+    let session = first_to_end(env, target, || Ok(opening.clone().wait()?))?;
     for warning in session.warnings() {
         env.output.detail(format!("{} ({})", warning.what, warning.hint));
     }
     Ok(session)
 }
 
-/// How long a session is meant to be there.
+/// A member's session. Commands sign, unless the URL says otherwise (A2).
+fn opening(env: &Env<'_>, target: &Target) -> Result<Opening, Failure> {
+    let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
+    if let Some(name) = target.identity(env)? {
+        if let (_, Some(hint)) = id::check(env, &name)? {
+            env.output.warn(hint);
+        }
+        opening = opening.identity(name.as_str());
+    }
+    if target.url.keys == Scheme::Plain {
+        env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
+    } else if target.url.options.origin == OriginMode::Auto {
+        opening = opening.origin(OriginMode::Signed);
+    }
+    if target.url.options.origin == OriginMode::Mac {
+        env.output.warn("origin=mac: any member of the group can send as any other");
+    }
+    Ok(opening)
+}
+
+/// What a session is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lasts {
-    /// Until it has sent something.
-    AMoment,
-    /// As long as its user wants.
-    AsLongAsWanted,
+pub(crate) enum For {
+    /// One message: it ends in a moment.
+    Message,
+    /// Messages as they come.
+    Lines,
+    /// Reading.
+    Subscription,
 }
 
 /// One process at a time runs with an identity; a `pub` that does is gone in a moment.
@@ -128,9 +131,14 @@ pub(crate) fn wait_for_key(
     Ok(())
 }
 
+/// Whether all processes of an identity share one session there, as members of a group do.
+pub(crate) fn is_shared(target: &Target) -> bool {
+    target.url.keys == Scheme::Contributory
+}
+
 /// The running session of the target's identity, if there is one.
 pub(crate) fn of_target(env: &Env<'_>, target: &Target) -> Result<Option<Client>, Failure> {
-    if target.url.keys == Scheme::Plain {
+    if !is_shared(target) {
         return Ok(None);
     }
     match target.identity(env)? {

@@ -5,25 +5,27 @@ mod extra;
 mod lines;
 
 use std::io::{self, IsTerminal, Read};
+use std::iter;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use sealcast::Session;
 use sealcast::code::Code;
-use sealcast::control::{Client, GroupInfo, Sent};
-use sealcast::url::{Scheme, Way};
+use sealcast::control::{self, GroupInfo, Sent};
+use sealcast::url::Way;
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
 
+use brokers::{Client, ToBrokers};
 use extra::Extra;
 use lines::Lines;
 
 use super::Env;
 use crate::cluster::Cluster;
 use crate::hint::Failure;
-use crate::session::{self, Lasts};
+use crate::session::{self, For};
 use crate::target::Target;
 use crate::text::bytes;
 
@@ -93,11 +95,13 @@ pub(crate) struct Pub {
 }
 
 /// The road that messages take.
-enum Road {
+enum Road<'a> {
     /// A session of ours that runs already, in the group of this name.
-    Through(Client, String),
+    Through(control::Client, String, Got),
     /// A session of this command's own.
     Own(Session),
+    /// The same as a client of brokers, who see what is published.
+    Brokers(Client<'a>),
 }
 
 impl Pub {
@@ -109,9 +113,39 @@ impl Pub {
         // Before anything is opened: what cannot be read shall not make us join.
         let one = if self.lines { None } else { Some(self.one()?) };
         let target = Target::of(env)?;
-        if let Some(cluster) = Cluster::of_publications(&target.url)? {
-            return self.through_brokers(env, &cluster, one);
+        self.check_given(&target)?;
+        let cluster = Cluster::of_publications(&target.url)?;
+        let outgoing = match &cluster {
+            Some(cluster) => Some((cluster, self.outgoing(cluster)?)),
+            None => self.check_not_of_brokers(&target).map(|()| None)?,
+        };
+        let mut road = match running(env, &target)? {
+            Some((client, info)) => {
+                env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
+                Road::Through(client, info.group, Got::default())
+            }
+            None => self.own(env, &target, outgoing)?,
+        };
+        let (mut one, mut lines) = (one, self.lines.then(Lines::of_stdin));
+        let together = usize::from(self.together.unwrap_or(1));
+        let mut all = iter::from_fn(|| match &mut lines {
+            Some(lines) => lines.next(together).transpose(),
+            None => one.take().map(|body| Ok(vec![body])),
+        });
+        let mut sent = 0;
+        let done = all.try_for_each(|bodies| {
+            sent += 1;
+            self.send(env, &target, &mut road, bodies?)
+        });
+        match road {
+            Road::Brokers(client) => client.finish(env, done),
+            Road::Own(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
+            Road::Through(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
         }
+    }
+
+    /// Refuses what only brokers do, where there are none who see it.
+    fn check_not_of_brokers(&self, target: &Target) -> Result<(), Failure> {
         let of_brokers = [&self.allow, &self.value].into_iter().any(Option::is_some) || self.extra.is_any();
         if of_brokers || self.receipt.is_some() || self.together.is_some() {
             let what = match target.url.way {
@@ -123,27 +157,7 @@ impl Pub {
             let failure = Failure::new(Code::BadPair, what);
             return Err(failure.hint("--url quorum:cluster.toml; sealcast brokers up -n 4 starts some"));
         }
-        self.check_given(&target)?;
-        let mut road = self.road(env, &target)?;
-        let mut got = Got::default();
-        let mut sent = 0;
-        match one {
-            Some(body) => {
-                self.send(env, &target, &mut road, &body, &mut got)?;
-                sent += 1;
-            }
-            None => {
-                let mut lines = Lines::of_stdin();
-                while let Some(line) = lines.next(1)? {
-                    self.send(env, &target, &mut road, &line.concat(), &mut got)?;
-                    sent += 1;
-                }
-            }
-        }
-        match road {
-            Road::Own(session) => finish(env, session, sent, self.alone),
-            Road::Through(_, group) => got.judge(env, &group, self.alone),
-        }
+        Ok(())
     }
 
     /// The one message.
@@ -170,10 +184,14 @@ impl Pub {
         Ok(body)
     }
 
-    fn road(&self, env: &Env<'_>, target: &Target) -> Result<Road, Failure> {
-        let Some((client, info)) = running(env, target)? else { return own(env, target, self.lasts()) };
-        env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
-        Ok(Road::Through(client, info.group))
+    fn own<'a>(&self, env: &Env<'_>, target: &Target, outgoing: ToBrokers<'a>) -> Result<Road<'a>, Failure> {
+        // Lines may come as long as their writer runs.
+        let session = session::open(env, target, if self.lines { For::Lines } else { For::Message })?;
+        if let Some((cluster, outgoing)) = outgoing {
+            return Client::new(env, cluster, session.into_brokers()?, outgoing).map(Road::Brokers);
+        }
+        session::wait_for_key(env, target, &session, None)?;
+        Ok(Road::Own(session))
     }
 
     /// Refuses what this way of travelling does not give, before anything joins a group.
@@ -197,17 +215,14 @@ impl Pub {
         Err(Failure::new(Code::BadPair, through).hint(hint))
     }
 
-    /// Lines may come as long as their writer runs.
-    fn lasts(&self) -> Lasts {
-        if self.lines { Lasts::AsLongAsWanted } else { Lasts::AMoment }
-    }
-
-    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road, body: &[u8], got: &mut Got) -> Result<(), Failure> {
+    /// One message, or to brokers several together.
+    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road<'_>, bodies: Vec<Vec<u8>>) -> Result<(), Failure> {
+        let body = &bodies.concat();
         let (number, through) = loop {
             match road {
-                Road::Through(client, _) => match client.publish(&self.topic, body, self.guarantee()) {
+                Road::Through(client, _, got) => match client.publish(&self.topic, body, self.guarantee()) {
                     // It ended under our hands, as another one-shot pub does: then we go ourselves.
-                    Err(e) if e.code() == Code::Closed => *road = own(env, target, self.lasts())?,
+                    Err(e) if e.code() == Code::Closed => *road = self.own(env, target, None)?,
                     other => {
                         let sent = other?;
                         got.count(&sent);
@@ -215,6 +230,7 @@ impl Pub {
                     }
                 },
                 Road::Own(session) => break (self.publish(session, body)?, "own"),
+                Road::Brokers(client) => return client.publish(env, self, bodies),
             }
         };
         env.output.object(&json!({ "topic": self.topic, "bytes": body.len(), "number": number, "through": through }))
@@ -284,23 +300,17 @@ fn nobody_got_it(env: &Env<'_>, group: &str, alone: bool) -> Result<(), Failure>
 }
 
 /// The session of this identity, if one runs; one that was started a moment ago is waited for.
-fn running(env: &Env<'_>, target: &Target) -> Result<Option<(Client, GroupInfo)>, Failure> {
+fn running(env: &Env<'_>, target: &Target) -> Result<Option<(control::Client, GroupInfo)>, Failure> {
     let start = Instant::now();
     loop {
         if let Some(running) = session::at_target(env, target)? {
             return Ok(Some(running));
         }
-        if target.url.keys == Scheme::Plain || start.elapsed() > JUST_STARTED {
+        if !session::is_shared(target) || start.elapsed() > JUST_STARTED {
             return Ok(None);
         }
         std::thread::sleep(JUST_STARTED / 10);
     }
-}
-
-fn own(env: &Env<'_>, target: &Target, lasts: Lasts) -> Result<Road, Failure> {
-    let session = session::open(env, target, lasts)?;
-    session::wait_for_key(env, target, &session, None)?;
-    Ok(Road::Own(session))
 }
 
 /// Leaves, and says what the command did to the group by coming and going.

@@ -15,12 +15,14 @@ use sealcast::{Session, Subscription, Views};
 use sealcast_crypto::identity::Pattern;
 use sealcast_keys::Exclusion;
 
+use released::{end, list};
+
 use super::Env;
 use crate::cluster::Cluster;
 use crate::format::{Payload, Received, Sender, Template, headline, object};
 use crate::hint::Failure;
 use crate::interrupt;
-use crate::session::{self, Lasts};
+use crate::session::{self, For};
 use crate::target::Target;
 use crate::text::{duration, members, parse_duration};
 
@@ -88,23 +90,43 @@ pub(crate) struct Sub {
 impl Sub {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let target = Target::of(env)?;
-        if let Some(cluster) = Cluster::of_publications(&target.url)? {
-            return self.through_brokers(env, &cluster);
-        }
-        if self.list || self.end || self.advertisements {
-            let what = "--list, --end and --advertisements are for brokers, and the URL names none";
-            return Err(Failure::new(Code::BadPair, what).hint("elsewhere a subscription ends with its command"));
-        }
-        let patterns = self.parsed()?;
-        if !self.regex {
-            check_rights(env, &target, &patterns)?;
-        }
+        let cluster = Cluster::of_publications(&target.url)?;
+        let interest = match &cluster {
+            Some(cluster) if self.list => return list(env, cluster),
+            Some(cluster) => {
+                let interest = self.interest()?;
+                if let (Some(interest), true) = (&interest, self.end) {
+                    return end(env, cluster, interest);
+                }
+                interest
+            }
+            None if self.list || self.end || self.advertisements => {
+                let what = "--list, --end and --advertisements are for brokers, and the URL names none";
+                return Err(Failure::new(Code::BadPair, what).hint("elsewhere a subscription ends with its command"));
+            }
+            None => self.check_rights(env, &target).map(|()| None)?,
+        };
         let mut shown = Shown { since: Instant::now(), count: 0 };
         let Some(session) = self.session(env, &target, &mut shown)? else { return Ok(()) };
+        match &cluster {
+            Some(cluster) => self.released(env, cluster, session.into_brokers()?, interest),
+            None => self.delivered(env, &target, session, &mut shown),
+        }
+    }
+
+    /// What comes to a member of a group.
+    fn delivered(&self, env: &Env<'_>, target: &Target, session: Session, shown: &mut Shown) -> Result<(), Failure> {
         // Before there is a key: what comes first must not be missed.
         let mut subscriptions = self.subscribe(&session)?;
-        session::wait_for_key(env, &target, &session, self.wait)?;
-        let mut ended = self.print(env, &session, &mut subscriptions, &mut shown);
+        session::wait_for_key(env, target, &session, self.wait)?;
+        let mut views = session.views();
+        tell_views(env, &mut views);
+        let mut ended = self.show_all(shown, |shown, patience| {
+            let message = next(&mut subscriptions, patience, Subscription::next_timeout)?;
+            self.show(env, shown, message.map(Heard::from))?;
+            tell_views(env, &mut views);
+            Ok(())
+        });
         if session.info().excluded == Some(Exclusion::Left) {
             env.output.say(format!("left {}, as «sealcast group leave» asked", session.info().group));
             ended = Ok(());
@@ -114,13 +136,33 @@ impl Sub {
         ended
     }
 
-    /// The patterns, each of them readable.
-    fn parsed(&self) -> Result<Vec<Pattern>, Failure> {
+    /// Refuses patterns that cannot be read. A certificate that grants nothing of one will never hear anything: better said now.
+    fn check_rights(&self, env: &Env<'_>, target: &Target) -> Result<(), Failure> {
         if self.regex {
-            return Ok(vec![]);
+            return Ok(());
         }
         let one = |text: &String| text.parse().map_err(|e| Failure::new(Code::BadValue, format!("«{text}»: {e}")));
-        self.patterns.iter().map(one).collect()
+        let patterns: Vec<Pattern> = self.patterns.iter().map(one).collect::<Result<_, _>>()?;
+        if target.url.keys == Scheme::Plain {
+            return Ok(());
+        }
+        let Some(name) = target.identity(env)? else { return Ok(()) };
+        let kept = KeptIdentity::load(&env.home, &name)?;
+        let Some(m) = &kept.membership else { return Ok(()) };
+        let rights = m.certificate.rights();
+        let groups = m.groups();
+        for pattern in &patterns {
+            if !groups.iter().any(|g| rights.subscribes(g).any(|granted| granted.overlaps(pattern))) {
+                let granted: Vec<String> = groups.iter().map(|g| super::grant::rights_shown(rights, g)).collect();
+                let who = m.certificate.name();
+                let failure = format!("{who} may not subscribe to {pattern} (granted: {})", granted.join("; "));
+                let key = sealcast_crypto::identity::keytext::short(&kept.secret.public().to_string());
+                return Err(Failure::new(Code::DeniedSubscribe, failure).hint(format!(
+                    "the authority grants it:  sealcast invite --for {key} --as {who} --sub '{pattern}'"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn subscribe(&self, session: &Session) -> Result<Vec<Subscription>, Failure> {
@@ -146,9 +188,11 @@ impl Sub {
                     ended => return ended.map(|()| None),
                 }
             }
-            match session::open(env, target, Lasts::AsLongAsWanted) {
+            match session::open(env, target, For::Subscription) {
                 // Another one was quicker.
-                Err(failure) if failure.is(Code::Duplicate) && !interrupt::asked() => std::thread::sleep(STEP),
+                Err(failure) if failure.is(Code::Duplicate) && session::is_shared(target) && !interrupt::asked() => {
+                    std::thread::sleep(STEP);
+                }
                 other => return other.map(Some),
             }
         }
@@ -165,31 +209,19 @@ impl Sub {
             };
             all.push(client.subscribe(pattern, self.regex)?);
         }
-        let ended = self.show_all(env, shown, |patience| next(&mut all, patience, Listening::next_timeout), || {});
+        let ended = self.show_all(shown, |shown, patience| {
+            let heard = next(&mut all, patience, Listening::next_timeout)?;
+            self.show(env, shown, heard)
+        });
         tell_missed(env, all.iter().map(Listening::missed).sum());
         ended
     }
 
-    fn print(
-        &self,
-        env: &Env<'_>,
-        session: &Session,
-        subscriptions: &mut [Subscription],
-        shown: &mut Shown,
-    ) -> Result<(), Failure> {
-        let mut views = session.views();
-        tell_views(env, &mut views);
-        let next = |patience| Ok(next(subscriptions, patience, Subscription::next_timeout)?.map(Heard::from));
-        self.show_all(env, shown, next, || tell_views(env, &mut views))
-    }
-
-    /// Shows what comes until that is all that was wanted.
+    /// Shows what comes, step by step, until that is all that was wanted.
     fn show_all(
         &self,
-        env: &Env<'_>,
         shown: &mut Shown,
-        mut next: impl FnMut(Duration) -> Result<Option<Heard>, Failure>,
-        mut meanwhile: impl FnMut(),
+        mut step: impl FnMut(&mut Shown, Duration) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         loop {
             if self.count.is_some_and(|n| shown.count >= n) || interrupt::asked() {
@@ -199,11 +231,7 @@ impl Sub {
             if left.is_zero() {
                 return self.out_of_time(shown.count);
             }
-            if let Some(heard) = next(left.min(STEP))? {
-                shown.count += 1;
-                self.show(env, shown.count, &heard)?;
-            }
-            meanwhile();
+            step(shown, left.min(STEP))?;
         }
     }
 
@@ -213,18 +241,20 @@ impl Sub {
         Err(Failure::new(Code::TimedOut, what).hint("sealcast doctor; sealcast group members shows who could send"))
     }
 
-    fn show(&self, env: &Env<'_>, index: u64, heard: &Heard) -> Result<(), Failure> {
+    fn show(&self, env: &Env<'_>, shown: &mut Shown, heard: Option<Heard>) -> Result<(), Failure> {
+        let Some(heard) = heard else { return Ok(()) };
+        shown.count += 1;
         let client = |key: &str| key.get(..8).map_or_else(|| key.to_owned(), |first| format!("{first}…"));
-        let shown;
+        let key_shown;
         let received = Received {
-            index,
+            index: shown.count,
             topic: &heard.topic,
             sender: match &heard.origin {
                 HeardOrigin::Signed(name) => Sender::Signed(name),
                 HeardOrigin::Claimed(name) => Sender::Claimed(name),
                 HeardOrigin::Client(key) => {
-                    shown = client(key);
-                    Sender::Signed(&shown)
+                    key_shown = client(key);
+                    Sender::Signed(&key_shown)
                 }
                 HeardOrigin::Anonymous => Sender::Anonymous,
             },
@@ -311,29 +341,6 @@ fn tell_views(env: &Env<'_>, views: &mut Views) {
             env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
         }
     }
-}
-
-/// A certificate that grants nothing of a pattern will never hear anything: better said now.
-fn check_rights(env: &Env<'_>, target: &Target, patterns: &[Pattern]) -> Result<(), Failure> {
-    if target.url.keys == Scheme::Plain {
-        return Ok(());
-    }
-    let Some(name) = target.identity(env)? else { return Ok(()) };
-    let kept = KeptIdentity::load(&env.home, &name)?;
-    let Some(m) = &kept.membership else { return Ok(()) };
-    let rights = m.certificate.rights();
-    let groups = m.groups();
-    for pattern in patterns {
-        if !groups.iter().any(|g| rights.subscribes(g).any(|granted| granted.overlaps(pattern))) {
-            let granted: Vec<String> = groups.iter().map(|g| super::grant::rights_shown(rights, g)).collect();
-            let who = m.certificate.name();
-            let failure = format!("{who} may not subscribe to {pattern} (granted: {})", granted.join("; "));
-            let key = sealcast_crypto::identity::keytext::short(&kept.secret.public().to_string());
-            return Err(Failure::new(Code::DeniedSubscribe, failure)
-                .hint(format!("the authority grants it:  sealcast invite --for {key} --as {who} --sub '{pattern}'")));
-        }
-    }
-    Ok(())
 }
 
 fn delay_since(sent_micros: u64) -> i64 {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Administer, Which, sign};
-use crate::cluster::{As, Cluster, hex, interest, unhex};
+use crate::cluster::{Cluster, hex, interest, unhex};
 use crate::commands::Env;
 use crate::hint::{Failure, nearest};
 use crate::target;
@@ -110,7 +110,7 @@ fn client_named(client: &str) -> Result<Client, Failure> {
 /// Begins an act: signs it, and carries it out if no other administrator must sign.
 pub(crate) fn bring(env: &Env<'_>, act: Act, administer: &Administer) -> Result<(), Failure> {
     let cluster = Cluster::of(env, administer.which.cluster.as_deref())?;
-    let brokers = cluster.open(env, &As::Anybody)?;
+    let brokers = cluster.open(env)?;
     brokers.ready()?;
     let number = brokers.next_act()?;
     look_before(env, &cluster, &act)?;

@@ -22,7 +22,7 @@ use sealcast_wire::Culprit;
 use serde_json::{Value, json};
 
 use super::{Which, processes, status};
-use crate::cluster::{As, Cluster, hex, unhex};
+use crate::cluster::{Cluster, hex, unhex};
 use crate::commands::{Env, read_text};
 use crate::hint::Failure;
 use crate::text::{instant, now};
@@ -43,7 +43,7 @@ pub(super) fn evidence(
     }
     let id = cluster.file.cluster();
     let cluster = Cluster { patience: WAIT, ..cluster };
-    let brokers = cluster.open(env, &As::Anybody)?;
+    let brokers = cluster.open(env)?;
     let stands = brokers.survey(WAIT)?;
     let faulty = brokers.cluster().faulty();
     brokers.close();
@@ -206,7 +206,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
                 Some(key) => key.clone(),
                 // The brokers made it after the file was written.
                 None => {
-                    let brokers = cluster.open(env, &As::Anybody)?;
+                    let brokers = cluster.open(env)?;
                     let key = brokers.key(cluster.patience);
                     brokers.close();
                     key?

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Which;
 use super::act::{File, carry_out, sign_here};
-use crate::cluster::{As, Cluster, hex, unhex};
+use crate::cluster::{Cluster, hex, unhex};
 use crate::commands::Env;
 use crate::hint::Failure;
 
@@ -36,7 +36,7 @@ pub(super) fn sign(env: &Env<'_>, path: &Path, look: bool, which: &Which) -> Res
     admin.signatures.retain(|(place, _)| !wrong.contains(place));
     env.output.say(format!("signing   act {}: {what}", admin.number));
     sign_here(env, &cluster, &mut admin)?;
-    let brokers = cluster.open(env, &As::Anybody)?;
+    let brokers = cluster.open(env)?;
     carry_out(env, &cluster, brokers, admin, &what, path)
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::condition::{Condition, Conditions};
 use super::evidence::Judged;
 use super::{Which, evidence};
-use crate::cluster::{As, Cluster, hex};
+use crate::cluster::{Cluster, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{duration, row, table};
@@ -21,7 +21,7 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let file = cluster.file.clone();
     let cluster = Cluster { patience: wait, ..cluster };
-    let brokers = cluster.open(env, &As::Anybody)?;
+    let brokers = cluster.open(env)?;
     let stands = brokers.survey(wait)?;
     let faulty = brokers.cluster().faulty();
     brokers.close();

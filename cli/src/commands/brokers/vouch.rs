@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use sealcast::brokers::{Purpose, vouched};
+use sealcast::brokers::vouched;
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity, Overwrite, Voucher, write_public};
 use sealcast_broker::operation::{Claim, Operation};
@@ -14,11 +15,12 @@ use sealcast_wire::{Utc, limits};
 use serde_json::{Value, json};
 
 use super::Which;
-use crate::cluster::{Cluster, Me, hex};
+use crate::cluster::{Cluster, hex};
 use crate::commands::ca::public_keys;
 use crate::commands::grant::{attributes_shown, said};
 use crate::commands::{Env, read_text};
 use crate::hint::Failure;
+use crate::session::For;
 use crate::target;
 use crate::text::{date, instant, now, parse_duration};
 
@@ -83,23 +85,24 @@ pub(super) fn claim(env: &Env<'_>, say: &Say) -> Result<(), Failure> {
 pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], which: &Which) -> Result<(), Failure> {
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let name = target::identity(env)?.ok_or_else(|| target::no_identity(env))?;
-    let mut me = Me::load(env, &name)?;
+    let mut me = KeptIdentity::load(&env.home, &name)?;
     if !without.is_empty() {
         forget(&mut me, without)?;
-        me.kept.save(Overwrite::Replace)?;
+        me.save(Overwrite::Replace)?;
     }
     let mut new = files.iter().map(|it| read(&cluster, &me, &name, it)).collect::<Result<Vec<_>, _>>()?;
     let mut seen = BTreeSet::new();
     new.retain(|it| seen.insert(it.to_pem()));
     let is_new = |it: &Voucher| new.iter().any(|new| new.to_pem() == it.to_pem());
-    me.kept.vouchers.retain(|it| !is_new(it));
-    me.kept.vouchers.extend(new.iter().cloned());
-    let brokers = cluster.open_as(env, Some(&me), Purpose::Call)?;
+    me.vouchers.retain(|it| !is_new(it));
+    me.vouchers.extend(new.iter().cloned());
+    let me = Arc::new(me);
+    let brokers = cluster.opening_as(env, Some(me.clone()), For::Message)?.wait()?.into_brokers()?;
     let standing = cluster.registered(env, &brokers)?;
     let client = brokers.client();
     let (mut told, mut refused) = (Vec::new(), None);
-    for it in me.kept.vouchers.iter().filter(|it| it.not_after() >= now()) {
-        let Some(registration) = vouched(&cluster.file, it, &me.kept.secret.signing_key(), &client) else { continue };
+    for it in me.vouchers.iter().filter(|it| it.not_after() >= now()) {
+        let Some(registration) = vouched(&cluster.file, it, &me.secret.signing_key(), &client) else { continue };
         let issuer = it.issuer(&cluster.file.genesis).unwrap_or_default().to_owned();
         // It was ordered when the client began; only so its own outcome is known.
         match brokers.submit(&Operation::Register(registration)) {
@@ -129,16 +132,16 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
 }
 
 /// What is named so is told to nobody any more; brokers forget what they were told when its time is over.
-fn forget(me: &mut Me, without: &[String]) -> Result<(), Failure> {
+fn forget(me: &mut KeptIdentity, without: &[String]) -> Result<(), Failure> {
     for named in without {
         let is_named = |it: &Voucher| {
             let (issuer, serial) = (named_as(it), it.serial());
             named.split_once(':').is_some_and(|(of, number)| of == issuer && number.trim_start_matches('#') == serial)
         };
-        let count = me.kept.vouchers.len();
-        me.kept.vouchers.retain(|it| !is_named(it));
-        if me.kept.vouchers.len() == count {
-            let failure = Failure::new(Code::Missing, format!("--without: {} keeps no {named}", me.kept.name()));
+        let count = me.vouchers.len();
+        me.vouchers.retain(|it| !is_named(it));
+        if me.vouchers.len() == count {
+            let failure = Failure::new(Code::Missing, format!("--without: {} keeps no {named}", me.name()));
             return Err(failure.hint("«sealcast id show» lists them: ISSUER:SERIAL"));
         }
     }
@@ -146,11 +149,11 @@ fn forget(me: &mut Me, without: &[String]) -> Result<(), Failure> {
 }
 
 /// What a file says of this identity, to brokers that take it.
-fn read(cluster: &Cluster, me: &Me, name: &str, file: &Path) -> Result<Voucher, Failure> {
+fn read(cluster: &Cluster, me: &KeptIdentity, name: &str, file: &Path) -> Result<Voucher, Failure> {
     let at = Home::shown(file);
     let new =
         Voucher::from_pem(&read_text(file)?).map_err(|why| Failure::new(Code::Content, format!("{at}: {why}")))?;
-    let keys = me.kept.secret.public();
+    let keys = me.secret.public();
     if !new.is_of(&keys.signing) {
         let failure = Failure::new(Code::Denied, format!("{at} is for another key than that of {name}"));
         return Err(failure.hint(format!("whoever gives it needs this one:  {keys}")));

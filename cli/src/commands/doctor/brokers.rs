@@ -7,7 +7,7 @@ use sealcast::code::{Class, Code};
 use sealcast::config::Home;
 
 use super::{Check, of_failure};
-use crate::cluster::{As, Cluster, PIN_DIGITS, hex};
+use crate::cluster::{Cluster, PIN_DIGITS, hex};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::target::Target;
@@ -28,7 +28,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
         file.faulty(),
         Home::shown(&cluster.path)
     );
-    let of_file = match cluster.named {
+    let of_file = match cluster.is_named() {
         true => Check::good("cluster", found),
         false => Check::hurts(
             "cluster",
@@ -45,7 +45,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
 }
 
 fn look(env: &Env<'_>, cluster: Cluster) -> Result<Vec<Stand>, Failure> {
-    let brokers = Cluster { patience: LOOK, ..cluster }.open(env, &As::Anybody)?;
+    let brokers = Cluster { patience: LOOK, ..cluster }.open(env)?;
     let stands = brokers.survey(LOOK);
     brokers.close();
     Ok(stands?)

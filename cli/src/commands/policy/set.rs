@@ -7,7 +7,7 @@ use sealcast_broker::operation::Action;
 
 use super::file::PolicyFile;
 use super::{count, hex};
-use crate::cluster::{As, Cluster};
+use crate::cluster::Cluster;
 use crate::commands::Env;
 use crate::commands::brokers::{Act, Administer, bring};
 use crate::hint::Failure;
@@ -30,7 +30,7 @@ pub(super) fn set(env: &Env<'_>, path: &Path, administer: &Administer) -> Result
         return Err(Failure::new(Code::Content, what)
             .hint("[issuers], then a line for each: exchange = [\"desk\", \"clearance\"]"));
     }
-    let brokers = cluster.open(env, &As::Anybody)?;
+    let brokers = cluster.open(env)?;
     let next = brokers.ready()?.policy + 1;
     brokers.close();
     if file.number != next {

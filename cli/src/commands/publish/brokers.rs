@@ -1,7 +1,6 @@
 //! Publishing through brokers: each message, or several together, once it has its place.
 
 use std::collections::BTreeSet;
-use std::iter;
 use std::time::Duration;
 
 use sealcast::brokers::{Brokers, Outgoing, Published};
@@ -15,26 +14,73 @@ use sealcast_crypto::identity::check_topic;
 use serde_json::json;
 
 use super::Pub;
-use super::lines::Lines;
 use crate::cluster::Cluster;
 use crate::commands::policy::Denial;
 use crate::commands::{self, Env, receipt};
 use crate::format::{safe, typed};
 use crate::hint::{Failure, nearest};
 
-impl Pub {
-    /// To brokers, each message once it has its place.
-    pub(super) fn through_brokers(
-        &self,
+/// What brokers are to publish with each message, where they see it.
+pub(super) type ToBrokers<'a> = Option<(&'a Cluster, Outgoing)>;
+
+/// A client of brokers that publishes.
+pub(super) struct Client<'a> {
+    cluster: &'a Cluster,
+    brokers: Brokers,
+    outgoing: Outgoing,
+}
+
+impl<'a> Client<'a> {
+    /// Once the brokers know it.
+    pub(super) fn new(
         env: &Env<'_>,
-        cluster: &Cluster,
-        one: Option<Vec<u8>>,
-    ) -> Result<(), Failure> {
-        // In the order sent and in one order they all come there; who holds them, brokers do not ask.
-        if self.safe {
-            let failure = Failure::new(Code::BadPair, "brokers do not say when all readers hold a message");
-            return Err(failure.hint("leave out --safe; --receipt FILE keeps the brokers' word that it has its place"));
+        cluster: &'a Cluster,
+        brokers: Brokers,
+        outgoing: Outgoing,
+    ) -> Result<Self, Failure> {
+        cluster.registered(env, &brokers)?;
+        outgoing.access.iter().try_for_each(|access| warn_of_unknown(env, cluster, &brokers, access))?;
+        Ok(Client { cluster, brokers, outgoing })
+    }
+
+    /// One message, or several together, once they have their place.
+    pub(super) fn publish(&mut self, env: &Env<'_>, asked: &Pub, mut bodies: Vec<Vec<u8>>) -> Result<(), Failure> {
+        let more = bodies.split_off(1);
+        self.outgoing.body = bodies.remove(0);
+        let Client { cluster, brokers, outgoing } = self;
+        let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
+        let published = brokers
+            .publish_together(outgoing, &more)
+            .map_err(|e| denied(env, cluster, brokers, &outgoing.headers, e))?;
+        let mut signed = None;
+        if let Some(path) = &asked.receipt {
+            let receipt = brokers.receipt(published.height, published.number)?;
+            receipt::save(path, &receipt, &cluster.file, asked.force)?;
+            signed = Some(receipt.signatures.len());
         }
+        asked.published(env, cluster, outgoing, &more, &published, signed)?;
+        // Lines may come for days: what is found meanwhile is kept and told at once.
+        commands::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
+        brokers.misled().map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// Ends it, and says what it has found out about brokers.
+    pub(super) fn finish(self, env: &Env<'_>, done: Result<(), Failure>) -> Result<(), Failure> {
+        if done.is_ok()
+            && let Some(why) = self.brokers.too_few_holders(HOLDERS_PATIENCE)
+        {
+            env.output.warn(why.message());
+        }
+        commands::brokers::keep(env, &self.cluster.file.cluster(), &self.brokers.evidence())?;
+        let misled = self.brokers.misled();
+        self.brokers.close();
+        misled.map_or(done, |why| Err(why.into()))
+    }
+}
+
+impl Pub {
+    /// What each message brings to brokers beside itself.
+    pub(super) fn outgoing(&self, cluster: &Cluster) -> Result<Outgoing, Failure> {
         check_published(&self.topic)
             .map_err(|e| Failure::new(Code::BadValue, format!("\"{}\": {e}", self.topic.escape_debug())))?;
         self.extra.check_clear(self.allow.is_some())?;
@@ -47,51 +93,11 @@ impl Pub {
         }
         let headers = self.extra.headers(Header { topic: self.topic.clone(), value: self.value.clone() })?;
         let (associated, execute) = (self.extra.associated(), self.extra.execute()?);
-        let together = usize::from(self.together.unwrap_or(1));
-        if together > 1 && cluster.keys == Scheme::Plain {
+        if self.together.is_some_and(|it| it > 1) && cluster.url.keys == Scheme::Plain {
             let failure = Failure::new(Code::BadPair, "--together: in clear nothing is sealed together");
             return Err(failure.hint("keys=threshold in the URL seals; or leave out --together"));
         }
-        let mut outgoing = Outgoing { headers, associated, access, execute, body: Vec::new() };
-        let brokers = cluster.open_registered(env)?;
-        outgoing.access.iter().try_for_each(|access| warn_of_unknown(env, cluster, &brokers, access))?;
-        let mut publish = |mut bodies: Vec<Vec<u8>>| -> Result<(), Failure> {
-            let more = bodies.split_off(1);
-            outgoing.body = bodies.remove(0);
-            let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
-            let published = brokers
-                .publish_together(&outgoing, &more)
-                .map_err(|e| denied(env, cluster, &brokers, &outgoing.headers, e))?;
-            let receipt = self
-                .receipt
-                .as_ref()
-                .map(|path| Ok::<_, Failure>((path, brokers.receipt(published.height, published.number)?)));
-            let receipt = receipt.transpose()?;
-            if let Some((path, receipt)) = &receipt {
-                receipt::save(path, receipt, &cluster.file, self.force)?;
-            }
-            let signed = receipt.as_ref().map(|(_, receipt)| receipt.signatures.len());
-            self.published(env, cluster, &outgoing, &more, &published, signed)?;
-            // Lines may come for days: what is found meanwhile is kept and told at once.
-            commands::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
-            brokers.misled().map_or(Ok(()), |why| Err(why.into()))
-        };
-        let done = match one {
-            Some(body) => publish(vec![body]),
-            None => {
-                let mut lines = Lines::of_stdin();
-                iter::from_fn(|| lines.next(together).transpose()).try_for_each(|bodies| publish(bodies?))
-            }
-        };
-        if done.is_ok()
-            && let Some(why) = brokers.too_few_holders(HOLDERS_PATIENCE)
-        {
-            env.output.warn(why.message());
-        }
-        commands::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
-        let misled = brokers.misled();
-        brokers.close();
-        misled.map_or(done, |why| Err(why.into()))
+        Ok(Outgoing { headers, associated, access, execute, body: Vec::new() })
     }
 
     /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`; what is in clear is said, and for whom.
@@ -106,7 +112,7 @@ impl Pub {
     ) -> Result<(), Failure> {
         let number = it.places.first().copied().unwrap_or(0);
         let allow = outgoing.access.as_ref().map(ToString::to_string);
-        let sealed = cluster.keys == Scheme::Threshold;
+        let sealed = cluster.url.keys == Scheme::Threshold;
         let sum = match &outgoing.execute {
             Execute::Increment { .. } => it.answer.first_chunk::<8>().map(|sum| i64::from_be_bytes(*sum)),
             _ => None,

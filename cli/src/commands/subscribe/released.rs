@@ -3,36 +3,48 @@
 use std::slice;
 use std::time::Instant;
 
-use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item, Subscription};
+use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Client, Header, Interest};
 use sealcast_client::Stood;
 use serde_json::json;
 
 use super::watch::Watch;
-use super::{STEP, Sub};
-use crate::cluster::{As, Cluster, hex, interest};
+use super::{Shown, Sub};
+use crate::cluster::{Cluster, hex, interest};
 use crate::commands::read::payloads;
 use crate::commands::{Env, brokers};
 use crate::format::{Payload, Received, Sender, base64, safe};
 use crate::hint::Failure;
-use crate::interrupt;
 use crate::text::{row, table};
 
 impl Sub {
-    pub(super) fn through_brokers(&self, env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
+    /// What is wanted of brokers: that one of the patterns fits. `None` if it is what others advertise, alone.
+    pub(super) fn interest(&self) -> Result<Option<Interest>, Failure> {
         if self.regex {
             let failure = Failure::new(Code::BadPair, "brokers match patterns, not regular expressions");
             return Err(failure.hint("sealcast sub 'market/+/eurusd' 'news/#'"));
         }
-        if self.list {
-            return list(env, cluster);
+        if self.patterns.is_empty() {
+            return Ok(None);
         }
-        let interest = if self.patterns.is_empty() { None } else { Some(self.interest()?) };
-        if let (Some(interest), true) = (&interest, self.end) {
-            return end(env, cluster, interest);
+        let parts = self.patterns.iter().map(|text| interest(text)).collect::<Result<Vec<_>, _>>()?;
+        let whole = Interest::any(parts);
+        if !whole.is_well_formed() {
+            let failure = Failure::new(Code::TooLarge, "these are more patterns than one subscription takes");
+            return Err(failure.hint("several «sealcast sub», each with some of them"));
         }
-        let client = cluster.open(env, &As::Subscriber)?;
+        Ok(Some(whole))
+    }
+
+    /// What brokers release.
+    pub(super) fn released(
+        &self,
+        env: &Env<'_>,
+        cluster: &Cluster,
+        client: Brokers,
+        interest: Option<Interest>,
+    ) -> Result<(), Failure> {
         cluster.registered(env, &client)?;
         let at = &cluster.file.genesis.name;
         let mut subscription = match &interest {
@@ -48,99 +60,83 @@ impl Sub {
             }
         };
         let wanted = |header: &Header| interest.as_ref().is_some_and(|it| it.matches(slice::from_ref(header)));
-        let ended = self.print_released(env, cluster, &client, &mut subscription, &wanted);
+        let (mut shown, mut watch) = (Shown { since: Instant::now(), count: 0 }, Watch::new(&client));
+        let ended = self.show_all(&mut shown, |shown, patience| {
+            watch.look(env, cluster, &client)?;
+            if self.advertisements && show_advertisements(env, &client, shown)? {
+                return Ok(());
+            }
+            match &mut subscription {
+                Some(subscription) => {
+                    let item = subscription.next_timeout(patience)?;
+                    item.map_or(Ok(()), |item| self.show_item(env, shown, item, &wanted))
+                }
+                None => {
+                    std::thread::sleep(patience);
+                    Ok(())
+                }
+            }
+        });
         brokers::keep(env, &cluster.file.cluster(), &client.evidence())?;
         drop(subscription);
         client.close();
         ended
     }
 
-    /// What is wanted: that one of the patterns fits.
-    fn interest(&self) -> Result<Interest, Failure> {
-        let parts = self.patterns.iter().map(|text| interest(text)).collect::<Result<Vec<_>, _>>()?;
-        let whole = Interest::any(parts);
-        if !whole.is_well_formed() {
-            let failure = Failure::new(Code::TooLarge, "these are more patterns than one subscription takes");
-            return Err(failure.hint("several «sealcast sub», each with some of them"));
-        }
-        Ok(whole)
-    }
-
-    fn print_released(
+    fn show_item(
         &self,
         env: &Env<'_>,
-        cluster: &Cluster,
-        client: &Brokers,
-        subscription: &mut Option<Subscription>,
+        shown: &mut Shown,
+        item: Item,
         wanted: &dyn Fn(&Header) -> bool,
     ) -> Result<(), Failure> {
-        let (start, mut index) = (Instant::now(), 0);
-        let mut watch = Watch::new(client);
-        loop {
-            watch.look(env, cluster, client)?;
-            if self.advertisements {
-                let Advertisements { came, missed } = client.advertisements();
-                if missed > 0 {
-                    env.output.warn(format!("{missed} advertisements came faster than they could be printed"));
-                }
-                for it in &came {
-                    index += 1;
-                    show_advertisement(env, it)?;
-                }
+        match item {
+            Item::Empty { count, .. } => env.output.detail(format!("{count} publications that you may not read")),
+            Item::Lost { count, .. } => {
+                env.output.warn(format!("{count} publications are no longer kept by the brokers"));
             }
-            if self.count.is_some_and(|n| index >= n) || interrupt::asked() {
-                return Ok(());
-            }
-            let left = self.wait.map_or(STEP, |w| w.saturating_sub(start.elapsed()));
-            if left.is_zero() {
-                return self.out_of_time(index);
-            }
-            let item = match subscription {
-                Some(subscription) => subscription.next_timeout(left.min(STEP))?,
-                None => {
-                    std::thread::sleep(left.min(STEP));
-                    None
-                }
-            };
-            match item {
-                None => {}
-                Some(Item::Empty { count, .. }) => {
-                    env.output.detail(format!("{count} publications that you may not read"))
-                }
-                Some(Item::Lost { count, .. }) => {
-                    env.output.warn(format!("{count} publications are no longer kept by the brokers"))
-                }
-                Some(Item::Publication { entry, associated, content, .. }) => {
-                    let client = shown(env, &entry.client);
-                    // Of its topics the one that was asked for; whoever wanted two at once sees the first.
-                    let asked_for = entry.places.iter().find(|(header, _)| wanted(header)).or(entry.places.first());
-                    let (topic, sequence) = asked_for.map_or(("", 0), |(header, ps)| (&*header.topic, *ps));
-                    for payload in payloads(&content) {
-                        index += 1;
-                        let (sender, associated, places) = (Sender::Signed(&client), &*associated, &*entry.places);
-                        let (epoch, delay_micros) = (0, None);
-                        let it = Received {
-                            index,
+            Item::Publication { entry, associated, content, .. } => {
+                let client = key_shown(env, &entry.client);
+                // Of its topics the one that was asked for; whoever wanted two at once sees the first.
+                let asked_for = entry.places.iter().find(|(header, _)| wanted(header)).or(entry.places.first());
+                let (topic, sequence) = asked_for.map_or(("", 0), |(header, ps)| (&*header.topic, *ps));
+                for payload in payloads(&content) {
+                    shown.count += 1;
+                    self.show_received(
+                        env,
+                        &Received {
+                            index: shown.count,
                             topic,
-                            sender,
-                            epoch,
+                            sender: Sender::Signed(&client),
+                            epoch: 0,
                             sequence,
-                            delay_micros,
-                            associated,
-                            places,
+                            delay_micros: None,
+                            associated: &associated,
+                            places: &entry.places,
                             payload,
-                        };
-                        self.show_received(env, &it)?;
-                    }
+                        },
+                    )?;
                 }
             }
         }
+        Ok(())
     }
+}
+
+/// What others advertised meanwhile; whether they did.
+fn show_advertisements(env: &Env<'_>, client: &Brokers, shown: &mut Shown) -> Result<bool, Failure> {
+    let Advertisements { came, missed } = client.advertisements();
+    if missed > 0 {
+        env.output.warn(format!("{missed} advertisements came faster than they could be printed"));
+    }
+    shown.count += came.len() as u64;
+    came.iter().try_for_each(|it| show_advertisement(env, it))?;
+    Ok(!came.is_empty())
 }
 
 /// `advertised market/#  from 5f0c81aa…`, and the text; as an object it is the one with `advertisement`.
 fn show_advertisement(env: &Env<'_>, it: &Advertisement) -> Result<(), Failure> {
-    let (scope, from) = (it.scope.to_string(), shown(env, &it.client));
+    let (scope, from) = (it.scope.to_string(), key_shown(env, &it.client));
     if env.output.is_json() {
         let mut object = json!({ "scope": scope, "from": from, "sn": it.sn });
         match std::str::from_utf8(&it.text) {
@@ -157,13 +153,13 @@ fn show_advertisement(env: &Env<'_>, it: &Advertisement) -> Result<(), Failure> 
 }
 
 /// A client's key; for people its beginning.
-fn shown(env: &Env<'_>, client: &Client) -> String {
+fn key_shown(env: &Env<'_>, client: &Client) -> String {
     let key = hex(&client.0);
     if env.output.is_json() { key } else { format!("{}…", &key[..8]) }
 }
 
 /// What the chosen identity has subscribed to here, in whichever process it was.
-fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
+pub(super) fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let (clients, in_use) = cluster.open_subscribers(env)?;
     let mut rows = vec![row(["ID", "NEXT", "WAITING", "INTEREST"])];
     for client in clients {
@@ -190,7 +186,7 @@ fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
 }
 
 /// Ends all subscriptions of the chosen identity to just this.
-fn end(env: &Env<'_>, cluster: &Cluster, interest: &Interest) -> Result<(), Failure> {
+pub(super) fn end(env: &Env<'_>, cluster: &Cluster, interest: &Interest) -> Result<(), Failure> {
     let (clients, in_use) = cluster.open_subscribers(env)?;
     let mut ended = 0;
     for client in clients {
