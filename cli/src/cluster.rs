@@ -90,7 +90,7 @@ impl Cluster {
         if self.url.keys == Scheme::Plain {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
-        Ok(opening.patience(self.patience))
+        Ok(opening.timeout(self.patience))
     }
 
     /// A client for nobody in particular, whose channels open in the background.

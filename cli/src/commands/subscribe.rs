@@ -121,8 +121,8 @@ impl Sub {
         session::wait_for_key(env, target, &session, self.wait)?;
         let mut views = session.views();
         tell_views(env, &mut views);
-        let mut ended = self.show_all(shown, |shown, patience| {
-            let message = next(&mut subscriptions, patience, Subscription::next_timeout)?;
+        let mut ended = self.show_all(shown, |shown, timeout| {
+            let message = next(&mut subscriptions, timeout, Subscription::next_timeout)?;
             self.show(env, shown, message.map(Heard::from))?;
             tell_views(env, &mut views);
             Ok(())
@@ -209,8 +209,8 @@ impl Sub {
             };
             all.push(client.subscribe(pattern, self.regex)?);
         }
-        let ended = self.show_all(shown, |shown, patience| {
-            let heard = next(&mut all, patience, Listening::next_timeout)?;
+        let ended = self.show_all(shown, |shown, timeout| {
+            let heard = next(&mut all, timeout, Listening::next_timeout)?;
             self.show(env, shown, heard)
         });
         tell_missed(env, all.iter().map(Listening::missed).sum());

@@ -42,7 +42,7 @@ pub fn open(target: &str) -> Opening {
         control: None,
         home: None,
         one_shot: false,
-        patience: None,
+        timeout: None,
         client: None,
     }
 }
@@ -55,7 +55,7 @@ pub struct Opening {
     pub(super) identity: Option<Identity>,
     origin: Option<OriginMode>,
     linger: Option<Duration>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     pub(super) control: Option<PathBuf>,
     home: Option<Home>,
     one_shot: bool,
@@ -109,8 +109,8 @@ impl Opening {
     }
 
     /// How long its calls may take; else as the URL says (`wait=`).
-    pub fn patience(mut self, patience: Duration) -> Opening {
-        self.patience = Some(patience);
+    pub fn timeout(mut self, timeout: Duration) -> Opening {
+        self.timeout = Some(timeout);
         self
     }
 
@@ -146,8 +146,8 @@ impl Opening {
         if let Some(linger) = self.linger {
             url.options.linger = linger;
         }
-        if let Some(patience) = self.patience {
-            url.options.wait = patience;
+        if let Some(timeout) = self.timeout {
+            url.options.wait = timeout;
         }
         let clock = Clock::start();
         let parts = Parts::of(&self, &url, &home, clock)?;

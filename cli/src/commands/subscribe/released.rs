@@ -32,7 +32,7 @@ impl Sub {
         let whole = Interest::any(parts);
         if !whole.is_well_formed() {
             let failure = Failure::new(Code::TooLarge, "these are more patterns than one subscription takes");
-            return Err(failure.hint("several «sealcast sub», each with some of them"));
+            return Err(failure.hint("several 'sealcast sub', each with some of them"));
         }
         Ok(Some(whole))
     }
@@ -61,18 +61,18 @@ impl Sub {
         };
         let wanted = |header: &Header| interest.as_ref().is_some_and(|it| it.matches(slice::from_ref(header)));
         let (mut shown, mut watch) = (Shown { since: Instant::now(), count: 0 }, Watch::new(&client));
-        let ended = self.show_all(&mut shown, |shown, patience| {
+        let ended = self.show_all(&mut shown, |shown, timeout| {
             watch.look(env, cluster, &client)?;
             if self.advertisements && show_advertisements(env, &client, shown)? {
                 return Ok(());
             }
             match &mut subscription {
                 Some(subscription) => {
-                    let item = subscription.next_timeout(patience)?;
+                    let item = subscription.next_timeout(timeout)?;
                     item.map_or(Ok(()), |item| self.show_item(env, shown, item, &wanted))
                 }
                 None => {
-                    std::thread::sleep(patience);
+                    std::thread::sleep(timeout);
                     Ok(())
                 }
             }
