@@ -22,9 +22,19 @@ use sealcast_wire::Utc;
 /// A wait that only a failing test sees the end of.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// A URL that no other test uses: the port is drawn by the system, the address from port and process.
+/// A UDP port that is free, and that no other test of this process has.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Below the ports that the system gives to sockets without one: such a socket took a port that was free a moment before.
+    let at = |n: u32| 10_000 + u16::try_from(n % 20_000).expect("it fits");
+    let drawn = || at(std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)));
+    let is_free = |port: &u16| UdpSocket::bind(("0.0.0.0", *port)).is_ok();
+    std::iter::repeat_with(drawn).take(20_000).find(is_free).expect("there are free ports")
+}
+
+/// A URL that no other test uses: the address comes from port and process.
 pub(crate) fn url(more: &str) -> String {
-    let port = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.local_addr()).expect("a free port").port();
+    let port = free_port();
     let [_, _, b, c] = std::process::id().to_be_bytes();
     format!("udpm://239.{}.{b}.{c}:{port}?ttl=0{more}", 200 + port % 50)
 }
