@@ -573,6 +573,8 @@ impl Contributory {
         let wrong = attempt.culprits.iter().filter(|(_, why)| *why == Misbehaviour::WrongValue);
         let shown: Vec<Message> = wrong.filter_map(|(seat, _)| attempt.message(1, *seat).cloned()).collect();
         shown.iter().for_each(|message| _ = self.send(message));
+        // Who lacks one half of the proof would blame those who lack the other.
+        let shown: Vec<Message> = shown.into_iter().chain(attempt.proof).collect();
         if !shown.is_empty() {
             self.shown = Some((attempt.proposal.id(), shown, now.monotonic));
         }

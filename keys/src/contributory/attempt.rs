@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     /// When it last came nearer to its end.
     pub(super) progress: Monotonic,
     pub(super) formation: Option<Formation>,
+    /// Two signed messages of one author for one place, if we hold such: what proves whom to leave out.
+    pub(super) proof: Vec<Message>,
     pub(super) stage: Stage,
     /// Messages held, by round and seat.
     held: [Vec<Option<Held>>; 3],
@@ -209,6 +211,7 @@ impl Attempt {
             started: now,
             progress: now,
             formation: None,
+            proof: Vec::new(),
             stage: Stage::Gathering,
             held: [empty(), empty(), empty()],
             spoken: vec![now; n],
@@ -361,6 +364,9 @@ impl Attempt {
                 }
                 return Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation));
             }
+            if let Some(held) = self.held[round][seat].as_ref().filter(|_| self.proof.is_empty()) {
+                self.proof = vec![held.message.clone(), message];
+            }
             return Err(self.blame(seat, Misbehaviour::Equivocation));
         }
         if matches!(&message, Message::R1(m) if (m.roster, m.state) != (formation.roster, formation.state)) {
@@ -507,9 +513,11 @@ impl Attempt {
         if shown < SHOWN_TIMES && now.since(since) >= SHOWN_WITHIN / SHOWN_TIMES * shown {
             self.doubt = Some((since, shown + 1));
             self.progress = now;
-            // Those who hold the same share the work, and each takes another part the next time.
+            // Those who hold the same share the work, and each takes another part the next time. Each part is two members',
+            // for one of them may be the liar.
             let part = |i: usize| (i + shown as usize) % alike.len();
-            let share = |(i, _): &(usize, &usize)| mine.is_some_and(|mine| part(*i) == mine);
+            let parts = |mine: usize| [mine, (mine + 1) % alike.len()];
+            let share = |(i, _): &(usize, &usize)| mine.is_some_and(|mine| parts(mine).contains(&part(*i)));
             let seats = active.iter().enumerate().filter(share).map(|(_, slot)| formation.seat_of_slot[*slot]);
             let messages: Vec<Message> = seats.filter_map(|seat| self.message(round, seat).cloned()).collect();
             return (!messages.is_empty()).then_some(Step::Show(messages));

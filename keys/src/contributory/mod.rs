@@ -245,7 +245,7 @@ pub struct Contributory {
     named_bases: BTreeMap<CertHash, (Base, Strike)>,
     /// When we first asked to be let in.
     asked: Option<Monotonic>,
-    /// Of the last attempt that failed by somebody's wrong message: that message, and when we last showed it.
+    /// Of the last attempt that failed by somebody's messages: those that prove it, and when we last showed them.
     shown: Option<(InstanceId, Vec<Message>, Monotonic)>,
     /// When a sign of others was last seen, by who is in no group.
     last_sign: Monotonic,
