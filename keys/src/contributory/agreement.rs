@@ -840,7 +840,9 @@ impl Contributory {
         let Some(attempt) = self.attempt.as_ref() else { return };
         let late = attempt.is_confirming() && now.monotonic.since(attempt.progress) >= timing::RTO;
         let made_up = !self.is_grouped() && !attempt.is_proven();
-        if let Some(rival) = self.later.take_if(|_| made_up && now.monotonic.since(attempt.started) >= timing::RTO) {
+        let waited = now.monotonic.since(attempt.started) >= timing::RTO;
+        // One that this attempt went past is no rival of it: it is over.
+        if let Some(rival) = self.later.take_if(|later| made_up && waited && attempt.has_rival(later)) {
             // What it follows on may be made up: another group wants us too.
             let proposer = *attempt.proposal.proposer();
             self.attempt = None;

@@ -251,6 +251,14 @@ impl Attempt {
         self.proposal.content.base.is_none() || self.of_base || vouchers.count_ones() >= 2 || all_kin
     }
 
+    /// Whether another proposal follows on another epoch, by somebody whom this one does not name: one of the two may be
+    /// made up.
+    pub(super) fn has_rival(&self, other: &Proposal) -> bool {
+        let (theirs, ours) = (other.content.base, self.proposal.content.base);
+        let apart = theirs.is_some() && ours.is_some() && theirs != ours;
+        apart && self.proposal.seat_of(other.proposer()).is_none()
+    }
+
     /// Whether the others have ended it without a word of ours, if they are in this epoch.
     pub(super) fn ended_without_us(&self, base: Base) -> bool {
         self.proposal.may_make(base) && self.only_listens()

@@ -593,11 +593,7 @@ impl Contributory {
         if content.base == self.base() && (names_me || related || !self.is_grouped()) {
             self.proposed = self.proposed.max(number);
         }
-        let is_rival = |a: &super::Attempt| {
-            let (theirs, ours) = (content.base, a.proposal.content.base);
-            theirs.is_some() && ours.is_some() && theirs != ours && a.proposal.seat_of(&proposer).is_none()
-        };
-        let undecided = |a: &super::Attempt| !a.is_proven() && is_rival(a);
+        let undecided = |a: &super::Attempt| !a.is_proven() && a.has_rival(&proposal);
         if names_me && !waited && !self.is_grouped() && self.attempt.as_ref().is_some_and(undecided) {
             // Two groups want us, or somebody made one up. Which one exists shows in the first round: the greater claim
             // says nothing.
@@ -642,6 +638,13 @@ impl Contributory {
                 true => {}
                 false => self.ask_to_merge(now),
             }
+            return Ok(());
+        }
+        let greater = |later: &mut Proposal| later.content.base == content.base && later.order() > proposal.order();
+        if let Some(later) = self.later.take_if(greater) {
+            // The one that waited is better: its author and others follow it.
+            self.remember_judged(&proposal);
+            self.come_back_to(now, later);
             return Ok(());
         }
         self.adopt(now, proposal);

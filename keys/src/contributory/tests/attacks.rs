@@ -88,7 +88,7 @@ fn join(net: &mut Net, identity: &Identity, epoch: EpochId, size: u16) -> Vec<u8
 }
 
 /// A proposal that node `by` signs.
-fn proposal(net: &mut Net, by: usize, mut content: Propose) -> Vec<u8> {
+pub(super) fn proposal(net: &mut Net, by: usize, mut content: Propose) -> Vec<u8> {
     let mut nonce = [0; 12];
     net.rng.fill_bytes(&mut nonce);
     let keys = &net.nodes[by].keys;

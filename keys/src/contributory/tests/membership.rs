@@ -1,5 +1,8 @@
 //! Members come and go: one by one, together, for good, by force.
 
+use super::super::message::{Base, Kind, Propose, ShortId};
+use super::super::timing::Timer;
+use super::attacks::proposal;
 use super::*;
 use crate::CommandError;
 use sealcast_wire::Change;
@@ -263,6 +266,72 @@ fn a_group_that_was_cut_in_two_heals() {
         assert!(told.iter().all(|n| *n <= 1), "seed {seed}: the other part is told of once: {told:?}");
         assert!(told.contains(&1), "seed {seed}: and not passed over in silence");
     }
+}
+
+/// It lacks the others' confirmations of one key when two of them propose the next, and the greater proposal comes first.
+#[test]
+fn w13_a_lesser_proposal_takes_no_greater_ones_place_that_waits_for_confirmations() {
+    let mut net = group(77, 4);
+    let late = 3;
+    net.command(0, Command::Rotate).unwrap();
+    let confirms = |net: &Net| net.nodes[late].keys.attempt.as_ref().is_some_and(super::super::Attempt::is_confirming);
+    assert!(net.run_until(1_000, confirms), "{}", net.describe());
+    net.nodes[late].part = 1;
+    net.queue.retain(|_, (to, _)| *to != late);
+    let before = net.nodes[late].keys.epoch();
+    let others = |net: &Net| (0..3).all(|i| net.nodes[i].keys.epoch() != before);
+    assert!(net.run_until(30, others), "{}", net.describe());
+    let base = net.nodes[0].keys.base();
+    let hint = net.nodes[0].keys.statements.hint();
+    let seats: Vec<ShortId> = (0..4).map(|i| net.nodes[i].keys.me.short).collect();
+    let content = |attempt| Propose {
+        counter: base.unwrap().next_counter(),
+        attempt,
+        version: 1,
+        kind: Kind::Setup,
+        base,
+        hint,
+        seats: seats.clone(),
+        signature: [0; 64],
+    };
+    let [greater, lesser] = [(0, 2), (1, 1)].map(|(by, attempt)| proposal(&mut net, by, content(attempt)));
+    net.deliver(late, &greater);
+    assert!(confirms(&net), "it waits for what is on its way");
+    net.nodes[late].keys.timers.stop(Timer::Resend);
+    net.now += 41_000;
+    net.deliver(late, &lesser);
+    let attempt = net.nodes[late].keys.attempt.as_ref().map(|a| a.proposal.content.attempt);
+    assert_eq!(attempt, Some(2), "{}", net.describe());
+}
+
+/// A newcomer that missed how an agreement ended is named in the two that follow: the later one's author is no rival of it.
+#[test]
+fn w13_a_proposal_that_was_gone_past_is_not_taken_up_again_while_the_next_one_is_not_proved_yet() {
+    let mut net = group(78, 3);
+    let late = net.start(robot(3));
+    net.nodes[late].part = 1;
+    for i in 0..3 {
+        let (person, now) = (net.nodes[i].keys.me.clone(), net.clock());
+        net.nodes[late].keys.people.insert(person, now.monotonic);
+    }
+    let first = net.nodes[0].keys.base().unwrap();
+    let second = Base { counter: first.next_counter(), size: 4, hash: 7 };
+    let hint = net.nodes[0].keys.statements.hint();
+    let seats: Vec<ShortId> = (0..4).map(|i| net.nodes[i].keys.me.short).collect();
+    let [gone, next] = [(0, first), (1, second)].map(|(by, base)| {
+        let (counter, seats) = (base.next_counter(), seats.clone());
+        let (base, signature) = (Some(base), [0; 64]);
+        let content = Propose { counter, attempt: 1, version: 1, kind: Kind::Setup, base, hint, seats, signature };
+        proposal(&mut net, by, content)
+    });
+    net.deliver(late, &gone);
+    let keys = &mut net.nodes[late].keys;
+    keys.later = keys.attempt.take().map(|a| a.proposal);
+    assert!(keys.later.is_some(), "it waits for the end of the agreement that it follows on");
+    net.deliver(late, &next);
+    net.run(80);
+    let base = net.nodes[late].keys.attempt.as_ref().and_then(|a| a.proposal.content.base);
+    assert_eq!(base, Some(second), "{}", net.describe());
 }
 
 /// Each time some of those who are left go on without the others, who do not notice: four epochs are in use, each with
