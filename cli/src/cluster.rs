@@ -36,7 +36,7 @@ impl Cluster {
     /// Of `--cluster`, else of the target's URL.
     pub(crate) fn of(env: &Env<'_>, file: Option<&Path>) -> Result<Cluster, Failure> {
         let url = match file {
-            Some(path) => Url::parse(&format!("quorum:{}", path.display())).map_err(Failure::from),
+            Some(path) => Url::parse(&Url::of_cluster_file(path)).map_err(Failure::from),
             None => Target::of(env).map(|it| it.url),
         };
         let hint = "--cluster FILE, or --url quorum:FILE; «sealcast brokers up -n 4» makes a cluster and a context";
@@ -232,7 +232,7 @@ pub(crate) fn moved(url: &Url, path: &Path, file: &ClusterFile) -> String {
     let options: Vec<&str> =
         [Some(options), pin.as_deref()].into_iter().flatten().filter(|it| !it.is_empty()).collect();
     let mark = if options.is_empty() { "" } else { "?" };
-    format!("quorum:{}{mark}{}", path.display(), options.join("&"))
+    format!("{}{mark}{}", Url::of_cluster_file(path), options.join("&"))
 }
 
 /// Digits of a cluster's id that a URL is given: 128 bits.

@@ -267,6 +267,29 @@ fn closing_waits_for_places_while_there_is_progress_and_tells_how_many_have_none
     ward.brokers[..2].iter().for_each(|it| it.signal(Signal::CONT));
 }
 
+/// One thread publishes without waiting, more than a publisher may have in flight at the brokers, and is told of each message
+/// later what position it has.
+#[test]
+fn one_thread_has_thousands_of_messages_under_way_at_brokers() {
+    const UNDER_WAY: u32 = 3000;
+    let ward = Ward::open("tickets");
+    let url = ward.url("plain");
+    let (alice, bob) = (ward.session(&url, "alice"), ward.session(&url, "bob"));
+    alice.ready().wait().expect("it begins");
+    let mut reader = bob.subscribe("t").capacity(UNDER_WAY as usize).wait().expect("a pattern that may be read");
+    meet_under(&url, &alice, "t", &mut reader);
+    let publish = |n: u32| alice.publish("t", n.to_be_bytes()).ordered().ticket().expect("it is taken");
+    let mut tickets: Vec<_> = (0..UNDER_WAY).map(publish).collect();
+    // Nobody asks what became of one of them.
+    drop(tickets.pop());
+    let numbers: Vec<Option<u64>> = tickets.into_iter().map(|it| it.wait().expect("it has its place").number).collect();
+    assert!(numbers[0].is_some() && numbers.is_sorted_by(|a, b| a < b), "each has its own, as published");
+    for n in 0..UNDER_WAY {
+        assert_eq!(next(&url, &mut reader).payload(), n.to_be_bytes());
+    }
+    assert_eq!(alice.close(), 0);
+}
+
 fn text(payload: &[u8]) -> String {
     String::from_utf8_lossy(payload).into_owned()
 }

@@ -15,7 +15,7 @@ pub mod pairs;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -80,6 +80,12 @@ impl Way {
 }
 
 impl Url {
+    /// The text of a URL through the brokers of a cluster file, without options. What would end the path in a URL is escaped.
+    pub fn of_cluster_file(path: &Path) -> String {
+        // RFC 3986, 2.1; the escape's own sign first.
+        format!("quorum:{}", path.display().to_string().replace('%', "%25").replace('?', "%3F"))
+    }
+
     /// That of a client of brokers whose cluster file is no file here.
     pub(crate) fn of_brokers(keys: Scheme, wait: Duration) -> Url {
         let text = format!("quorum:?keys={}", keys.name());
@@ -187,7 +193,7 @@ impl Url {
             "quorum" if place.is_empty() => {
                 return Err(bad(text, "it names no cluster file").with_hint("quorum:cluster.toml"));
             }
-            "quorum" => Way::Quorum(PathBuf::from(place)),
+            "quorum" => Way::Quorum(unescaped(place).into()),
             later if LATER_TRANSPORTS.contains(&later) => {
                 return Err(not_built(text, &format!("{scheme}: is a way of the design that")));
             }
@@ -342,6 +348,11 @@ impl Url {
     }
 }
 
+/// Undoes what [`Url::of_cluster_file`] escapes.
+fn unescaped(place: &str) -> String {
+    place.replace("%3F", "?").replace("%3f", "?").replace("%25", "%")
+}
+
 impl FromStr for Url {
     type Err = Error;
     fn from_str(text: &str) -> Result<Url> {
@@ -493,6 +504,15 @@ mod tests {
         let group = Url::parse("quorum:c.toml?keys=contributory&group=ward3").unwrap();
         assert_eq!((group.keys, group.options.group.as_deref()), (Scheme::Contributory, Some("ward3")));
         assert_eq!(Url::parse("udpm://?keys=threshold").unwrap_err().code(), Code::BadPair);
+    }
+
+    #[test]
+    fn any_path_of_a_cluster_file_can_be_named() {
+        for path in ["c.toml", "/a b/c?.toml", "50%/c.toml", "%3F/%25?%"] {
+            let text = Url::of_cluster_file(Path::new(path));
+            let url = Url::parse(&format!("{text}?keys=plain")).unwrap();
+            assert_eq!((url.way, url.keys), (Way::Quorum(path.into()), Scheme::Plain));
+        }
     }
 
     #[test]

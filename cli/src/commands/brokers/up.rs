@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, load, save};
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, Overwrite};
-use sealcast::url::Scheme;
+use sealcast::url::{Scheme, Url};
 use sealcast_broker::cluster_file::{ClusterFile, Suite};
 use serde_json::json;
 
@@ -228,7 +228,7 @@ fn tell_ended(env: &Env<'_>, processes: &mut Processes) {
 fn context(env: &Env<'_>, cluster: &init::Cluster) -> Result<(String, String), Failure> {
     let name = cluster.file.genesis.name.clone();
     let pin = &hex(&cluster.file.cluster().0)[..PIN_DIGITS];
-    let url = format!("quorum:{}?keys=threshold&pin={pin}", cluster.path.display());
+    let url = format!("{}?keys=threshold&pin={pin}", Url::of_cluster_file(&cluster.path));
     let id = target::identity(env)?;
     Contexts::update(&env.home, |all| {
         let id = id.clone().or_else(|| all.context.get(&name).and_then(|it| it.id.clone()));
