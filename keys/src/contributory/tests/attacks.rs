@@ -710,7 +710,7 @@ fn rule_a3_a_former_runs_farewell_sent_again_or_spliced_removes_nobody() {
 }
 
 /// What one kind of datagram, sent by the thousand within a second, makes a member check, keep and say. The
-/// numbers are SECURITY.md's.
+/// numbers are those of docs/limits.md.
 #[test]
 fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
     use sealcast_wire::Dropped;
