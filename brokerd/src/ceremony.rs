@@ -15,6 +15,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Client, Frame, Operation};
+use sealcast_crypto::group::Group;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::{Utc, limits};
@@ -24,7 +25,7 @@ use crate::executor::Executor;
 use crate::log;
 use crate::release::Holding;
 use crate::shares::file::{FileError, Folder};
-use crate::shares::{Ceremony, Event, Made, Setup, Suite};
+use crate::shares::{Ceremony, Event, Made, Setup};
 
 /// What the order tells.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Making {
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start<G: Suite>(self, notes: Receiver<Note>) -> io::Result<JoinHandle<()>>
+    pub(crate) fn start<G: Group>(self, notes: Receiver<Note>) -> io::Result<JoinHandle<()>>
     where
         Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
@@ -73,7 +74,7 @@ impl Making {
         })
     }
 
-    fn run<G: Suite>(mut self, notes: &Receiver<Note>) -> Result<(), String>
+    fn run<G: Group>(mut self, notes: &Receiver<Note>) -> Result<(), String>
     where
         Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
@@ -148,7 +149,7 @@ impl Making {
         self.keys.made(EPOCH, self.executor.time())
     }
 
-    fn made<G: Suite>(mut self, made: Made<G>) -> Result<(), String>
+    fn made<G: Group>(mut self, made: Made<G>) -> Result<(), String>
     where
         Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {

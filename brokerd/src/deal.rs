@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sealcast_broker::cluster_file::{ClusterFile, Suite as SuiteName, VouchedKey};
 use sealcast_broker::protocol::SignedKey;
-use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 
 use crate::ceremony::EPOCH;
@@ -15,8 +15,8 @@ use crate::config::{CLUSTER, Config};
 use crate::failure::{Failure, storage};
 use crate::release;
 use crate::serve::rng;
+use crate::shares;
 use crate::shares::file::Folder;
-use crate::shares::{self, Suite};
 
 /// Deals a key to the brokers of these folders, all of one cluster; each signs it, and it goes into their cluster files.
 ///
@@ -40,7 +40,7 @@ pub fn deal(folders: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-fn deal_in<G: Suite>(file: &ClusterFile, brokers: &BTreeMap<u16, &Config>) -> Result<(), Failure> {
+fn deal_in<G: Group>(file: &ClusterFile, brokers: &BTreeMap<u16, &Config>) -> Result<(), Failure> {
     let config = |e: &dyn std::fmt::Display| Failure::Config(e.to_string());
     let mut rng = rng()?;
     let made = release::now();

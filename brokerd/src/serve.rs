@@ -16,7 +16,7 @@ use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite as SuiteName, VouchedKey};
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Report, Status, Welcome};
-use sealcast_crypto::group::{P256, Ristretto255};
+use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
@@ -40,8 +40,8 @@ use crate::metrics::{Page, Server};
 use crate::neighbours::{Line, Neighbours, Noticed, Seen};
 use crate::outlet::{Blocks, Outlet};
 use crate::release::Holding;
+use crate::shares;
 use crate::shares::file::{FileError, Folder};
-use crate::shares::{self, Suite};
 use crate::sync::{self, Others as _, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
@@ -751,7 +751,7 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
 }
 
 /// Takes the threshold key from the folder, or sees to it that one is made.
-fn begin_key<G: Suite>(
+fn begin_key<G: Group>(
     mut making: Making,
     hall: &Hall,
     vouched: Option<&VouchedKey>,

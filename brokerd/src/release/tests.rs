@@ -12,7 +12,7 @@ use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use super::{Holding, Job};
 use crate::fixture::{Broker, World, brokers, client, key as key_of, publication};
-use crate::shares::{Suite, deal};
+use crate::shares::deal;
 
 /// Four brokers that have executed everything, with shares of which three open, or as many as are asked for.
 struct Cluster<G: Group> {
@@ -22,7 +22,7 @@ struct Cluster<G: Group> {
     sealed: Vec<Labelled<G>>,
 }
 
-impl<G: Suite> Cluster<G>
+impl<G: Group> Cluster<G>
 where
     Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
@@ -92,7 +92,7 @@ where
     }
 }
 
-fn whom_the_policy_allows_opens_it_and_nobody_else<G: Suite>()
+fn whom_the_policy_allows_opens_it_and_nobody_else<G: Group>()
 where
     Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
@@ -186,7 +186,7 @@ fn rule_e4_t_signed_shares_of_a_false_ciphertext_suspend_its_publisher() {
     suspends::<P256>();
 }
 
-fn suspends<G: Suite>()
+fn suspends<G: Group>()
 where
     Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {

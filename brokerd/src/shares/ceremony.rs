@@ -35,14 +35,13 @@ use std::fmt;
 use std::mem;
 
 use sealcast_broker::genesis::Cluster;
-use sealcast_crypto::group::{Element, Parameters, ParametersError};
+use sealcast_crypto::group::{Element, Group, Parameters, ParametersError, feldman};
 use sealcast_crypto::secret::Secret;
-use sealcast_crypto::tdh2::KeyShare;
+use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::limits::BROKERS_MAX;
 
 pub use self::outcome::{Event, Failure, Fault, Made};
 use self::own::{KEY, Own, SECRET, SENDER};
-use super::feldman::{self, Suite};
 pub use super::word::Round;
 use super::word::{Announcement, Binding, Complaint, Dealing, Head, SEALED_LEN};
 
@@ -64,7 +63,7 @@ pub struct Setup {
 }
 
 /// The machine of one broker: runs, until one of them makes a key.
-pub struct Ceremony<G: Suite> {
+pub struct Ceremony<G: Group> {
     setup: Setup,
     seed: Secret<32>,
     run: u32,
@@ -92,7 +91,7 @@ pub enum SetupError {
     Index(u16),
 }
 
-impl<G: Suite> Ceremony<G> {
+impl<G: Group> Ceremony<G> {
     /// A machine that has heard nothing yet. The seed is drawn once for each cluster and broker, and kept until there is a key.
     ///
     /// # Errors
@@ -409,7 +408,9 @@ impl<G: Suite> Ceremony<G> {
         let epoch = u64::from(*epoch);
         let parameters = Parameters { epoch, ..Parameters::new(&cluster.0, *threshold, *brokers) };
         let commitments: Vec<&[Element<G>]> = dealings.values().map(|it| &it.commitment[..]).collect();
-        let Some(key) = feldman::sum_of_commitments(parameters, &commitments) else {
+        let sum = feldman::sum_of_commitments(*threshold, &commitments);
+        let keys = sum.and_then(|it| feldman::public_keys(&it, *brokers));
+        let Some(key) = keys.and_then(|(h, shares)| PublicKey::new(parameters, h, shares).ok()) else {
             return self.fail(Failure::Degenerate);
         };
         // x_j = Σ f_i(j), checked against h_j
@@ -454,7 +455,7 @@ impl<G: Suite> Ceremony<G> {
     }
 }
 
-impl<G: Suite> fmt::Debug for Ceremony<G> {
+impl<G: Group> fmt::Debug for Ceremony<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut it = f.debug_struct("Ceremony");
         it.field("run", &self.run).field("deadline", &self.deadline()).field("excluded", &self.excluded).finish()
@@ -466,7 +467,7 @@ type Members<G> = BTreeMap<u16, Announcement<G>>;
 /// By dealer.
 type Dealings<G> = BTreeMap<u16, Dealing<G>>;
 
-enum Phase<G: Suite> {
+enum Phase<G: Group> {
     Waiting,
     Announcing {
         until: u64,
@@ -496,7 +497,7 @@ struct Unheard {
 }
 
 /// The share as it was opened, if it is the dealer's polynomial at the receiver.
-fn fits<G: Suite>(dealing: &Dealing<G>, receiver: u16, share: &[u8]) -> Option<Secret<32>> {
+fn fits<G: Group>(dealing: &Dealing<G>, receiver: u16, share: &[u8]) -> Option<Secret<32>> {
     let share = Secret::try_from(share).ok()?;
     feldman::fits(&dealing.commitment, receiver + 1, &share).then_some(share)
 }

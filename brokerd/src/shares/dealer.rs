@@ -2,62 +2,37 @@
 
 use rand_core::CryptoRng;
 use sealcast_broker::genesis::Cluster;
-use sealcast_crypto::group::{Parameters, ParametersError};
-use sealcast_crypto::tdh2::{self, KeyError, KeyShare, PublicKey};
+use sealcast_crypto::group::{Group, Parameters, ParametersError};
+use sealcast_crypto::tdh2::{self, KeyShare, PublicKey};
 
-use super::feldman::{self, Suite};
-
-/// TGen by frost's dealer (RFC 9591, appendix C): the key of a cluster, and x_1 … x_n for its brokers, each checked
-/// against its public key. The dealer knows the key until it erases it: run it on a machine that is trusted with that.
+/// TGen: the key of a cluster, and x_1 … x_n for its brokers. The dealer knows the key until it erases it: run it on a machine
+/// that is trusted with that.
 ///
 /// # Errors
-/// [`DealError`].
-pub fn deal<G: Suite>(
+/// So many brokers cannot share a key so.
+pub fn deal<G: Group>(
     cluster: &Cluster,
     threshold: u16,
     brokers: u16,
     rng: &mut impl CryptoRng,
-) -> Result<(PublicKey<G>, Vec<KeyShare<G>>), DealError> {
-    let parameters = Parameters::new(&cluster.0, threshold, brokers);
-    parameters.validate()?;
-    if threshold == 1 {
-        // Frost begins at two; one share that opens alone is what the single broker of a comparison has.
-        return Ok(tdh2::deal(parameters, rng)?);
-    }
-    let (secrets, h, shares) = feldman::trusted::<G>(threshold, brokers, rng).ok_or(DealError::Dealing)?;
-    let key = PublicKey::new(parameters, h, shares)?;
-    let shares = (1..).zip(&secrets).map(|(index, x)| KeyShare::new(&key, index, x)).collect::<Result<_, _>>()?;
-    Ok((key, shares))
-}
-
-/// Why there is no key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DealError {
-    /// So many brokers cannot share a key so.
-    #[error(transparent)]
-    Parameters(#[from] ParametersError),
-    /// The library's dealer failed: a random number that no run is known to meet.
-    #[error("the dealing failed; deal again")]
-    Dealing,
-    /// The dealt shares are none of the key.
-    #[error(transparent)]
-    Key(#[from] KeyError),
+) -> Result<(PublicKey<G>, Vec<KeyShare<G>>), ParametersError> {
+    tdh2::deal(Parameters::new(&cluster.0, threshold, brokers), rng)
 }
 
 #[cfg(test)]
 mod tests {
     use rand_chacha::ChaCha20Rng;
     use rand_core::SeedableRng;
-    use sealcast_crypto::group::{P256, ParametersError, Ristretto255};
+    use sealcast_crypto::group::{P256, Ristretto255};
 
     use super::super::testing::opens_with_every_t;
     use super::*;
 
-    fn dealt<G: Suite>(threshold: u16, brokers: u16) -> (PublicKey<G>, Vec<KeyShare<G>>) {
+    fn dealt<G: Group>(threshold: u16, brokers: u16) -> (PublicKey<G>, Vec<KeyShare<G>>) {
         deal(&Cluster([7; 32]), threshold, brokers, &mut ChaCha20Rng::seed_from_u64(u64::from(threshold))).unwrap()
     }
 
-    fn any_t_shares_open<G: Suite>() {
+    fn any_t_shares_open<G: Group>() {
         for (threshold, brokers) in [(1, 1), (2, 4), (3, 4), (5, 7)] {
             let (key, shares) = dealt::<G>(threshold, brokers);
             assert_eq!(key.parameters(), &Parameters::new(&[7; 32], threshold, brokers));
@@ -88,8 +63,8 @@ mod tests {
     #[test]
     fn numbers_that_make_no_sense_are_refused() {
         let deal = |t, n| deal::<Ristretto255>(&Cluster([7; 32]), t, n, &mut ChaCha20Rng::seed_from_u64(1)).map(drop);
-        assert_eq!(deal(0, 4), Err(DealError::Parameters(ParametersError::Threshold(0))));
-        assert_eq!(deal(5, 4), Err(DealError::Parameters(ParametersError::Threshold(5))));
-        assert_eq!(deal(1, 0), Err(DealError::Parameters(ParametersError::Holders(0))));
+        assert_eq!(deal(0, 4), Err(ParametersError::Threshold(0)));
+        assert_eq!(deal(5, 4), Err(ParametersError::Threshold(5)));
+        assert_eq!(deal(1, 0), Err(ParametersError::Holders(0)));
     }
 }

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `dealer` | somebody trusted deals the shares |
 //! | `ceremony`, `word` | the brokers make the key among themselves, by words in their order (E8) |
-//! | `feldman` | verifiable secret sharing, by `frost-core`: the bridge by bytes, since its curve types are of other versions |
 //! | `file` | shares and seeds on disk, under a file key that is overwritten when they are to be gone (E7) |
 //!
 //! Broker b (from 0) holds share b + 1. A broker starts so:
@@ -19,13 +18,11 @@
 
 pub mod ceremony;
 pub mod dealer;
-mod feldman;
 pub mod file;
 #[cfg(test)]
 mod testing;
 mod word;
 
 pub use ceremony::{Ceremony, Event, Failure, Fault, Made, Round, Setup, SetupError};
-pub use dealer::{DealError, deal};
-pub use feldman::Suite;
+pub use dealer::deal;
 pub use file::{FileError, Folder, Kept};

@@ -13,6 +13,7 @@
 
 mod dleq;
 mod expand;
+pub mod feldman;
 mod nist;
 mod ristretto;
 mod sharing;

@@ -282,6 +282,17 @@ impl<G: Group> Polynomial<G> {
         Polynomial((0..threshold).map(|_| SecretScalar::random(rng)).collect())
     }
 
+    /// g^{a_0} … g^{a_{t−1}}
+    pub(crate) fn commitment(&self) -> Vec<Element<G>> {
+        self.0.iter().map(SecretScalar::public).collect()
+    }
+
+    /// The one of these coefficients.
+    #[cfg(test)]
+    pub(crate) fn of(coefficients: Vec<SecretScalar<G>>) -> Polynomial<G> {
+        Polynomial(coefficients)
+    }
+
     /// Another polynomial with the same F(0).
     #[cfg(test)]
     pub(crate) fn refresh(&self, rng: &mut impl CryptoRng) -> Polynomial<G> {

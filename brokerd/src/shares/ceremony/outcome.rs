@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use sealcast_crypto::group::Group;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 
-use super::super::feldman::Suite;
 use super::super::word::Round;
 
 /// What comes of it.
 #[derive(Debug)]
-pub enum Event<G: Suite> {
+pub enum Event<G: Group> {
     /// To be ordered as this broker's [`Ceremony`](sealcast_broker::operation::Operation::Ceremony).
     Say(Vec<u8>),
     /// A broker's dealing does not count in this run.
@@ -43,7 +43,7 @@ pub enum Event<G: Suite> {
 
 /// A key that the brokers made.
 #[derive(Debug)]
-pub struct Made<G: Suite> {
+pub struct Made<G: Group> {
     /// The run that made it.
     pub run: u32,
     /// The key.

@@ -3,37 +3,33 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_crypto::disclosure::Pair;
-use sealcast_crypto::group::SecretScalar;
+use sealcast_crypto::group::feldman::{self, Dealing};
+use sealcast_crypto::group::{Group, SecretScalar};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 
-use super::super::feldman::{self, Dealt, Suite};
 use super::super::word::{Announcement, Binding};
 use super::Setup;
 
 /// What one broker draws for one run.
-pub(super) struct Own<G: Suite> {
+pub(super) struct Own<G: Group> {
     /// y, Y.
     pub(super) key: Pair<G>,
     /// x, X.
     pub(super) sender: Pair<G>,
     /// a_0, φ_0.
     pub(super) secret: Pair<G>,
-    pub(super) dealt: Dealt<G>,
+    pub(super) dealt: Dealing<G>,
     pub(super) announcement: Announcement<G>,
 }
 
-impl<G: Suite> Own<G> {
+impl<G: Group> Own<G> {
     /// All of it from the seed, the run and the broker's number.
     pub(super) fn derive(setup: &Setup, binding: Binding, seed: &Secret<32>) -> Own<G> {
         let info: [&[u8]; 2] = [b"sealcast/v1/key ceremony seed", &setup.index.to_be_bytes()];
         let mut rng = ChaCha20Rng::from_seed(*hkdf::<32>(seed.expose(), binding.as_bytes(), &info).expose());
         let (key, sender) = (Pair::new(SecretScalar::random(&mut rng)), Pair::new(SecretScalar::random(&mut rng)));
-        let (secret, dealt) = loop {
-            if let Some(it) = feldman::deal_random(setup.threshold, setup.brokers, &mut rng) {
-                break it;
-            }
-        };
+        let (secret, dealt) = feldman::deal(setup.threshold, setup.brokers, &mut rng);
         let announcement = Announcement {
             key: *key.public(),
             knowledge: key.know(&binding.proof(setup.index, KEY)),
