@@ -1,23 +1,42 @@
-# The two commands a newcomer needs: `make demo` and `make test`. Each installs what it lacks, or says what to type.
+# What a newcomer needs: `make demo`, `make install` and `make test`. Each installs what it lacks, or says what to type.
 
 CARGO ?= cargo
 BIN   := $(or $(CARGO_TARGET_DIR),target)
 VENV  := .venv
+# Where `make install` puts programs, completions and man pages.
+PREFIX ?= $(HOME)/.local
 # Generated test inputs: the same ones each time; `make test SEED=7` tries others.
 SEED  ?= 1
 
-.PHONY: demo demo-brokers test check interop peers figures models deny clean help
+.PHONY: demo demo-brokers install dist test check interop peers figures models deny clean help
 
 help:           ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 24
 
 demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the main job in under 30 s
-	$(CARGO) build --quiet -p sealcast-cli -p sealcast-lab
+	$(CARGO) build -p sealcast-cli
 	$(BIN)/debug/sealcast demo lan
 
 demo-brokers: setup ## two hospitals, an insurer and the four brokers between them, in under 60 s
-	$(CARGO) build --quiet -p sealcast-cli -p sealcast-brokerd
+	$(CARGO) build -p sealcast-cli -p sealcast-brokerd --bin sealcast --bin sealcast-broker --bin lying-broker
 	$(BIN)/debug/sealcast demo brokers
+
+PROGRAMS := sealcast sealcast-lab sealcast-broker
+BUILD_PROGRAMS := $(CARGO) build -p sealcast-cli -p sealcast-lab -p sealcast-brokerd $(PROGRAMS:%=--bin %)
+
+install: setup  ## the programs, completions and man pages, under PREFIX (~/.local)
+	$(BUILD_PROGRAMS) --release
+	install -d $(PREFIX)/bin $(PREFIX)/share/bash-completion/completions $(PREFIX)/share/zsh/site-functions
+	install -d $(PREFIX)/share/fish/vendor_completions.d $(PREFIX)/share/man/man1
+	install -m 755 $(PROGRAMS:%=$(BIN)/release/%) $(PREFIX)/bin
+	$(BIN)/release/sealcast completion bash > $(PREFIX)/share/bash-completion/completions/sealcast
+	$(BIN)/release/sealcast completion zsh > $(PREFIX)/share/zsh/site-functions/_sealcast
+	$(BIN)/release/sealcast completion fish > $(PREFIX)/share/fish/vendor_completions.d/sealcast.fish
+	$(BIN)/release/sealcast man $(PREFIX)/share/man/man1
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "type: export PATH=$(PREFIX)/bin:\$$PATH" >&2 ;; esac
+
+dist: setup     ## the programs as they are given to others, optimised across crates (slow to build)
+	$(BUILD_PROGRAMS) --profile dist
 
 test: setup interop check   ## everything that must pass before a change lands
 	@mkdir -p out && rm -f out/skipped
@@ -35,7 +54,7 @@ peers: setup    ## the systems that figures compare with
 	@scripts/peers.sh
 
 figures: setup  ## measure every row of the figures table, quickly (about 10 minutes)
-	$(CARGO) build --release --quiet -p sealcast-cli -p sealcast-lab -p sealcast-brokerd
+	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd
 	$(BIN)/release/sealcast lab figures lan --quick
 	$(BIN)/release/sealcast lab figures brokers --quick
 

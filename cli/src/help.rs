@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Messages", &["pub", "sub", "bench"]),
     ("People and keys", &["group", "invite", "join", "id", "ca"]),
     ("Brokers", &["brokers", "policy", "read", "receipt"]),
-    ("This program", &["ctx", "explain", "completion", "lab"]),
+    ("This program", &["ctx", "explain", "completion", "man", "lab"]),
 ];
 
 /// What the exit code says; scripts may rely on it.

@@ -524,6 +524,7 @@ fn every_command_speaks_json() {
         "pub a b --alone --url $URL",
         "explain",
         "completion fish",
+        "man pages",
         "doctor --url $URL",
     ] {
         let ran = home.typed(&format!("{line} --json"));

@@ -35,7 +35,7 @@ impl Lab {
         Err(match error.kind() {
             io::ErrorKind::NotFound => {
                 Failure::new(Code::Missing, format!("{NAME} is neither beside this program nor on the PATH"))
-                    .hint("cargo install --path lab")
+                    .hint("make install")
             }
             _ => Failure::system(program.display(), &error),
         })

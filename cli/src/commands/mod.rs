@@ -15,6 +15,7 @@ mod init;
 mod invite;
 mod join;
 mod lab;
+mod man;
 mod policy;
 mod publish;
 mod read;
@@ -106,6 +107,7 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     Explain(explain::Explain),
     Completion(completion::Completion),
+    Man(man::Man),
     Lab(lab::Lab),
 }
 
@@ -138,6 +140,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Doctor(c) => c.run(&env),
         Command::Explain(c) => c.run(&env),
         Command::Completion(c) => c.run(&env),
+        Command::Man(c) => c.run(&env),
         Command::Lab(c) => c.run(&env),
     }
 }

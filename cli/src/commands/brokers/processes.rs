@@ -282,7 +282,7 @@ fn missing(name: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => {
             Failure::new(Code::Missing, format!("{name} is neither beside this program nor on the PATH"))
-                .hint("cargo install --path brokerd   (cargo build -p sealcast-brokerd beside a build of this program)")
+                .hint("make install   (cargo build -p sealcast-brokerd beside a build of this program)")
         }
         _ => Failure::system(name, error),
     }
