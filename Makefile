@@ -55,8 +55,8 @@ peers: setup    ## the systems that figures compare with
 
 figures: setup  ## measure every row of the figures table, quickly (about 10 minutes)
 	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd
-	$(BIN)/release/sealcast lab figures lan --quick
-	$(BIN)/release/sealcast lab figures brokers --quick
+	$(BIN)/release/sealcast lab figures lan --quick --record docs/figures.md
+	$(BIN)/release/sealcast lab figures brokers --quick --record docs/figures.md
 
 models:         ## symbolic models of invite, JOIN, ring and capture
 	@lab/models/check.sh

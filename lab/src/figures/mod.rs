@@ -8,10 +8,12 @@ mod hostile;
 mod insider;
 mod latency;
 mod membership;
+mod record;
 mod row;
 mod threshold;
 mod throughput;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,9 @@ pub struct Figures {
     /// Only these rows, by id
     #[arg(long, value_name = "ID")]
     row: Vec<String>,
+    /// Write the table into this document, where it has the area's marks
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// One JSON object per row
     #[arg(long)]
     json: bool,
@@ -78,6 +83,9 @@ impl Figures {
         bar.finish_and_clear();
         if !self.json {
             print!("{}", table(&rows));
+        }
+        if let Some(document) = &self.record {
+            record::record(document, area, self.quick, &rows)?;
         }
         let held = rows.iter().filter(|r| r.holds == Holds::Yes).count();
         let judged = rows.iter().filter(|r| r.goal != Goal::Report).count();

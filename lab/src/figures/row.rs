@@ -108,11 +108,7 @@ pub fn table(rows: &[Row]) -> String {
     let mut lines = vec![["id", "what", "value", "unit", "goal", "holds"].map(String::from)];
     for row in rows {
         let value = row.value.map_or("-".into(), number);
-        let goal = match row.goal {
-            Goal::AtMost(v) => format!("<= {}", number(v)),
-            Goal::AtLeast(v) => format!(">= {}", number(v)),
-            Goal::Report => "report".into(),
-        };
+        let goal = row.goal.to_string();
         lines.push([row.id.clone(), row.what.clone(), value, row.unit.into(), goal, row.holds.to_string()]);
     }
     let width: Vec<usize> = (0..6).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or(0)).collect();
@@ -140,6 +136,16 @@ impl Holds {
     /// Yes or no.
     pub fn of(holds: bool) -> Holds {
         if holds { Holds::Yes } else { Holds::No }
+    }
+}
+
+impl std::fmt::Display for Goal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Goal::AtMost(v) => write!(f, "<= {}", number(*v)),
+            Goal::AtLeast(v) => write!(f, ">= {}", number(*v)),
+            Goal::Report => f.write_str("report"),
+        }
     }
 }
 
