@@ -8,7 +8,7 @@ use sealcast::brokers::{self, Brokers, ClientKey, FRAME_OPERATIONS, Purpose, loa
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::session::{Identity, Opening};
-use sealcast::url::{Scheme, Url, Way};
+use sealcast::url::{Scheme, TransportAddress, Url};
 use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::Interest;
@@ -52,7 +52,7 @@ impl Cluster {
 
     /// Of a URL, if it goes through brokers.
     pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
-        let Way::Quorum(path) = &url.way else { return Ok(None) };
+        let TransportAddress::Quorum(path) = &url.address else { return Ok(None) };
         let file = Arc::new(load_named(path, &url.options)?);
         Ok(Some(Cluster { file, path: path.clone(), url: url.clone(), patience: url.options.wait }))
     }

@@ -7,7 +7,7 @@ use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::session::Opening;
-use sealcast::url::{OriginMode, Scheme, Way};
+use sealcast::url::{OriginMode, Scheme, TransportAddress};
 use sealcast_keys::Exclusion;
 
 use crate::cluster::Cluster;
@@ -207,8 +207,8 @@ pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
 
 /// Whether a running session is where the command wants to be.
 fn same_place(info: &GroupInfo, target: &Target) -> bool {
-    match (sealcast::url::Url::parse(&info.url).map(|u| u.way), &target.url.way) {
-        (Ok(Way::Multicast(a)), Way::Multicast(b)) => a == *b,
+    match (sealcast::url::Url::parse(&info.url).map(|u| u.address), &target.url.address) {
+        (Ok(TransportAddress::Multicast(a)), TransportAddress::Multicast(b)) => a == *b,
         (Ok(a), b) => a == *b,
         (Err(_), _) => false,
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use sealcast::brokers::load_named;
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite, name_checked};
-use sealcast::url::{Url, Way};
+use sealcast::url::{TransportAddress, Url};
 use sealcast_crypto::identity::invite::Opened;
 use sealcast_crypto::identity::{Fingerprint, Invite, InviteError, keytext};
 use serde_json::json;
@@ -52,7 +52,7 @@ impl Join {
 /// The invite's URL as it holds on this machine: the cluster file that it names may lie beside the invite, or here. Says
 /// so if it is nowhere.
 fn reachable(env: &Env<'_>, url: &Url, invite: &Path) -> Result<String, Failure> {
-    let Way::Quorum(path) = &url.way else { return Ok(url.to_string()) };
+    let TransportAddress::Quorum(path) = &url.address else { return Ok(url.to_string()) };
     let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e));
     let beside = invite.parent().unwrap_or(Path::new(""));
     let name = path.file_name().unwrap_or_default();

@@ -13,7 +13,7 @@ use clap::Args;
 use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::{self, GroupInfo, Sent};
-use sealcast::url::Way;
+use sealcast::url::TransportAddress;
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
@@ -148,9 +148,11 @@ impl Pub {
     fn check_not_of_brokers(&self, target: &Target) -> Result<(), Failure> {
         let of_brokers = [&self.allow, &self.value].into_iter().any(Option::is_some) || self.extra.is_any();
         if of_brokers || self.receipt.is_some() || self.together.is_some() {
-            let what = match target.url.way {
-                Way::Quorum(_) => "with keys=contributory brokers see no message: members alone can read all",
-                Way::Multicast(_) | Way::Memory { .. } => {
+            let what = match target.url.address {
+                TransportAddress::Quorum(_) => {
+                    "with keys=contributory brokers see no message: members alone can read all"
+                }
+                TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => {
                     "--allow, --value, --receipt and the like are for brokers, and the URL names none"
                 }
             };
@@ -198,17 +200,17 @@ impl Pub {
     fn check_given(&self, target: &Target) -> Result<(), Failure> {
         let asked = [(self.fifo, "--fifo"), (self.ordered, "--ordered"), (self.safe, "--safe")];
         let Some((_, asked)) = asked.into_iter().find(|(is_asked, _)| *is_asked) else { return Ok(()) };
-        let through = match target.url.way {
-            Way::Quorum(_) if !self.safe => return Ok(()),
-            Way::Quorum(_) => {
+        let through = match target.url.address {
+            TransportAddress::Quorum(_) if !self.safe => return Ok(()),
+            TransportAddress::Quorum(_) => {
                 "brokers do not give --safe: nobody tells them when all members hold a message".to_owned()
             }
-            Way::Memory { ordered: true, .. } => return Ok(()),
-            Way::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
-            Way::Memory { .. } => format!("{} does not give {asked}", target.url),
+            TransportAddress::Memory { ordered: true, .. } => return Ok(()),
+            TransportAddress::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
+            TransportAddress::Memory { .. } => format!("{} does not give {asked}", target.url),
         };
-        let hint = match target.url.way {
-            Way::Quorum(_) => "--ordered, which is kept once this returns",
+        let hint = match target.url.address {
+            TransportAddress::Quorum(_) => "--ordered, which is kept once this returns",
             _ if self.safe => "leave it out; --url quorum:cluster.toml gives --ordered",
             _ => "leave it out, or --url quorum:cluster.toml; sealcast brokers up -n 4 starts such brokers",
         };

@@ -19,7 +19,7 @@ use crate::control::socket_path;
 use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
 use crate::io::store::Store;
-use crate::url::{Scheme, Url, Way};
+use crate::url::{Scheme, TransportAddress, Url};
 
 /// A key scheme, and what goes with it.
 pub(super) struct Parts {
@@ -47,7 +47,7 @@ impl Parts {
     pub(super) fn of(opening: &Opening, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
         url.check_pair()?;
         match url.keys {
-            _ if matches!(url.way, Way::Quorum(_)) => opening.through_brokers(url, home, clock),
+            _ if matches!(url.address, TransportAddress::Quorum(_)) => opening.through_brokers(url, home, clock),
             Scheme::Plain => opening.plain(url),
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             // It runs over brokers alone.
@@ -103,12 +103,12 @@ impl Opening {
     fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
         let kept = match &self.identity {
             None => {
-                let (what, hint) = match url.way {
-                    Way::Quorum(_) => (
+                let (what, hint) = match url.address {
+                    TransportAddress::Quorum(_) => (
                         "brokers let in whom an issuer of theirs vouches for: an identity is needed",
                         "sealcast ca issue NAME --ca ISSUER; the cluster file names the issuers",
                     ),
-                    Way::Multicast(_) | Way::Memory { .. } => (
+                    TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => (
                         "a sealed group needs an identity",
                         "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
                     ),
@@ -132,7 +132,7 @@ impl Opening {
 
     /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
     fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
-        let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
+        let TransportAddress::Quorum(path) = &url.address else { return Err(Error::closed()) };
         let cluster = Arc::new(brokers::load_named(path, &url.options)?);
         // A client by itself may be nobody in particular.
         let is_nobody = self.identity.is_none() && self.client.is_some();

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
 use crate::io::udp::{Ear, Warning};
-use crate::url::{Url, Way};
+use crate::url::{TransportAddress, Url};
 
 /// A transport, before it is joined with keys.
 pub(super) struct Transport {
@@ -101,10 +101,10 @@ pub(super) fn open(
     registry: &Registry,
     waker: &Arc<mio::Waker>,
 ) -> Result<Transport> {
-    match &url.way {
-        Way::Multicast(address) => udp::open(*address, url, clock),
-        Way::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
-        Way::Quorum(_) => {
+    match &url.address {
+        TransportAddress::Multicast(address) => udp::open(*address, url, clock),
+        TransportAddress::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
+        TransportAddress::Quorum(_) => {
             let reach = reach.ok_or_else(Error::closed)?;
             brokers::open(reach, clock.now(), registry)
         }
