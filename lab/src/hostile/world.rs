@@ -99,8 +99,8 @@ impl World {
             let mut own = [0; 32];
             rng.fill_bytes(&mut own);
             let keys = Contributory::new(Config::new(GROUP, Arc::clone(identity)), own, world.now);
-            let way = Multicast::new(multicast::Config::default());
-            world.members.push(Group::new(keys, way, OriginMode::Auto)?);
+            let delivery = Multicast::new(multicast::Config::default());
+            world.members.push(Group::new(keys, delivery, OriginMode::Auto)?);
         }
         let n = world.members.len();
         world.lossy = Some(rng);

@@ -56,10 +56,10 @@ impl Insider {
         self.effects.push_back(Effect::Tell(Told::Published(TOPIC.into(), body.clone())));
         let what = What::Data { topic: TOPIC, domain: Domain(1), signed: false, sent_micros: None, body: &body };
         let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
-        let mut way = Multicast::new(multicast::Config::default());
+        let mut delivery = Multicast::new(multicast::Config::default());
         let mut batch = Batch::default();
-        if way.send(now, Some(protect), outgoing).is_ok() {
-            while let Some(output) = way.poll(&mut batch) {
+        if delivery.send(now, Some(protect), outgoing).is_ok() {
+            while let Some(output) = delivery.poll(&mut batch) {
                 if let Output::Transmit(_) = output {
                     for datagram in batch.iter() {
                         let datagram = datagram.to_vec();

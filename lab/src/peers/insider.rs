@@ -78,11 +78,11 @@ pub(super) fn run(group: SocketAddr, home: &Path, me: usize) -> Result<(), Failu
                 Effect::Send { to, datagram } => {
                     batch.clear();
                     batch.push(&datagram);
-                    let way = match to {
+                    let sender = match to {
                         Reach::All => Some(&sender),
                         Reach::One(node) => aside.get(&node),
                     };
-                    let _ = way.map(|way| way.send(&batch));
+                    let _ = sender.map(|sender| sender.send(&batch));
                 }
                 Effect::Tell(Told::Keyed { epoch, .. }) if epoch.view.members.len() > 1 => {
                     say(format!("keyed {}", epoch.view.members.len()));

@@ -46,7 +46,7 @@ use crate::url::{OriginMode, pairs};
 use held::Held;
 use opening::Opening;
 use placed::{KeysIn, Ours, Placed};
-use ring::{Heard, Ring, Way};
+use ring::{Disposition, Heard, Ring};
 use whole::Whole;
 
 /// One group, as one member sees it.
@@ -351,8 +351,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         header: Header,
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
-        match self.ring.way(&header, datagram) {
-            Way::Open(at) => {
+        match self.ring.disposition(&header, datagram) {
+            Disposition::Open(at) => {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 // Opened in place: who wants to send it again as it came has a copy.
@@ -369,8 +369,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.delivery.handle(now, Input::Frame { source, from, flags, frame: plaintext, sealed, protect });
                 Ok(())
             }
-            Way::Wait => self.hold(now, from, header, datagram, false),
-            Way::Unknown => {
+            Disposition::Wait => self.hold(now, from, header, datagram, false),
+            Disposition::Unknown => {
                 // Ahead of us, or a little behind where we went on without it: its key may be being agreed. Far behind us:
                 // its key is erased. Whoever is alone may come to an epoch of any number.
                 let near = |e: &Arc<Epoch>| {
@@ -384,8 +384,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     Err(Dropped::NoKey)
                 }
             }
-            Way::Erased => Err(Dropped::NoKey),
-            Way::Old => Err(Dropped::OldKey),
+            Disposition::Erased => Err(Dropped::NoKey),
+            Disposition::Old => Err(Dropped::OldKey),
         }
     }
 
