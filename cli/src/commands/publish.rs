@@ -94,10 +94,10 @@ pub(crate) struct Pub {
     extra: Extra,
 }
 
-/// The road that messages take.
-enum Road<'a> {
+/// The route that messages take.
+enum Route<'a> {
     /// A session of ours that runs already, in the group of this name.
-    Through(control::Client, String, Got),
+    Shared(control::Client, String, Got),
     /// A session of this command's own.
     Own(Session),
     /// The same as a client of brokers, who see what is published.
@@ -119,10 +119,10 @@ impl Pub {
             Some(cluster) => Some((cluster, self.outgoing(cluster)?)),
             None => self.check_not_of_brokers(&target).map(|()| None)?,
         };
-        let mut road = match running(env, &target)? {
+        let mut route = match running(env, &target)? {
             Some((client, info)) => {
                 env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
-                Road::Through(client, info.group, Got::default())
+                Route::Shared(client, info.group, Got::default())
             }
             None => self.own(env, &target, outgoing)?,
         };
@@ -135,12 +135,12 @@ impl Pub {
         let mut sent = 0;
         let done = all.try_for_each(|bodies| {
             sent += 1;
-            self.send(env, &target, &mut road, bodies?)
+            self.send(env, &target, &mut route, bodies?)
         });
-        match road {
-            Road::Brokers(client) => client.finish(env, done),
-            Road::Own(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
-            Road::Through(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
+        match route {
+            Route::Brokers(client) => client.finish(env, done),
+            Route::Own(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
+            Route::Shared(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
         }
     }
 
@@ -186,14 +186,14 @@ impl Pub {
         Ok(body)
     }
 
-    fn own<'a>(&self, env: &Env<'_>, target: &Target, outgoing: ToBrokers<'a>) -> Result<Road<'a>, Failure> {
+    fn own<'a>(&self, env: &Env<'_>, target: &Target, outgoing: ToBrokers<'a>) -> Result<Route<'a>, Failure> {
         // Lines may come as long as their writer runs.
         let session = session::open(env, target, if self.lines { For::Lines } else { For::Message })?;
         if let Some((cluster, outgoing)) = outgoing {
-            return Client::new(env, cluster, session.into_brokers()?, outgoing).map(Road::Brokers);
+            return Client::new(env, cluster, session.into_brokers()?, outgoing).map(Route::Brokers);
         }
         session::wait_for_key(env, target, &session, None)?;
-        Ok(Road::Own(session))
+        Ok(Route::Own(session))
     }
 
     /// Refuses what this way of travelling does not give, before anything joins a group.
@@ -218,21 +218,21 @@ impl Pub {
     }
 
     /// One message, or to brokers several together.
-    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road<'_>, bodies: Vec<Vec<u8>>) -> Result<(), Failure> {
+    fn send(&self, env: &Env<'_>, target: &Target, route: &mut Route<'_>, bodies: Vec<Vec<u8>>) -> Result<(), Failure> {
         let body = &bodies.concat();
         let (number, through) = loop {
-            match road {
-                Road::Through(client, _, got) => match client.publish(&self.topic, body, self.guarantee()) {
+            match route {
+                Route::Shared(client, _, got) => match client.publish(&self.topic, body, self.guarantee()) {
                     // It ended under our hands, as another one-shot pub does: then we go ourselves.
-                    Err(e) if e.code() == Code::Closed => *road = self.own(env, target, None)?,
+                    Err(e) if e.code() == Code::Closed => *route = self.own(env, target, None)?,
                     other => {
                         let sent = other?;
                         got.count(&sent);
                         break (sent.number, "session");
                     }
                 },
-                Road::Own(session) => break (self.publish(session, body)?, "own"),
-                Road::Brokers(client) => return client.publish(env, self, bodies),
+                Route::Own(session) => break (self.publish(session, body)?, "own"),
+                Route::Brokers(client) => return client.publish(env, self, bodies),
             }
         };
         env.output.object(&json!({ "topic": self.topic, "bytes": body.len(), "number": number, "through": through }))

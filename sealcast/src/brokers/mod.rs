@@ -54,7 +54,7 @@ use crate::code::Code;
 use crate::error::{CLOCK, Error, Result};
 use crate::group::{PublishError, Together};
 use crate::refusals::{done, refused};
-use crate::session::{Driven, Session, Through, open_client};
+use crate::session::{BrokerLink, Driven, Session, open_client};
 use crate::url::Scheme;
 
 /// A client of a cluster. Dropping one that was opened by itself ends its channels; subscriptions that stand in the order stay
@@ -169,7 +169,7 @@ impl Brokers {
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
     pub fn registered(&self) -> Result<Standing> {
         self.ready()?;
-        let known = |it: &Through| it.handle.standing().filter(|it| it.registered);
+        let known = |it: &BrokerLink| it.handle.standing().filter(|it| it.registered);
         let came = self.look(self.patience, |it| {
             if let Some(why) = it.unregistered() {
                 return Some(Err(why));
@@ -627,7 +627,7 @@ impl Brokers {
         // Without a quorum others bring it, or this client when it comes upon it again.
         let _ = self.look(patience, |it| it.findings.has_accused().then_some(Ok(())));
         if self.is_own {
-            let cannot = |it: &Through| it.cut_off().is_some() || !it.is_registered();
+            let cannot = |it: &BrokerLink| it.cut_off().is_some() || !it.is_registered();
             let _ = self.look(SETTLING, |it| (it.handle.is_settled() || cannot(it)).then_some(Ok(())));
         }
     }
@@ -697,7 +697,7 @@ impl Brokers {
     }
 
     /// Calls a verb until it is taken.
-    fn take<T>(&self, mut verb: impl FnMut(Now, &mut Through) -> std::result::Result<T, SendError>) -> Result<T> {
+    fn take<T>(&self, mut verb: impl FnMut(Now, &mut BrokerLink) -> std::result::Result<T, SendError>) -> Result<T> {
         self.wait(self.patience, || match self.driven.call(|now, it| verb(now, it)) {
             Ok(Err(SendError::Full | SendError::NotReady)) => None,
             Ok(taken) => Some(taken.map_err(Error::from)),
@@ -731,7 +731,7 @@ impl Brokers {
     }
 
     /// The same, where looking is enough.
-    fn look<T>(&self, patience: Duration, mut check: impl FnMut(&mut Through) -> Option<Result<T>>) -> Result<T> {
+    fn look<T>(&self, patience: Duration, mut check: impl FnMut(&mut BrokerLink) -> Option<Result<T>>) -> Result<T> {
         self.wait(patience, || self.driven.look(&mut check))
     }
 }

@@ -281,7 +281,7 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
         stage.welcome(true);
         let subscription = stage.subscribe();
         let operation = Operation::Unsubscribe(99);
-        let submit = |now, it: &mut Through| it.submit(now, operation.clone());
+        let submit = |now, it: &mut BrokerLink| it.submit(now, operation.clone());
         let token = stage.client.driven.call(submit).expect("it is open").expect("there is room");
         let bytes = operation.to_bytes();
         let id = OperationId::of(&bytes);
@@ -378,7 +378,7 @@ fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() 
 fn a_subscribe_that_stands_as_its_caller_gives_up_is_left_again() {
     let stage = Stage::new(true);
     stage.welcome(true);
-    let subscribe = |now, it: &mut Through| it.handle.subscribe(now, &everything());
+    let subscribe = |now, it: &mut BrokerLink| it.handle.subscribe(now, &everything());
     let token = stage.client.take(subscribe).expect("there is room").expect("nobody reads it");
     stage.client.driven.forget(token);
     stage.subscribe();

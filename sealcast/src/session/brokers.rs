@@ -12,7 +12,7 @@ use super::driver::AnyCore;
 use super::open::{Opening, start};
 use super::parts::{Parts, Purpose};
 use super::shared::Shared;
-use super::transports::{BrokersShell, Reach, Through};
+use super::transports::{BrokerLink, BrokersShell, Reach};
 use super::{Inner, Session};
 use crate::brokers::{self, Brokers};
 use crate::code::Code;
@@ -89,11 +89,11 @@ impl Driven {
     ///
     /// # Errors
     /// The session is closed, or another process's.
-    pub(crate) fn call<T>(&self, verb: impl FnOnce(Now, &mut Through) -> T) -> Result<T> {
+    pub(crate) fn call<T>(&self, verb: impl FnOnce(Now, &mut BrokerLink) -> T) -> Result<T> {
         self.call_core(|now, _, through| verb(now, through))
     }
 
-    fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut Through) -> T) -> Result<T> {
+    fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut BrokerLink) -> T) -> Result<T> {
         self.shared.lease.with(&self.shared, |driver| {
             let Some(driver) = driver else { return Err(self.check().err().unwrap_or_else(Error::closed)) };
             let now = self.shared.clock.now();
@@ -104,7 +104,7 @@ impl Driven {
     }
 
     /// Looks at what came, or takes it.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Through) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut BrokerLink) -> T) -> T {
         look(&mut self.shell.lock())
     }
 

@@ -50,8 +50,8 @@ pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, Ticket, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
+pub(crate) use transports::BrokerLink;
 pub use transports::BrokersInfo;
-pub(crate) use transports::Through;
 pub use views::Views;
 
 use crate::brokers::Evidence;

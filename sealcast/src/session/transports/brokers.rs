@@ -44,10 +44,10 @@ pub(in crate::session) struct Reach {
 
 /// The shell around a client of brokers. Clones share it.
 #[derive(Clone)]
-pub(crate) struct BrokersShell(Arc<Mutex<Through>>);
+pub(crate) struct BrokersShell(Arc<Mutex<BrokerLink>>);
 
 /// What is inside.
-pub(crate) struct Through {
+pub(crate) struct BrokerLink {
     pub(crate) cluster: Arc<ClusterFile>,
     /// What can be asked of brokers beside what every transport does.
     pub(crate) handle: Handle,
@@ -91,7 +91,7 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
     let opened = client::Transport::open(now, config, last.as_deref(), cargo.clone(), Some(cluster.clone()), resumes);
     let (delivery, handle) =
         opened.map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
-    let through = Through {
+    let link = BrokerLink {
         handle,
         cargo,
         status: ClientStatus::new(&registrations),
@@ -110,13 +110,13 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         changes: 0,
         has_lost_channel: false,
     };
-    let brokers = BrokersShell(Arc::new(Mutex::new(through)));
+    let brokers = BrokersShell(Arc::new(Mutex::new(link)));
     let shell: Box<dyn Shell> = Box::new(brokers.clone());
     Ok(Transport { delivery, shell: Box::new(|_| (shell, None)), brokers: Some(brokers) })
 }
 
 impl BrokersShell {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Through> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BrokerLink> {
         lock(&self.0)
     }
 }
@@ -127,9 +127,9 @@ impl Shell for BrokersShell {
     }
 
     fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
-        let mut through = self.lock();
-        let any = through.attend(now, core.group_mut());
-        through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended { why, any }))
+        let mut link = self.lock();
+        let any = link.attend(now, core.group_mut());
+        link.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended { why, any }))
     }
 
     /// Queues requests for the broker that the batch names.
@@ -144,8 +144,8 @@ impl Shell for BrokersShell {
     }
 
     fn flush(&mut self) {
-        let mut through = self.lock();
-        let Through { channels, has_lost_channel, .. } = &mut *through;
+        let mut link = self.lock();
+        let BrokerLink { channels, has_lost_channel, .. } = &mut *link;
         for channel in channels {
             *has_lost_channel |= !channel.flush();
         }
@@ -156,11 +156,11 @@ impl Shell for BrokersShell {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let through = self.lock();
-        if through.has_lost_channel {
+        let link = self.lock();
+        if link.has_lost_channel {
             return Some(Duration::ZERO);
         }
-        let next = through.channels.iter().filter_map(Channel::timeout).min();
+        let next = link.channels.iter().filter_map(Channel::timeout).min();
         next.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -171,24 +171,24 @@ impl Shell for BrokersShell {
     }
 
     fn keep(&mut self, record: &[u8]) -> std::io::Result<bool> {
-        let mut through = self.lock();
-        let kept = through.record.keep(record);
+        let mut link = self.lock();
+        let kept = link.record.keep(record);
         if let Err(e) = &kept {
-            through.fail(Error::system("keeping what this client knows", e));
+            link.fail(Error::system("keeping what this client knows", e));
         }
         kept.map(|()| true)
     }
 
     fn noticed(&mut self, notice: &sealcast_keys::Notice) {
-        let mut through = self.lock();
-        through.findings.by_keys(notice);
-        through.heard = true;
+        let mut link = self.lock();
+        link.findings.by_keys(notice);
+        link.heard = true;
     }
 
     /// All that is to be brought before the brokers has been.
     fn is_settled(&self) -> bool {
-        let through = self.lock();
-        through.findings.has_accused() && through.handle.is_settled()
+        let link = self.lock();
+        link.findings.has_accused() && link.handle.is_settled()
     }
 
     fn late(&self, patience: Duration) -> Option<Error> {
@@ -197,18 +197,18 @@ impl Shell for BrokersShell {
 
     /// Ends all channels; what is queued is sent as far as the kernel takes it.
     fn end(&mut self, now: Now) {
-        let mut through = self.lock();
-        through.mark(now);
+        let mut link = self.lock();
+        link.mark(now);
         // What the highest block was is known again from the brokers, but for what this protects from.
-        let record = through.handle.record();
-        let _ = through.record.keep(&record);
-        through.channels.iter_mut().for_each(Channel::end);
-        through.fail(Error::closed());
+        let record = link.handle.record();
+        let _ = link.record.keep(&record);
+        link.channels.iter_mut().for_each(Channel::end);
+        link.fail(Error::closed());
     }
 }
 
 /// What the driver does.
-impl Through {
+impl BrokerLink {
     /// Reads and writes what can be without waiting; whether anything came.
     fn attend(&mut self, now: Now, group: &mut Group<Box<dyn Keys>, Box<dyn Delivery>>) -> bool {
         let mut any = false;
@@ -321,7 +321,7 @@ impl Through {
 }
 
 /// What the handle to brokers does.
-impl Through {
+impl BrokerLink {
     /// A subscription has a reader from now on.
     pub(crate) fn read(&mut self, subscription: u64) -> Arc<Inbox> {
         let inbox = Arc::new(Inbox::new(subscription));

@@ -16,7 +16,7 @@ use sealcast_wire::Now;
 
 pub use brokers::BrokersInfo;
 pub(super) use brokers::Reach;
-pub(crate) use brokers::{BrokersShell, Through};
+pub(crate) use brokers::{BrokerLink, BrokersShell};
 pub(super) use line::Line;
 pub(super) use memory::at_place;
 
