@@ -94,7 +94,7 @@ impl Driven {
     }
 
     fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut BrokerLink) -> T) -> Result<T> {
-        self.shared.lease.with(&self.shared, |driver| {
+        self.shared.driver_lock.with(&self.shared, |driver| {
             let Some(driver) = driver else { return Err(self.check().err().unwrap_or_else(Error::closed)) };
             let now = self.shared.clock.now();
             let done = verb(now, &mut driver.core, &mut self.shell.lock());
@@ -115,7 +115,7 @@ impl Driven {
 
     /// The driver looks at once.
     pub(crate) fn wake(&self) {
-        self.shared.lease.wake();
+        self.shared.driver_lock.wake();
     }
 
     /// Publishes what the keys seal, on this thread; [`Driven::done`] tells what became of it.

@@ -19,10 +19,10 @@ mod changed;
 mod control;
 pub mod core;
 mod driver;
+mod driver_lock;
 mod info;
-mod lease;
+mod loopback_filter;
 mod open;
-mod own;
 mod parts;
 mod publish;
 mod queue;
@@ -202,8 +202,8 @@ impl Session {
     /// it is known why it has none, and late when nothing got a place for so long as publishing may take (`wait=` in the URL).
     pub fn flush(&self) -> Doing<()> {
         let shared = &self.inner.shared;
-        if let Some(line) = &shared.line {
-            line.flush();
+        if let Some(tx_queue) = &shared.tx_queue {
+            tx_queue.flush();
         }
         let (patience, mut progress) = (shared.url.options.wait, self::core::Progress::default());
         let mut doing = self.doing(patience, unplaced, move |shared| match shared.unplaced() {
@@ -347,8 +347,8 @@ impl Inner {
         }
         drop(lock(&self.control).take());
         let shared = &self.shared;
-        if let Some(line) = &shared.line {
-            line.flush();
+        if let Some(tx_queue) = &shared.tx_queue {
+            tx_queue.flush();
         }
         shared.close();
         // A thread that has ended early drives no more.
@@ -358,23 +358,23 @@ impl Inner {
             left.or_else(|| threads.iter().any(JoinHandle::is_finished).then(|| shared.unplaced()))
         };
         let unplaced = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
-        if let Some(line) = &shared.line {
-            line.close();
+        if let Some(tx_queue) = &shared.tx_queue {
+            tx_queue.close();
         }
         lock(&shared.seen).closed = true;
-        shared.lease.close();
+        shared.driver_lock.close();
         for thread in threads {
             // A panic in a session's thread was reported when it happened.
             let _ = thread.join();
         }
-        let driver = shared.lease.with(shared, |driver| {
+        let driver = shared.driver_lock.with(shared, |driver| {
             let driver = driver.take()?;
             let core = &driver.core;
             let (tickets, log, drops) = (core.tickets().clone(), core.log().clone(), core.group().drops().clone());
             lock(&shared.seen).past = Past { tickets, log, drops };
             Some(driver)
         });
-        shared.lease.forget_sockets();
+        shared.driver_lock.forget_sockets();
         if let Some(driver) = driver {
             driver.end(shared.clock.now());
         }

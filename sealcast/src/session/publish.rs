@@ -125,7 +125,7 @@ impl Publish<'_> {
                 Ok(number) => return Some(Ok(Published { number })),
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
-                Err(PublishError::Send(why)) if passes(why) && (shared.line.is_none() || !patient) => {
+                Err(PublishError::Send(why)) if passes(why) && (shared.tx_queue.is_none() || !patient) => {
                     return shared.ended().map(Err);
                 }
                 Err(why) => return Some(Err(shared.refused(self.topic, why))),

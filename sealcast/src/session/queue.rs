@@ -190,7 +190,7 @@ impl Subscription {
         // Whoever waits for a message may as well be the one who receives it: no other thread has to
         // wake up first.
         let shared = self.shared.clone();
-        if let Some(leader) = shared.lease.lead() {
+        if let Some(leader) = shared.driver_lock.lead() {
             loop {
                 leader.turn(&shared, deadline, &self.queue);
                 if let Some(message) = self.try_next()? {
@@ -199,12 +199,12 @@ impl Subscription {
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Ok(None);
                 }
-                if shared.lease.others() {
+                if shared.driver_lock.others() {
                     break;
                 }
             }
         }
-        let _follower = shared.lease.follow();
+        let _follower = shared.driver_lock.follow();
         let mut state = lock(&self.queue.state);
         loop {
             if let Some((message, full)) = Queue::pop(&mut state) {
@@ -230,7 +230,7 @@ impl Subscription {
 
     fn made_room(&self, wanted: bool) {
         if wanted {
-            self.shared.lease.wake();
+            self.shared.driver_lock.wake();
         }
     }
 }
@@ -255,7 +255,7 @@ impl Stream for Subscription {
         }
         state.waker = Some(cx.waker().clone());
         drop(state);
-        this.shared.lease.drive_yourself();
+        this.shared.driver_lock.drive_yourself();
         Poll::Pending
     }
 }

@@ -51,19 +51,19 @@ pub(super) fn open(name: &str, ordered: bool, plain: bool, waker: &Arc<mio::Wake
 
 /// Any transport's machine whose datagrams meet at a place.
 pub(in crate::session) fn at_place(name: &str, delivery: Box<dyn Delivery>, waker: &Arc<mio::Waker>) -> Transport {
-    let door: Box<dyn Shell> = Box::new(Door::enter(name, waker.clone()));
-    Transport { delivery, shell: Box::new(|_| (door, None)), brokers: None }
+    let memory_link: Box<dyn Shell> = Box::new(MemoryLink::enter(name, waker.clone()));
+    Transport { delivery, shell: Box::new(|_| (memory_link, None)), brokers: None }
 }
 
-/// A session's door to a place.
-struct Door {
+/// A session's link to a place.
+struct MemoryLink {
     place: Arc<Place>,
     node: u32,
 }
 
-impl Door {
+impl MemoryLink {
     /// Enters a place, which is made if nobody is in it; `waker` is told when something comes.
-    fn enter(name: &str, waker: Arc<mio::Waker>) -> Door {
+    fn enter(name: &str, waker: Arc<mio::Waker>) -> MemoryLink {
         let mut places = lock(&PLACES);
         places.retain(|_, place| place.strong_count() > 0);
         let place = places.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -77,7 +77,7 @@ impl Door {
         state.inboxes.insert(node, Vec::new());
         state.wakers.insert(node, waker);
         drop(state);
-        Door { place, node }
+        MemoryLink { place, node }
     }
 
     /// What has come.
@@ -86,7 +86,7 @@ impl Door {
     }
 }
 
-impl Shell for Door {
+impl Shell for MemoryLink {
     fn listen(&mut self, _registry: &Registry) -> Result<Option<Listening>> {
         Ok(None)
     }
@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-impl Drop for Door {
+impl Drop for MemoryLink {
     fn drop(&mut self) {
         let mut state = lock(&self.place.state);
         state.wakers.remove(&self.node);

@@ -1,8 +1,8 @@
 //! How bytes travel: one constructor for each transport, and what the driver asks of the shell around its machine.
 
 mod brokers;
-mod line;
 mod memory;
+mod tx_queue;
 mod udp;
 
 use std::io;
@@ -17,14 +17,14 @@ use sealcast_wire::Now;
 pub use brokers::BrokersInfo;
 pub(super) use brokers::Reach;
 pub(crate) use brokers::{BrokerLink, BrokersShell};
-pub(super) use line::Line;
 pub(super) use memory::at_place;
+pub(super) use tx_queue::TxQueue;
 
 use super::driver::AnyCore;
 use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
-use crate::io::udp::{Ear, Warning};
+use crate::io::udp::{LoopbackSocket, Warning};
 use crate::url::{TransportAddress, Url};
 
 /// A transport, before it is joined with keys.
@@ -36,7 +36,7 @@ pub(super) struct Transport {
 }
 
 /// Makes the shell, and the tx queue that publishers' threads use where there is one, once the group has its gate.
-pub(super) type MakeShell = Box<dyn FnOnce(Arc<Mutex<Gate>>) -> (Box<dyn Shell>, Option<Arc<Line>>)>;
+pub(super) type MakeShell = Box<dyn FnOnce(Arc<Mutex<Gate>>) -> (Box<dyn Shell>, Option<Arc<TxQueue>>)>;
 
 /// Sockets and files around a transport's machine, worked by whoever drives the session.
 pub(super) trait Shell: Send {
@@ -82,7 +82,7 @@ pub(super) struct Listening {
     /// What is not as it should be.
     pub(super) warnings: Vec<Warning>,
     /// Keeps our own datagrams from us, where the system can.
-    pub(super) ear: Option<Ear>,
+    pub(super) loopback_socket: Option<LoopbackSocket>,
 }
 
 /// Why nothing was received.

@@ -1,4 +1,4 @@
-//! The sending line: publishers' threads frame and seal, and whoever is free hands datagrams to the kernel.
+//! The tx queue: publishers' threads frame and seal, and whoever is free hands datagrams to the kernel.
 //!
 //! A message alone, or in answer to what was received, is sent at once, on the thread that publishes it.
 //! Messages in quick succession gather while the ones before them are being sent: the flusher thread
@@ -20,7 +20,7 @@ use crate::io::process::Process;
 use crate::io::udp::UdpSender;
 
 /// See the module.
-pub(in crate::session) struct Line {
+pub(in crate::session) struct TxQueue {
     gate: Arc<Mutex<Gate>>,
     sender: Arc<Mutex<Sender>>,
     pub(super) udp: UdpSender,
@@ -51,7 +51,7 @@ struct Flusher {
     asleep: bool,
 }
 
-impl Line {
+impl TxQueue {
     pub(super) fn new(
         gate: Arc<Mutex<Gate>>,
         sender: Arc<Mutex<Sender>>,
@@ -59,8 +59,8 @@ impl Line {
         clock: Clock,
         linger: Duration,
         batch: bool,
-    ) -> Line {
-        Line {
+    ) -> TxQueue {
+        TxQueue {
             gate,
             sender,
             udp,

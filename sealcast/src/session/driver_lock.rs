@@ -18,7 +18,7 @@ use crate::group::lock;
 use crate::io::process::Process;
 
 /// See the module.
-pub(super) struct Lease {
+pub(super) struct DriverLock {
     process: Process,
     driver: Mutex<Option<Driver>>,
     /// Locked by whoever waits for them, and by nobody who has the driver.
@@ -41,9 +41,9 @@ pub(super) struct Lease {
     closing: AtomicBool,
 }
 
-impl Lease {
-    pub(super) fn new(waker: Arc<mio::Waker>) -> Lease {
-        Lease {
+impl DriverLock {
+    pub(super) fn new(waker: Arc<mio::Waker>) -> DriverLock {
+        DriverLock {
             process: Process::current(),
             driver: Mutex::new(None),
             sockets: Mutex::new(None),
@@ -114,7 +114,7 @@ impl Lease {
             return None;
         }
         let free = self.leading.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        free.then_some(Leader { lease: self })
+        free.then_some(Leader { driver_lock: self })
     }
 
     /// Whether somebody waits who cannot lead.
@@ -131,7 +131,7 @@ impl Lease {
         } else {
             self.relieve();
         }
-        Follower { lease: self }
+        Follower { driver_lock: self }
     }
 
     /// A task waits for messages: the session's thread drives from now on.
@@ -203,7 +203,7 @@ impl Lease {
         }
     }
 
-    /// Ends [`Lease::run`].
+    /// Ends [`DriverLock::run`].
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Release);
         self.wake();
@@ -218,41 +218,41 @@ impl Lease {
 
 /// A reader that drives; gives the lead back when dropped.
 pub(super) struct Leader<'a> {
-    lease: &'a Lease,
+    driver_lock: &'a DriverLock,
 }
 
 impl Leader<'_> {
     /// One turn: returns when something came for `queue`, at the deadline, or when interrupted.
     pub(super) fn turn(&self, shared: &Shared, deadline: Option<Instant>, queue: &Queue) {
-        let lease = self.lease;
-        lease.give_way();
+        let driver_lock = self.driver_lock;
+        driver_lock.give_way();
         let left = deadline.map_or(MOST, |d| d.saturating_duration_since(Instant::now()));
-        let mut sockets = lease.take(&lease.sockets, true);
+        let mut sockets = driver_lock.take(&driver_lock.sockets, true);
         if let Some(sockets) = sockets.as_mut().filter(|_| queue.is_empty()) {
-            lease.turn(shared, sockets, left.min(MOST), Some(queue));
+            driver_lock.turn(shared, sockets, left.min(MOST), Some(queue));
         }
     }
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        let lease = self.lease;
-        lease.led.fetch_add(1, Ordering::SeqCst);
-        lease.leading.store(false, Ordering::SeqCst);
-        if lease.deep.load(Ordering::SeqCst) || lease.others() {
-            lease.relieve();
+        let driver_lock = self.driver_lock;
+        driver_lock.led.fetch_add(1, Ordering::SeqCst);
+        driver_lock.leading.store(false, Ordering::SeqCst);
+        if driver_lock.deep.load(Ordering::SeqCst) || driver_lock.others() {
+            driver_lock.relieve();
         }
     }
 }
 
 /// A reader that waits for others to drive.
 pub(super) struct Follower<'a> {
-    lease: &'a Lease,
+    driver_lock: &'a DriverLock,
 }
 
 impl Drop for Follower<'_> {
     fn drop(&mut self) {
-        self.lease.followers.fetch_sub(1, Ordering::SeqCst);
+        self.driver_lock.followers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

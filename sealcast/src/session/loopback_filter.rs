@@ -11,23 +11,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 
 use crate::group::lock;
-use crate::io::udp::Ear;
+use crate::io::udp::LoopbackSocket;
 use sealcast_wire::limits;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Own {
+pub(super) struct LoopbackFilter {
     /// Topics that we have published, to be looked up without a lock.
     topics: ArcSwap<BTreeSet<Box<str>>>,
     /// More topics than are remembered: hear everything.
     many: AtomicBool,
-    ear: Mutex<Option<Ear>>,
+    loopback_socket: Mutex<Option<LoopbackSocket>>,
 }
 
-impl Own {
+impl LoopbackFilter {
     /// The receiving socket is open.
-    pub(super) fn listen(&self, ear: Ear, wanted: impl Fn(&str) -> bool) {
-        *lock(&self.ear) = Some(ear);
+    pub(super) fn listen(&self, loopback_socket: LoopbackSocket, wanted: impl Fn(&str) -> bool) {
+        *lock(&self.loopback_socket) = Some(loopback_socket);
         self.adjust(wanted);
     }
 
@@ -37,7 +37,7 @@ impl Own {
             return;
         }
         {
-            let _ear = lock(&self.ear);
+            let _socket = lock(&self.loopback_socket);
             let mut topics = BTreeSet::clone(&self.topics.load());
             topics.insert(topic.into());
             self.many.store(topics.len() > limits::OWN_TOPICS_MAX, Ordering::Relaxed);
@@ -48,9 +48,9 @@ impl Own {
 
     /// The subscriptions have changed.
     pub(super) fn adjust(&self, wanted: impl Fn(&str) -> bool) {
-        let mut ear = lock(&self.ear);
-        let Some(ear) = ear.as_mut() else { return };
+        let mut loopback_socket = lock(&self.loopback_socket);
+        let Some(loopback_socket) = loopback_socket.as_mut() else { return };
         let hear = self.many.load(Ordering::Relaxed) || self.topics.load().iter().any(|topic| wanted(topic));
-        ear.hear_own(hear);
+        loopback_socket.hear_own(hear);
     }
 }
