@@ -162,8 +162,8 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
 
     let report = sessions[0].evict("carol", "lost laptop").wait().expect("alice may");
     assert!(report.to.counter > report.from.counter);
-    let placed = sessions[0].publish("vitals/pulse", "secret after").ordered().wait().expect("it has its place");
-    assert!(placed.number.is_some());
+    let ordered = sessions[0].publish("vitals/pulse", "secret after").ordered().wait().expect("it has its place");
+    assert!(ordered.number.is_some());
     assert_eq!(text(next(&url, &mut subscriptions[1]).payload()), "secret after");
     let after = std::iter::from_fn(|| subscriptions[2].next_timeout(Duration::from_secs(1)).ok().flatten());
     assert_eq!(after.count(), 0, "the evicted reads nothing");

@@ -615,7 +615,7 @@ impl Machine {
                 Cargo::Group(_) => return,
                 Cargo::Messages { .. } => {
                     let sn = outcome.detail.first_chunk::<8>().map(|sn| u64::from_be_bytes(*sn));
-                    sn.map_or(Outcome::Accepted, Outcome::Placed)
+                    sn.map_or(Outcome::Accepted, Outcome::Ordered)
                 }
             },
             Became::Executed { outcome, .. } => Outcome::Denied(outcome.code.into()),
@@ -634,7 +634,7 @@ impl Machine {
         if self.patterns.values().any(|it| it.token == token) {
             return;
         }
-        if !matches!(outcome, Outcome::Placed(_) | Outcome::Accepted) {
+        if !matches!(outcome, Outcome::Ordered(_) | Outcome::Accepted) {
             self.ours.retain(|_, tokens| {
                 tokens.retain(|it| *it != token);
                 !tokens.is_empty()
@@ -656,7 +656,7 @@ impl Machine {
                     return Ok(());
                 }
                 if let Some(token) = ours {
-                    self.put(Output::Outcome(token, Outcome::Placed(entry.sn)));
+                    self.put(Output::Outcome(token, Outcome::Ordered(entry.sn)));
                     return Ok(());
                 }
                 let bytes = keys_message(&datagram)?;

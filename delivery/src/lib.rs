@@ -439,7 +439,7 @@ pub enum Outcome {
     /// Delivered as its guarantee says.
     Accepted,
     /// The same, at this place of the way's order.
-    Placed(u64),
+    Ordered(u64),
     /// It was sealed for versions of key and policy that these replaced.
     Superseded(sealcast_wire::EpochId),
     /// It may have been delivered or not: others may hold it.

@@ -57,9 +57,9 @@ pub const HELD_DATAGRAMS_MAX: usize = 4096;
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 /// Records of an ordered group that wait for what comes of a change; half as many or half of their bytes make the order wait
 /// instead, and who gets more all the same leaves.
-pub const PLACED_RECORDS_MAX: usize = 65_536;
+pub const ORDERED_RECORDS_MAX: usize = 65_536;
 /// Bytes of them.
-pub const PLACED_BYTES_MAX: usize = 64 << 20;
+pub const ORDERED_BYTES_MAX: usize = 64 << 20;
 /// How many of its last packets a sender vouches for after a change that excludes somebody (A5).
 pub const VOUCHED_PACKETS: usize = 512;
 /// Members that say of an epoch that they seal for it.

@@ -42,7 +42,7 @@ pub(super) struct Block<'a, S> {
     /// free in the next one.
     standing: BTreeMap<CredentialName, Held>,
     /// Publications (by index) and who they interest at which place.
-    placed: Vec<(usize, Id, u64)>,
+    ordered: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
     subscriptions: BTreeSet<Id>,
     /// What it publishes, as rows.
@@ -75,7 +75,7 @@ impl<'a, S: Store> Block<'a, S> {
             clients: BTreeMap::new(),
             held: BTreeMap::new(),
             standing: BTreeMap::new(),
-            placed: Vec::new(),
+            ordered: Vec::new(),
             subscriptions: BTreeSet::new(),
             entries: Entries::default(),
             runs: Runs::default(),
@@ -260,7 +260,7 @@ impl<'a, S: Store> Block<'a, S> {
         detail.raw(&answer);
         let index = self.outbox.publications.len();
         for (id, place) in self.state.interests.place(&publication.headers) {
-            self.placed.push((index, id, place));
+            self.ordered.push((index, id, place));
             self.subscriptions.insert(id);
         }
         let entry = Entry {
@@ -363,7 +363,7 @@ impl<'a, S: Store> Block<'a, S> {
         let mut notices: BTreeMap<Id, Notice> = BTreeMap::new();
         // The publication that is judged for one reader after another.
         let (mut judged, mut headers) = (None, Vec::new());
-        for (index, id, place) in std::mem::take(&mut self.placed) {
+        for (index, id, place) in std::mem::take(&mut self.ordered) {
             // Who unsubscribed or was ended later in the block gets nothing of it any more.
             if self.state.interests.get(&id).is_none() {
                 continue;

@@ -320,12 +320,13 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
     let info = session.info();
     let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
-    let unplaced = session.clone().close();
+    let unordered = session.clone().close();
     if let Some(refusal) = session.refusal() {
         return Err(refusal.into());
     }
-    if unplaced > 0 {
-        let what = format!("{unplaced} of {sent} messages have no place in the brokers' order; they may get one still");
+    if unordered > 0 {
+        let what =
+            format!("{unordered} of {sent} messages have no place in the brokers' order; they may get one still");
         return Err(sealcast::Error::new(Code::TimedOut, what).with_hint("sealcast brokers status").into());
     }
     let what = if sent == 1 { "1 message".to_owned() } else { format!("{sent} messages") };

@@ -29,7 +29,7 @@ pub(crate) enum Frame<'a> {
     /// From the orderer: this has a position, behind all that has this hash.
     Entry { index: u64, id: EntryId, before: Chain, cargo: &'a [u8] },
     /// From the orderer to the submitter: it has that position, behind all that has this hash.
-    Placed { id: EntryId, index: u64, before: Chain },
+    Ordered { id: EntryId, index: u64, before: Chain },
     /// To the orderer: send again from this index on; `u64::MAX` asks only for the head.
     Again { from: u64 },
     /// From the orderer: the next index to be given.
@@ -74,7 +74,7 @@ impl<'a> Frame<'a> {
             2 => Frame::Sealed { topic: text(&mut r)?, header: r.bytes16(usize::from(u16::MAX))?, body: r.rest() },
             3 => Frame::Submit { id: r.array()?, cargo: r.rest() },
             4 => Frame::Entry { index: r.u64()?, id: r.array()?, before: r.array()?, cargo: r.rest() },
-            5 => Frame::Placed { id: r.array()?, index: r.u64()?, before: r.array()? },
+            5 => Frame::Ordered { id: r.array()?, index: r.u64()?, before: r.array()? },
             7 => Frame::Again { from: r.u64()? },
             8 => Frame::Head { next: r.u64()? },
             9 => Frame::Attachment { index: r.u64()?, broker: r.u16()?, bytes: r.rest() },
@@ -111,7 +111,7 @@ impl<'a> Frame<'a> {
             Frame::Sealed { topic, header, body } => w.u8(2).bytes16(topic.as_bytes()).bytes16(header).raw(body),
             Frame::Submit { id, cargo } => w.u8(3).raw(id).raw(cargo),
             Frame::Entry { index, id, before, cargo } => w.u8(4).u64(*index).raw(id).raw(before).raw(cargo),
-            Frame::Placed { id, index, before } => w.u8(5).raw(id).u64(*index).raw(before),
+            Frame::Ordered { id, index, before } => w.u8(5).raw(id).u64(*index).raw(before),
             Frame::Again { from } => w.u8(7).u64(*from),
             Frame::Head { next } => w.u8(8).u64(*next),
             Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
@@ -182,7 +182,7 @@ mod tests {
             Frame::Sealed { topic: "t", header: b"h", body: b"b" },
             Frame::Submit { id: [1; 16], cargo: b"c" },
             Frame::Entry { index: 1, id: [2; 16], before: [9; 32], cargo: b"c" },
-            Frame::Placed { id: [3; 16], index: 4, before: [8; 32] },
+            Frame::Ordered { id: [3; 16], index: 4, before: [8; 32] },
             Frame::Again { from: 8 },
             Frame::Head { next: 8 },
             Frame::Attachment { index: 1, broker: 2, bytes: b"share" },

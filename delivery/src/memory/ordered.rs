@@ -74,7 +74,7 @@ struct Pending {
     retry_at: Monotonic,
     tries: u32,
     /// Its position, once the orderer has told.
-    placed: Option<(u64, Chain)>,
+    ordered: Option<(u64, Chain)>,
 }
 
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl Ordered {
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
         let retry_at = now.monotonic + RETRY;
-        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, placed: None });
+        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, ordered: None });
         (token, id)
     }
 
@@ -242,9 +242,9 @@ impl Ordered {
                 self.next.get_or_insert(next);
                 self.settle_passed();
             }
-            Frame::Placed { id, index, before } if from_orderer => {
+            Frame::Ordered { id, index, before } if from_orderer => {
                 if let Some(pending) = self.pending.get_mut(&id) {
-                    pending.placed = Some((index, chained(&before, &id)));
+                    pending.ordered = Some((index, chained(&before, &id)));
                     if self.next.is_none_or(|next| index >= next) {
                         // It is under way to us, or was lost.
                         self.again_at = self.again_at.min(now.monotonic + RETRY);
@@ -276,7 +276,7 @@ impl Ordered {
                 self.best_effort.outputs.push_back(Output::Attach { index, attachments });
             }
             Frame::Submit { .. } | Frame::Again { .. } | Frame::Ask { .. } | Frame::Offer { .. } => {}
-            Frame::Entry { .. } | Frame::Head { .. } | Frame::Placed { .. } | Frame::Kept { .. } => {
+            Frame::Entry { .. } | Frame::Head { .. } | Frame::Ordered { .. } | Frame::Kept { .. } => {
                 return Err(Dropped::Auth);
             }
             other => return self.best_effort.take(source, flags, other, protect),
@@ -288,11 +288,11 @@ impl Ordered {
     /// know what the orderer says.
     fn settle_passed(&mut self) {
         let Some(next) = self.next else { return };
-        let passed = |p: &Pending| p.placed.is_some_and(|(index, _)| index < next);
+        let passed = |p: &Pending| p.ordered.is_some_and(|(index, _)| index < next);
         let passed: Vec<_> = self.pending.extract_if(.., |_, p| passed(p)).collect();
         for (id, ours) in passed {
-            let Some((index, cut)) = ours.placed else { continue };
-            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Placed(index)));
+            let Some((index, cut)) = ours.ordered else { continue };
+            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Ordered(index)));
             self.cut_at(index, cut);
             if let Some((epoch, _)) = self.flushing.take_if(|(_, ours)| *ours == id) {
                 self.best_effort.outputs.push_back(Output::Flushed(epoch, cut));
@@ -335,7 +335,7 @@ impl Ordered {
             return Ok(());
         }
         if let Some(token) = ours {
-            outputs.push_back(Output::Outcome(token, Outcome::Placed(index)));
+            outputs.push_back(Output::Outcome(token, Outcome::Ordered(index)));
         }
         match open_content(&cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
             Frame::Sealed { topic, header, body } => {
@@ -459,7 +459,7 @@ impl Delivery for Ordered {
         if !self.started {
             return Some(Monotonic(0));
         }
-        let pending = self.pending.values().filter(|p| p.placed.is_none()).map(|p| p.retry_at);
+        let pending = self.pending.values().filter(|p| p.ordered.is_none()).map(|p| p.retry_at);
         let asked = self.asked.values().map(|a| a.retry_at);
         pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
     }
@@ -473,7 +473,7 @@ impl Delivery for Ordered {
             let from = self.next.unwrap_or(u64::MAX);
             datagrams.push_back((To::Peer(self.orderer), open_datagram(&Frame::Again { from })));
         }
-        for pending in self.pending.values_mut().filter(|p| p.placed.is_none() && p.retry_at <= now.monotonic) {
+        for pending in self.pending.values_mut().filter(|p| p.ordered.is_none() && p.retry_at <= now.monotonic) {
             pending.tries += 1;
             pending.retry_at = now.monotonic + backoff(pending.tries);
             datagrams.push_back((To::Peer(self.orderer), pending.datagram.clone()));

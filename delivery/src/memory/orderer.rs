@@ -75,7 +75,7 @@ impl Orderer {
             }
         };
         let before = self.log[usize::try_from(index).expect("an index below the log's length")].1;
-        self.answer(from, &Frame::Placed { id, index, before });
+        self.answer(from, &Frame::Ordered { id, index, before });
     }
 
     fn again(&mut self, to: Address, index: u64) {

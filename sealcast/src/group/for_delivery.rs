@@ -7,7 +7,7 @@ use sealcast_wire::{Dropped, Now, Source, limits};
 use super::gate::Epoch;
 use super::message::{From, Message};
 use super::opening::{Of, Sealed};
-use super::placed::Record;
+use super::ordered::Record;
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
 use super::{Group, Output};
 
@@ -15,8 +15,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
         match output {
             delivery::Output::Keys { source, position, bytes } => {
-                if let Some(placed) = &mut self.placed {
-                    placed.by_order = true;
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.by_order = true;
                 }
                 match source {
                     Source::Inside { .. } => self.control(now, source, position, &bytes),
@@ -60,7 +60,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 Some(of_keys) => {
                     let outcome = match outcome {
                         delivery::Outcome::Accepted => keys::Outcome::Accepted,
-                        delivery::Outcome::Placed(position) => keys::Outcome::Ordered(position),
+                        delivery::Outcome::Ordered(position) => keys::Outcome::Ordered(position),
                         delivery::Outcome::InDoubt => keys::Outcome::InDoubt,
                         delivery::Outcome::Superseded(_) | delivery::Outcome::Failed | delivery::Outcome::Denied(_) => {
                             keys::Outcome::Failed

@@ -16,7 +16,7 @@ mod gate;
 mod held;
 mod message;
 mod opening;
-mod placed;
+mod ordered;
 mod policy;
 mod recent;
 mod ring;
@@ -45,7 +45,7 @@ use crate::error::Result;
 use crate::url::{OriginMode, pairs};
 use held::Held;
 use opening::Opening;
-use placed::{KeysIn, Ours, Placed};
+use ordered::{KeysIn, Ordered, Ours};
 use ring::{Disposition, Heard, Ring};
 use whole::Whole;
 
@@ -59,7 +59,7 @@ pub struct Group<K, D> {
     held: Held,
     opening: Opening,
     /// Records at their positions, where there is a channel on which one ends epochs.
-    placed: Option<Placed>,
+    ordered: Option<Ordered>,
     /// The transport carries messages: the key scheme has begun.
     is_up: bool,
     /// The way waits for us.
@@ -164,7 +164,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             false if properties.orders_keys => KeysIn::Messages,
             false => KeysIn::Beside,
         };
-        let placed = by_position.contains(&true).then(|| Placed::new(keys_in));
+        let ordered = by_position.contains(&true).then(|| Ordered::new(keys_in));
         let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
@@ -175,7 +175,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             ring: Ring::default(),
             held: Held::default(),
             opening: Opening::default(),
-            placed,
+            ordered,
             is_up,
             holds: false,
             leaving: None,
@@ -247,8 +247,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
         let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;
         let properties = self.delivery.properties();
-        match &mut self.placed {
-            Some(placed) if properties.cuts_by_position(guarantee) => _ = placed.ours.insert(token, ours(token)),
+        match &mut self.ordered {
+            Some(ordered) if properties.cuts_by_position(guarantee) => _ = ordered.ours.insert(token, ours(token)),
             _ if properties.acknowledges(guarantee) => {
                 self.names.insert(token, before.map_or(token, |(first, _)| first));
             }
@@ -419,8 +419,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn timeout(&self) -> Option<Monotonic> {
         let held = self.held.oldest().map(|since| since + limits::EPOCH_OVERLAP);
         let vouching = self.vouching.as_ref().filter(|v| v.unnamed == 0).map(|v| v.next);
-        let placed = self.placed.as_ref().and_then(Placed::timeout);
-        let own = [self.ring.timeout(), held, vouching, placed];
+        let ordered = self.ordered.as_ref().and_then(Ordered::timeout);
+        let own = [self.ring.timeout(), held, vouching, ordered];
         let keys = self.keys.timeout().filter(|_| self.is_up);
         [keys, self.delivery.timeout()].into_iter().chain(own).flatten().min()
     }
@@ -576,7 +576,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Whether it is known of all messages of ours what became of them, where that is told.
     pub fn is_settled(&self) -> bool {
-        self.sealed.is_empty() && self.placed.as_ref().is_none_or(Placed::is_settled)
+        self.sealed.is_empty() && self.ordered.as_ref().is_none_or(Ordered::is_settled)
     }
 
     /// The way, to look at.

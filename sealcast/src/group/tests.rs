@@ -332,7 +332,10 @@ fn what_comes_after_a_message_waits_for_its_outcome() {
     let (mut group, story) = group(ORDERED, vec![ordered(1, None), ordered(2, Some(1)), ordered(3, Some(2))]);
     drain(&mut group);
     assert_eq!(lock(&story)[..], ["send [1]"]);
-    group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Placed(7)));
+    group
+        .delivery_mut()
+        .outputs
+        .push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Ordered(7)));
     drain(&mut group);
     assert_eq!(lock(&story)[1..], ["outcome of 1: Ordered(7)", "send [2]"]);
     let lost = delivery::Outcome::InDoubt;
@@ -448,8 +451,8 @@ fn rule_e6_what_was_sealed_for_what_was_replaced_is_sealed_again_and_keeps_its_t
     let superseded = delivery::Outcome::Superseded(EpochId { counter: 0, hash: 1 });
     group.delivery.outputs.push_back(delivery::Output::Outcome(token, superseded));
     assert!(drain(&mut group).is_empty(), "nothing has become of it");
-    group.delivery.outputs.push_back(delivery::Output::Outcome(token, delivery::Outcome::Placed(7)));
-    assert_eq!(drain(&mut group), [format!("Outcome({token:?}, Placed(7))")]);
+    group.delivery.outputs.push_back(delivery::Output::Outcome(token, delivery::Outcome::Ordered(7)));
+    assert_eq!(drain(&mut group), [format!("Outcome({token:?}, Ordered(7))")]);
     assert!(group.is_settled());
     assert_eq!(lock(&story)[..], ["market holds [1, 2] sealed under 1", "market holds [1, 2] sealed under 2"]);
 
@@ -464,7 +467,7 @@ fn rule_e6_what_was_sealed_for_what_was_replaced_is_sealed_again_and_keeps_its_t
         let failed = drain(&mut group);
         assert!(failed.is_empty() || failed == [format!("Outcome({token:?}, Failed)")]);
     }
-    assert_eq!(tries, placed::TRIES_MAX + 1);
+    assert_eq!(tries, ordered::TRIES_MAX + 1);
 }
 
 #[test]

@@ -206,9 +206,9 @@ impl Session {
             tx_queue.flush();
         }
         let (patience, mut progress) = (shared.url.options.wait, self::core::Progress::default());
-        let mut doing = self.doing(patience, unplaced, move |shared| match shared.unplaced() {
+        let mut doing = self.doing(patience, unordered, move |shared| match shared.unordered() {
             0 => Some(Ok(())),
-            _ if shared.is_stuck(&mut progress, patience) => Some(Err(unplaced(shared, patience))),
+            _ if shared.is_stuck(&mut progress, patience) => Some(Err(unordered(shared, patience))),
             _ => shared.ended().map(Err),
         });
         // As long as there is progress.
@@ -343,7 +343,7 @@ impl Inner {
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         if threads.is_empty() {
-            return self.shared.unplaced();
+            return self.shared.unordered();
         }
         drop(lock(&self.control).take());
         let shared = &self.shared;
@@ -355,9 +355,9 @@ impl Inner {
         let left = || {
             // Let go before the driver is asked, whose holder may want it.
             let left = lock(&shared.seen).left;
-            left.or_else(|| threads.iter().any(JoinHandle::is_finished).then(|| shared.unplaced()))
+            left.or_else(|| threads.iter().any(JoinHandle::is_finished).then(|| shared.unordered()))
         };
-        let unplaced = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
+        let unordered = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
         if let Some(tx_queue) = &shared.tx_queue {
             tx_queue.close();
         }
@@ -381,7 +381,7 @@ impl Inner {
         shared.subscriptions.all().iter().for_each(|q| q.close(Error::closed()));
         lock(&shared.view_queues).iter().for_each(|q| q.close());
         shared.changed.ring();
-        unplaced
+        unordered
     }
 }
 
@@ -406,8 +406,8 @@ fn not_done(_: &Shared, patience: Duration) -> Error {
     Error::new(Code::TimedOut, format!("not done within {patience:?}")).with_hint("sealcast group show")
 }
 
-fn unplaced(shared: &Shared, patience: Duration) -> Error {
-    let count = shared.unplaced();
+fn unordered(shared: &Shared, patience: Duration) -> Error {
+    let count = shared.unordered();
     let what = format!("{count} of our messages have no place in the order, and none got one for {patience:?}");
     Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
 }

@@ -93,7 +93,7 @@ impl Publish<'_> {
         let mut taken = || match (self.advance(&mut step, true), step) {
             (Some(Err(why)), _) => Some(Err(why)),
             (Some(Ok(done)), _) => Some(Ok(Told::Done(done))),
-            (None, Step::Placed(token)) => Some(Ok(Told::Waits(token))),
+            (None, Step::AwaitOrder(token)) => Some(Ok(Told::Waits(token))),
             (None, Step::Publish | Step::Done) => None,
         };
         let told = match taken() {
@@ -108,7 +108,7 @@ impl Publish<'_> {
     fn late(&self, step: Step, patience: Duration) -> Error {
         let shared = &self.session.inner.shared;
         match step {
-            Step::Placed(token) => no_place_in(shared, token, patience),
+            Step::AwaitOrder(token) => no_place_in(shared, token, patience),
             Step::Publish | Step::Done => shared.late(patience),
         }
     }
@@ -121,7 +121,7 @@ impl Publish<'_> {
             let body = (*self.body).as_ref();
             let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
             match shared.publish(&message, patient) {
-                Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::Placed(Token(token)),
+                Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::AwaitOrder(Token(token)),
                 Ok(number) => return Some(Ok(Published { number })),
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
@@ -131,15 +131,15 @@ impl Publish<'_> {
                 Err(why) => return Some(Err(shared.refused(self.topic, why))),
             }
         }
-        let Step::Placed(token) = *step else { return None };
-        let done = placed(shared, token)?;
+        let Step::AwaitOrder(token) = *step else { return None };
+        let done = ordered_at(shared, token)?;
         *step = Step::Done;
         Some(done)
     }
 }
 
 /// What became of a message, if it is known or never will be.
-fn placed(shared: &Shared, token: Token) -> Option<Result<Published>> {
+fn ordered_at(shared: &Shared, token: Token) -> Option<Result<Published>> {
     let mut outcomes = lock(&shared.outcomes);
     let outcome = *outcomes.get(&token)?;
     match outcome {
@@ -181,7 +181,7 @@ impl Ticket {
     pub fn try_wait(&mut self) -> Option<Result<Published>> {
         let done = match self.told {
             Told::Done(published) => Ok(published),
-            Told::Waits(token) => placed(&self.shared, token)?,
+            Told::Waits(token) => ordered_at(&self.shared, token)?,
         };
         Some(self.keep(done))
     }
@@ -240,7 +240,7 @@ fn passes(why: SendError) -> bool {
 #[derive(Clone, Copy)]
 enum Step {
     Publish,
-    Placed(Token),
+    AwaitOrder(Token),
     Done,
 }
 
@@ -274,7 +274,7 @@ impl Future for Publishing<'_> {
 
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
-        if let Step::Placed(token) = self.step {
+        if let Step::AwaitOrder(token) = self.step {
             lock(&self.publish.session.inner.shared.outcomes).remove(&token);
         }
     }

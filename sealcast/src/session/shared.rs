@@ -121,12 +121,12 @@ impl Shared {
     }
 
     /// How many of our messages have no place yet, where that is told.
-    pub(super) fn unplaced(&self) -> usize {
+    pub(super) fn unordered(&self) -> usize {
         // Flushing on a LAN asks this each time, and interrupts nobody for it.
         if !self.transport.acknowledges_any() {
             return 0;
         }
-        let open = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.unplaced()));
+        let open = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.unordered()));
         open.or_else(|| lock(&self.seen).left).unwrap_or(0)
     }
 
@@ -155,8 +155,8 @@ impl Shared {
     }
 
     /// The group has taken in that we leave, or had its time for it.
-    pub(super) fn left(&self, unplaced: usize) {
-        lock(&self.seen).left = Some(unplaced);
+    pub(super) fn left(&self, unordered: usize) {
+        lock(&self.seen).left = Some(unordered);
         self.changed.ring();
     }
 
@@ -340,7 +340,7 @@ impl Shared {
 /// The number of a message that brokers gave a place, or why it has none.
 pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
     match outcome {
-        Outcome::Placed(number) => Ok(Some(number)),
+        Outcome::Ordered(number) => Ok(Some(number)),
         Outcome::Accepted => Ok(None),
         Outcome::Denied(reason) => Err(refused(reason)),
         Outcome::InDoubt => Err(Error::new(Code::InDoubt, "the group went on without this member while it published")

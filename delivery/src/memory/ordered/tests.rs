@@ -101,9 +101,9 @@ fn all_see_one_order_in_spite_of_loss() {
         assert!(wire.seen.iter().all(|s| s.len() == 60), "losing each {lose_each}th: {:?}", wire.seen);
         for place in 0..60 {
             let at: Vec<&String> = wire.seen.iter().map(|s| &s[place]).collect();
-            let is_placed = |s: &&String| s.ends_with(&format!("Placed({place})"));
-            let (placed, texts): (Vec<&String>, Vec<&String>) = at.iter().copied().partition(is_placed);
-            assert!(placed.len() == 1 && texts[0] == texts[1], "{at:?}");
+            let is_ordered = |s: &&String| s.ends_with(&format!("Ordered({place})"));
+            let (ordered, texts): (Vec<&String>, Vec<&String>) = at.iter().copied().partition(is_ordered);
+            assert!(ordered.len() == 1 && texts[0] == texts[1], "{at:?}");
         }
     }
 }
@@ -115,8 +115,8 @@ fn of_two_racers_both_have_a_position_and_all_see_the_same_one_first() {
     wire.send(0, b"a");
     wire.send(1, b"b");
     wire.run(100);
-    assert_eq!(wire.seen[0], ["1 Placed(0)", "b"]);
-    assert_eq!(wire.seen[1], ["a", "1 Placed(1)"]);
+    assert_eq!(wire.seen[0], ["1 Ordered(0)", "b"]);
+    assert_eq!(wire.seen[1], ["a", "1 Ordered(1)"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_same_bytes_again_are_the_same_message() {
     wire.run(50);
     wire.send(0, b"commit");
     wire.run(50);
-    assert_eq!(wire.seen[0], ["1 Placed(0)"]);
+    assert_eq!(wire.seen[0], ["1 Ordered(0)"]);
     assert_eq!(wire.seen[1], ["commit"]);
     assert_eq!(wire.orderer.ordered(), 1);
 }

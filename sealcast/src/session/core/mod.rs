@@ -116,7 +116,7 @@ enum Closing {
     /// What was published gets its positions.
     Settling(Progress),
     /// The others take in that we leave.
-    Leaving { until: Monotonic, unplaced: usize },
+    Leaving { until: Monotonic, unordered: usize },
     /// Told.
     Over,
 }
@@ -242,11 +242,11 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
 
     /// Whether all that was published is settled, where that is told.
     pub fn is_settled(&self) -> bool {
-        self.unplaced() == 0
+        self.unordered() == 0
     }
 
     /// How many of our messages have no position yet, where that is told.
-    pub fn unplaced(&self) -> usize {
+    pub fn unordered(&self) -> usize {
         if self.transport.acknowledges_any() { self.tickets.open() } else { 0 }
     }
 
@@ -356,31 +356,31 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         match &mut self.closing {
             Some(Closing::Settling(progress)) => {
                 let is_stuck = progress.is_over(now.monotonic, self.tickets.settled, patience);
-                let has_settled = self.shell_is_settled && self.group.is_settled() && self.unplaced() == 0;
+                let has_settled = self.shell_is_settled && self.group.is_settled() && self.unordered() == 0;
                 if !(has_settled || is_stuck || self.ended) && self.transport.acknowledges_any() {
                     return;
                 }
                 // Those that are given up by leaving have none.
-                let unplaced = self.unplaced();
+                let unordered = self.unordered();
                 // Whoever was never in, or is out already, has nothing to leave.
                 match self.group.command(now, Command::Leave) {
                     Ok(()) => {
-                        self.closing = Some(Closing::Leaving { until: now.monotonic + patience, unplaced });
+                        self.closing = Some(Closing::Leaving { until: now.monotonic + patience, unordered });
                     }
-                    Err(_) => self.close_at_last(unplaced),
+                    Err(_) => self.close_at_last(unordered),
                 }
             }
-            Some(Closing::Leaving { until, unplaced }) if self.ended || *until <= now.monotonic => {
-                let unplaced = *unplaced;
-                self.close_at_last(unplaced);
+            Some(Closing::Leaving { until, unordered }) if self.ended || *until <= now.monotonic => {
+                let unordered = *unordered;
+                self.close_at_last(unordered);
             }
             Some(Closing::Leaving { .. } | Closing::Over) | None => {}
         }
     }
 
-    fn close_at_last(&mut self, unplaced: usize) {
+    fn close_at_last(&mut self, unordered: usize) {
         self.closing = Some(Closing::Over);
-        self.ready.push_back(Output::Closed(unplaced));
+        self.ready.push_back(Output::Closed(unordered));
     }
 
     fn close_patience(&self) -> Duration {

@@ -31,7 +31,7 @@ impl Tickets {
                 self.refused += 1;
                 self.refusal.get_or_insert(outcome);
             }
-            Outcome::Accepted | Outcome::Placed(_) | Outcome::Superseded(_) | Outcome::InDoubt => {}
+            Outcome::Accepted | Outcome::Ordered(_) | Outcome::Superseded(_) | Outcome::InDoubt => {}
         }
     }
 }

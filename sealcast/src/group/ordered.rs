@@ -50,7 +50,7 @@ pub(super) enum KeysIn {
 }
 
 /// See the module.
-pub(super) struct Placed {
+pub(super) struct Ordered {
     pub(super) keys: KeysIn,
     /// In the order of their places; the first one waits for something, or is about to be passed.
     waiting: VecDeque<Record>,
@@ -74,7 +74,7 @@ pub(super) struct Placed {
     pub(super) ours: BTreeMap<Token, Ours>,
     /// Void ones that are to be sealed again.
     void: Vec<Ours>,
-    /// Publishers wait until all of [`Placed::ours`] have come back.
+    /// Publishers wait until all of [`Ordered::ours`] have come back.
     opening: bool,
     /// Installed views that exclude somebody, and those behind them, until the order passes their cut, or that time.
     views: VecDeque<(EpochId, Monotonic, ViewEvent)>,
@@ -113,10 +113,10 @@ enum Verdict {
     Void(Dropped),
 }
 
-impl Placed {
+impl Ordered {
     /// Nothing has a position yet.
-    pub(super) fn new(keys: KeysIn) -> Placed {
-        Placed {
+    pub(super) fn new(keys: KeysIn) -> Ordered {
+        Ordered {
             keys,
             waiting: VecDeque::new(),
             bytes: 0,
@@ -163,7 +163,7 @@ impl Placed {
 
     /// Whether the order is to wait: from half of what there is room for until nothing waits.
     fn is_behind(&self, holds: bool) -> bool {
-        let half = self.waiting.len() >= limits::PLACED_RECORDS_MAX / 2 || self.bytes >= limits::PLACED_BYTES_MAX / 2;
+        let half = self.waiting.len() >= limits::ORDERED_RECORDS_MAX / 2 || self.bytes >= limits::ORDERED_BYTES_MAX / 2;
         half || holds && !self.waiting.is_empty()
     }
 
@@ -248,15 +248,15 @@ fn client(from: Source) -> Option<[u8; 32]> {
 impl<K: Keys, D: Delivery> Group<K, D> {
     /// A record came at its place.
     pub(super) fn take_record(&mut self, now: Now, record: Record) {
-        let Some(placed) = &mut self.placed else { return self.drops.count(Dropped::Foreign) };
-        let full = placed.waiting.len() >= limits::PLACED_RECORDS_MAX
-            || placed.bytes + record.datagram.len() > limits::PLACED_BYTES_MAX;
+        let Some(ordered) = &mut self.ordered else { return self.drops.count(Dropped::Foreign) };
+        let full = ordered.waiting.len() >= limits::ORDERED_RECORDS_MAX
+            || ordered.bytes + record.datagram.len() > limits::ORDERED_BYTES_MAX;
         if full || self.leaving.is_some() {
             self.drops.count(Dropped::Queue);
             return self.leave_behind(now);
         }
-        placed.bytes += record.datagram.len();
-        placed.waiting.push_back(record);
+        ordered.bytes += record.datagram.len();
+        ordered.waiting.push_back(record);
         self.pass_records(now);
     }
 
@@ -274,17 +274,17 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Passes records as far as they can be judged.
     pub(super) fn pass_records(&mut self, now: Now) {
-        while let Some(first) = self.placed.as_ref().and_then(|placed| placed.waiting.front()) {
+        while let Some(first) = self.ordered.as_ref().and_then(|ordered| ordered.waiting.front()) {
             let (verdict, from) = (self.judge_record(now, first), first.from);
-            let Some(placed) = &mut self.placed else { return };
+            let Some(ordered) = &mut self.ordered else { return };
             if let Verdict::Wait { for_key } = verdict {
-                placed.until = for_key.then(|| {
-                    let until = placed.patience(now.monotonic, from);
-                    *placed.patience.entry(client(from)).or_insert(until)
+                ordered.until = for_key.then(|| {
+                    let until = ordered.patience(now.monotonic, from);
+                    *ordered.patience.entry(client(from)).or_insert(until)
                 });
                 break;
             }
-            let Some(record) = placed.pop() else { break };
+            let Some(record) = ordered.pop() else { break };
             match verdict {
                 Verdict::Open(at, epoch) => {
                     if self.open_record(now, at, epoch, record) {
@@ -294,7 +294,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 Verdict::Void(why) => {
                     if let (Dropped::NoKey, Ok(header)) = (why, Header::parse(&record.datagram)) {
-                        placed.unknown(from, header.epoch);
+                        ordered.unknown(from, header.epoch);
                     }
                     self.voided(now, record, why);
                 }
@@ -307,8 +307,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Lets the order wait for us, or go on.
     pub(super) fn regulate(&mut self, now: Now) {
-        let is_behind = match &self.placed {
-            Some(placed) => placed.is_behind(self.holds),
+        let is_behind = match &self.ordered {
+            Some(ordered) => ordered.is_behind(self.holds),
             None => self.opening.is_behind() || !self.keys.has_room(limits::SEALED_WAITING_BYTES_MAX / 2),
         };
         if std::mem::replace(&mut self.holds, is_behind) != is_behind {
@@ -318,12 +318,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     fn judge_record(&self, now: Now, record: &Record) -> Verdict {
-        let Some(placed) = &self.placed else { return Verdict::Void(Dropped::Foreign) };
+        let Some(ordered) = &self.ordered else { return Verdict::Void(Dropped::Foreign) };
         let Ok(header) = Header::parse(&record.datagram) else { return Verdict::Void(Dropped::Malformed) };
-        if placed.over.contains(&header.epoch) {
+        if ordered.over.contains(&header.epoch) {
             return Verdict::Void(Dropped::OldKey);
         }
-        let standing = match placed.keys {
+        let standing = match ordered.keys {
             KeysIn::Messages => self.ring.standing(header.epoch),
             KeysIn::Commits | KeysIn::Beside => self.ring.held(header.epoch).map(super::ring::Standing::Open),
         };
@@ -335,8 +335,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 // Everybody has the same messages of the key scheme before it; we may only be late with our own part.
                 let ahead = |e: &Arc<Epoch>| e.view.members.len() == 1 || header.epoch.counter > e.view.epoch.counter;
                 let ahead = self.ring.current().is_some_and(ahead);
-                let young = now.monotonic < placed.patience(now.monotonic, record.from);
-                if ahead && young && placed.is_insider(record.from) {
+                let young = now.monotonic < ordered.patience(now.monotonic, record.from);
+                if ahead && young && ordered.is_insider(record.from) {
                     Verdict::Wait { for_key: true }
                 } else {
                     Verdict::Void(Dropped::NoKey)
@@ -357,23 +357,23 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     let from = entry.heard.get(&slot).and_then(|it| it.from);
                     entry.heard.insert(slot, Heard { at: now.monotonic, from });
                 }
-                if let Some(placed) = self.placed.as_mut().filter(|_| ours.is_none()) {
-                    placed.met(from);
+                if let Some(ordered) = self.ordered.as_mut().filter(|_| ours.is_none()) {
+                    ordered.met(from);
                 }
-                if let Some(old) = self.placed.as_mut().and_then(|placed| placed.pass(epoch, from)) {
+                if let Some(old) = self.ordered.as_mut().and_then(|ordered| ordered.pass(epoch, from)) {
                     self.cut(now, old, epoch);
                 }
                 self.delivery.open_at(index, source, flags, frame, &*protect)
             }
             Err(why) => Err(why),
         };
-        if let Some(ours) = ours.and_then(|token| self.placed.as_mut()?.ours.remove(&token)) {
+        if let Some(ours) = ours.and_then(|token| self.ordered.as_mut()?.ours.remove(&token)) {
             // A copy of ours that came first says the same.
             let outcome = match output {
-                Ok(_) | Err(Dropped::Replay) if self.placed.as_ref().is_some_and(|it| !it.apart.is_empty()) => {
+                Ok(_) | Err(Dropped::Replay) if self.ordered.as_ref().is_some_and(|it| !it.apart.is_empty()) => {
                     Outcome::InDoubt
                 }
-                Ok(_) | Err(Dropped::Replay) => Outcome::Placed(index),
+                Ok(_) | Err(Dropped::Replay) => Outcome::Ordered(index),
                 Err(_) => Outcome::Failed,
             };
             self.ready.push_back(Output::Outcome(ours.first, outcome));
@@ -382,8 +382,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Ok(sealcast_delivery::Output::Deliver(delivered)) => self.deliver(now, delivered, true),
             Ok(output) => {
                 self.do_for_delivery(now, output);
-                if let Some(placed) = &mut self.placed {
-                    placed.again = true;
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.again = true;
                 }
                 return true;
             }
@@ -398,17 +398,17 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// The commit that leads to the next epoch is passed: what comes behind it is void, however late we are to follow it.
     pub(super) fn ends_here(&mut self) {
         let current = self.ring.current().map(|it| it.view.epoch);
-        if let (Some(placed), Some(current)) = (&mut self.placed, current)
-            && placed.keys == KeysIn::Commits
+        if let (Some(ordered), Some(current)) = (&mut self.ordered, current)
+            && ordered.keys == KeysIn::Commits
         {
-            placed.end(current);
+            ordered.end(current);
         }
     }
 
     /// The order has passed the end of an epoch.
     fn cut(&mut self, now: Now, old: EpochId, new: EpochId) {
-        let Some(placed) = &mut self.placed else { return };
-        match placed.keys {
+        let Some(ordered) = &mut self.ordered else { return };
+        match ordered.keys {
             KeysIn::Messages => self.ring.shorten(old, now.monotonic + limits::EPOCH_OVERLAP),
             KeysIn::Commits | KeysIn::Beside => self.ring.passed_in_order(old),
         }
@@ -416,7 +416,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if gate.epoch().is_some_and(|it| it.view.epoch == old) {
             // Others have gone on, and what we seal for it now is void.
             gate.hold_ordered();
-            placed.opening = true;
+            ordered.opening = true;
         }
         drop(gate);
         self.show_views(now, Some(new));
@@ -424,28 +424,28 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Shows the application views whose cut the order has passed, or will not soon.
     pub(super) fn show_views(&mut self, now: Now, passed: Option<EpochId>) {
-        let Some(placed) = &mut self.placed else { return };
+        let Some(ordered) = &mut self.ordered else { return };
         let is_shown = |(epoch, until, _): &(EpochId, Monotonic, ViewEvent)| {
             *until <= now.monotonic || passed.is_some_and(|it| epoch.counter <= it.counter)
         };
-        while let Some((.., event)) = placed.views.pop_front_if(|it| is_shown(it)) {
+        while let Some((.., event)) = ordered.views.pop_front_if(|it| is_shown(it)) {
             self.ready.push_back(Output::View(event));
         }
     }
 
     /// A view is installed: the application sees it now, or where the order's cut is.
     pub(super) fn show(&mut self, now: Now, epoch: EpochId, excludes: bool, event: ViewEvent) {
-        let beside = self.placed.as_mut().filter(|it| it.keys == KeysIn::Beside);
+        let beside = self.ordered.as_mut().filter(|it| it.keys == KeysIn::Beside);
         match beside.filter(|it| excludes || !it.views.is_empty()) {
-            Some(placed) => placed.views.push_back((epoch, now.monotonic + limits::EPOCH_OVERLAP, event)),
+            Some(ordered) => ordered.views.push_back((epoch, now.monotonic + limits::EPOCH_OVERLAP, event)),
             None => self.ready.push_back(Output::View(event)),
         }
     }
 
     /// A record is void, for everybody.
     fn voided(&mut self, now: Now, record: Record, why: Dropped) {
-        let ours = record.ours.and_then(|token| self.placed.as_mut()?.ours.remove(&token));
-        let beside = self.placed.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
+        let ours = record.ours.and_then(|token| self.ordered.as_mut()?.ours.remove(&token));
+        let beside = self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
         match ours {
             None => self.drops.count(why),
             // Our key is erased by the clock, and others may have opened it with theirs.
@@ -454,9 +454,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.open_when_back(now);
             }
             Some(ours) => {
-                if let Some(placed) = &mut self.placed {
-                    placed.void.push(ours);
-                    placed.opening = true;
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.void.push(ours);
+                    ordered.opening = true;
                     lock(&self.gate).hold_ordered();
                 }
                 self.open_when_back(now);
@@ -466,9 +466,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// The key scheme has said all that it has to say to what came: what waited for that goes on.
     pub(super) fn keys_are_drained(&mut self, now: Now) -> bool {
-        let Some(placed) = &mut self.placed else { return false };
-        placed.by_order = false;
-        let again = std::mem::take(&mut placed.again);
+        let Some(ordered) = &mut self.ordered else { return false };
+        ordered.by_order = false;
+        let again = std::mem::take(&mut ordered.again);
         if again {
             self.pass_records(now);
         }
@@ -477,60 +477,62 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// A message of the key scheme that we sent has its place, or never will.
     pub(super) fn echoed(&mut self, token: Token) {
-        let Some(placed) = &mut self.placed else { return };
-        if placed.barrier == Some(token) {
-            placed.barrier = None;
+        let Some(ordered) = &mut self.ordered else { return };
+        if ordered.barrier == Some(token) {
+            ordered.barrier = None;
             self.ring.suspend(None);
         }
     }
 
     /// An epoch is installed: its publishers may seal, at once or when all is back that they sealed before.
     pub(super) fn open_for(&mut self, now: Now, before: Option<EpochId>, epoch: &Epoch, excludes: bool) {
-        let Some(placed) = &mut self.placed else { return };
-        placed.installed(epoch.view.change, excludes);
-        placed.barrier = None;
-        placed.begins = false;
-        if let (KeysIn::Commits, Some(before)) = (placed.keys, before) {
-            placed.newest = Some(epoch.view.epoch);
-            placed.end(before);
+        let Some(ordered) = &mut self.ordered else { return };
+        ordered.installed(epoch.view.change, excludes);
+        ordered.barrier = None;
+        ordered.begins = false;
+        if let (KeysIn::Commits, Some(before)) = (ordered.keys, before) {
+            ordered.newest = Some(epoch.view.epoch);
+            ordered.end(before);
         }
         self.pass_records(now);
     }
 
     /// Publishers of an epoch that is being installed wait until all is back that they sealed before.
     pub(super) fn hold_publishers(&mut self) {
-        if let Some(placed) = &mut self.placed {
-            placed.opening = true;
+        if let Some(ordered) = &mut self.ordered {
+            ordered.opening = true;
             lock(&self.gate).hold_ordered();
         }
     }
 
     /// The change is off: the old epoch goes on.
     pub(super) fn go_on(&mut self, now: Now) {
-        if let Some(placed) = &mut self.placed {
-            placed.barrier = None;
-            placed.begins = false;
+        if let Some(ordered) = &mut self.ordered {
+            ordered.barrier = None;
+            ordered.begins = false;
             self.pass_records(now);
         }
     }
 
     /// We are out.
     pub(super) fn give_up(&mut self) {
-        let Some(placed) = self.placed.as_mut().map(|it| std::mem::replace(it, Placed::new(it.keys))) else { return };
-        for (.., event) in placed.views {
+        let Some(ordered) = self.ordered.as_mut().map(|it| std::mem::replace(it, Ordered::new(it.keys))) else {
+            return;
+        };
+        for (.., event) in ordered.views {
             self.ready.push_back(Output::View(event));
         }
-        for ours in placed.ours.into_values() {
+        for ours in ordered.ours.into_values() {
             self.ready.push_back(Output::Outcome(ours.first, Outcome::InDoubt));
         }
-        for ours in placed.void {
+        for ours in ordered.void {
             self.ready.push_back(Output::Outcome(ours.first, Outcome::Failed));
         }
     }
 
     /// What became of a message of ours, other than coming back at its place.
     pub(super) fn lost(&mut self, now: Now, token: Token, outcome: Outcome) -> bool {
-        let Some(ours) = self.placed.as_mut().and_then(|placed| placed.ours.remove(&token)) else { return false };
+        let Some(ours) = self.ordered.as_mut().and_then(|ordered| ordered.ours.remove(&token)) else { return false };
         self.ready.push_back(Output::Outcome(ours.first, outcome));
         self.open_when_back(now);
         true
@@ -538,16 +540,16 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Seals again what was void, and lets publishers go on.
     pub(super) fn open_when_back(&mut self, now: Now) {
-        let Some(placed) = self.placed.as_mut().filter(|it| it.opening && it.ours.is_empty()) else { return };
+        let Some(ordered) = self.ordered.as_mut().filter(|it| it.opening && it.ours.is_empty()) else { return };
         let mut gate = lock(&self.gate);
-        let is_over = |it: &Arc<Epoch>| placed.over.contains(&it.view.epoch);
+        let is_over = |it: &Arc<Epoch>| ordered.over.contains(&it.view.epoch);
         if gate.is_paused() || gate.epoch().is_none_or(is_over) {
             return;
         }
-        placed.opening = false;
+        ordered.opening = false;
         let queued = gate.open_ordered();
         drop(gate);
-        for ours in std::mem::take(&mut placed.void) {
+        for ours in std::mem::take(&mut ordered.void) {
             self.send_again(now, ours);
         }
         self.send_queued(now, queued);
