@@ -112,8 +112,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 /// Whether it is the one thing that can be asked.
 fn heard(stream: &UnixStream) -> io::Result<bool> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
     Ok(line == "reload\n")
@@ -122,6 +122,6 @@ fn heard(stream: &UnixStream) -> io::Result<bool> {
 /// In the broker's folder.
 pub const SOCKET: &str = "control";
 /// How long who asks may take to say what.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of what is asked.
 const LINE_BYTES_MAX: u64 = 64;

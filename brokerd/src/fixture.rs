@@ -155,7 +155,7 @@ impl Inbox {
         };
         let sent = self.sent.lock().expect("no panic");
         let few = |sent: &mut Vec<(Client, Reply)>| sent.iter().filter_map(attach).count() < count;
-        let (sent, _) = self.came.wait_timeout_while(sent, PATIENCE, few).expect("no panic");
+        let (sent, _) = self.came.wait_timeout_while(sent, TIMEOUT, few).expect("no panic");
         sent.iter().filter_map(attach).collect()
     }
 
@@ -323,4 +323,4 @@ pub(crate) fn publish(body: &[u8]) -> Operation {
     Operation::Publish(Box::new(publication(Body::Plain(body.to_vec()))))
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
     pub(crate) path: PathBuf,
     /// Names it, and says who holds the keys.
     pub(crate) url: Url,
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Cluster {
@@ -54,7 +54,7 @@ impl Cluster {
     pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
         let TransportAddress::Quorum(path) = &url.address else { return Ok(None) };
         let file = Arc::new(load_named(path, &url.options)?);
-        Ok(Some(Cluster { file, path: path.clone(), url: url.clone(), patience: url.options.wait }))
+        Ok(Some(Cluster { file, path: path.clone(), url: url.clone(), timeout: url.options.wait }))
     }
 
     /// Whether the URL says which cluster it is, or who signs its file.
@@ -90,7 +90,7 @@ impl Cluster {
         if self.url.keys == Scheme::Plain {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
-        Ok(opening.timeout(self.patience))
+        Ok(opening.timeout(self.timeout))
     }
 
     /// A client for nobody in particular, whose channels open in the background.
@@ -134,8 +134,8 @@ impl Cluster {
     /// A client by a key that is registered, or an administrator's.
     fn start(&self, key: ClientKey) -> Result<Brokers, Failure> {
         let (cluster, registrations, keys) = (self.file.clone(), Vec::new(), self.url.keys);
-        let (patience, frame_operations, accuse) = (self.patience, FRAME_OPERATIONS, true);
-        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
+        let (timeout, frame_operations, accuse) = (self.timeout, FRAME_OPERATIONS, true);
+        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse })?)
     }
 
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.

@@ -92,19 +92,19 @@ fn stays(env: &Env<'_>, target: &Target) -> bool {
     other.and_then(|mut it| it.show().ok()).is_some_and(|info| !info.one_shot)
 }
 
-/// Waits for the first key as long as the URL says (`wait=`), and not beyond `patience`; tells after a
+/// Waits for the first key as long as the URL says (`wait=`), and not beyond `timeout`; tells after a
 /// second what it waits for.
 pub(crate) fn wait_for_key(
     env: &Env<'_>,
     target: &Target,
     session: &Session,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 ) -> Result<(), Failure> {
     let (start, mut told) = (Instant::now(), false);
-    let patience = target.url.options.wait.min(patience.unwrap_or(Duration::MAX));
+    let timeout = target.url.options.wait.min(timeout.unwrap_or(Duration::MAX));
     let mut views = session.views();
     while session.view().is_none() {
-        let left = patience.saturating_sub(start.elapsed());
+        let left = timeout.saturating_sub(start.elapsed());
         if views.next_timeout(left.min(STEP)).is_some() && session.view().is_none() {
             let info = session.info();
             if info.excluded == Some(Exclusion::Left) {
@@ -120,7 +120,7 @@ pub(crate) fn wait_for_key(
         let group = session.info().group;
         if left.is_zero() && session.view().is_none() {
             let failure =
-                Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(patience)));
+                Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(timeout)));
             return Err(failure.hint("sealcast doctor; do the others have the same URL and the same authority?"));
         }
         if !told && start.elapsed() > TELL_AFTER {

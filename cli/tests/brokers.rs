@@ -29,7 +29,7 @@ fn market(name: &str) -> (Home, Running) {
     (home, up)
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
@@ -308,9 +308,9 @@ fn client(home: &Home, who: &str) -> Brokers {
     let cluster = load(&folders.state().join("clusters/market/cluster.toml")).unwrap();
     let key = ClientKey::of(&folders, &cluster.cluster(), &identity.certificate().hash, Purpose::Call).unwrap();
     let registrations = registration(&cluster, &identity, &key.client(), false).into_iter().collect();
-    let (keys, patience, frame_operations, accuse) = (Scheme::Threshold, PATIENCE, 1, false);
+    let (keys, timeout, frame_operations, accuse) = (Scheme::Threshold, TIMEOUT, 1, false);
     let cluster = std::sync::Arc::new(cluster);
-    Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse }).unwrap()
+    Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse }).unwrap()
 }
 
 /// Publishes at file/a that a thousand bytes lie elsewhere.
@@ -327,7 +327,7 @@ fn publish_digest(home: &Home, who: &str) {
 
 /// Publishes at market/eurusd, as `who`, what every broker finds well-formed and nobody opens; the client's key in hex.
 fn seal_falsely(home: &Home, who: &str) -> String {
-    let (brokers, patience) = (client(home, who), PATIENCE);
+    let (brokers, timeout) = (client(home, who), TIMEOUT);
     let client = brokers.client();
     let headers = vec![Header { topic: "market/eurusd".into(), value: None }];
     let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
@@ -342,7 +342,7 @@ fn seal_falsely(home: &Home, who: &str) -> String {
     let standing = brokers.ready().unwrap();
     let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Plain(Vec::new()));
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
-    let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(patience).unwrap().key).expect("the brokers' key");
+    let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(timeout).unwrap().key).expect("the brokers' key");
     let mut rng = ChaCha20Rng::seed_from_u64(number);
     let ciphertext = threshold.encrypt_falsely(&publication.label(&client, number), 32, &mut rng).encode();
     let sealed = Publication { body: Body::Sealed(ciphertext), ..publication };

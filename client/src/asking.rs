@@ -76,7 +76,7 @@ impl Asking {
     /// Opens one; who is asked is the caller's to say.
     pub(super) fn open(&mut self, now: Monotonic, purpose: Purpose, question: Question) -> u64 {
         self.names += 1;
-        let due = now + PATIENCE;
+        let due = now + TIMEOUT;
         let (answers, asked) = (BTreeMap::new(), BTreeSet::new());
         if let Purpose::Shares(sn) = purpose {
             self.shares.insert((sn, self.names));
@@ -116,7 +116,7 @@ impl Asking {
         self.due.remove(&(due, id));
         let ask = self.open.get_mut(&id).expect("what is due is open");
         ask.rounds += 1;
-        ask.due = now + PATIENCE * (1 << ask.rounds.min(5));
+        ask.due = now + TIMEOUT * (1 << ask.rounds.min(5));
         self.due.insert((ask.due, id));
         Some(id)
     }
@@ -444,13 +444,13 @@ fn may_change(why: Why) -> bool {
 }
 
 /// How long an answer may take before others are asked.
-const PATIENCE: Duration = Duration::from_millis(150);
+const TIMEOUT: Duration = Duration::from_millis(150);
 /// Times that a broker was silent that count when others can be asked: from here on they are all the same.
 const SILENCES: u64 = 64;
-/// Times that a question's patience ends before what f + 1 brokers do not give is given up.
+/// Times that a request's timeout ends before what f + 1 brokers do not give is given up.
 const GONE_ROUNDS: u32 = 2;
-/// Times that a question's patience ends before a broker that speaks for itself alone is no longer waited for: about a
+/// Times that a request's timeout ends before a broker that speaks for itself alone is no longer waited for: about a
 /// second.
 const SURVEY_ROUNDS: u32 = 3;
-/// Times that a question's patience ends before it has no answer: some 25 seconds.
+/// Times that a request's timeout ends before it has no answer: some 25 seconds.
 const ROUNDS: u32 = 9;

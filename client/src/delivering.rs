@@ -419,7 +419,7 @@ impl Quorum {
     /// When the first block has waited long enough to be asked for.
     pub(super) fn late_update(&self) -> Option<Monotonic> {
         let due = |(height, it): (u64, &super::updates::Height)| {
-            (!self.asking.is_open(&Purpose::Update(height))).then(|| it.since + PATIENCE * (1 + it.asked))
+            (!self.asking.is_open(&Purpose::Update(height))).then(|| it.since + TIMEOUT * (1 + it.asked))
         };
         let reached = self.reached(|it| it.claim.height)?;
         let executed = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);
@@ -437,7 +437,7 @@ impl Quorum {
 
     /// Asks for blocks whose digests or contents did not come.
     pub(super) fn ask_for_updates(&mut self, now: Now) {
-        let is_late = |(_, it): &(u64, &super::updates::Height)| now.monotonic >= it.since + PATIENCE * (1 + it.asked);
+        let is_late = |(_, it): &(u64, &super::updates::Height)| now.monotonic >= it.since + TIMEOUT * (1 + it.asked);
         let Some(reached) = self.reached(|it| it.claim.height) else { return };
         let first = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);
         let late: Vec<u64> = first.filter(is_late).map(|(height, _)| height).collect();
@@ -537,11 +537,11 @@ fn behind(runs: Vec<Run>, mut places: u64) -> Vec<Run> {
     left
 }
 
-/// Times that a question's patience ends before brokers that answer differently are taken to do so for ever: they were asked
+/// Times that a request's timeout ends before brokers that answer differently are taken to do so for ever: they were asked
 /// afresh meanwhile.
 const DIFFERING_ROUNDS: u32 = 4;
 /// How long a block's digests and contents may take before they are asked for.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 /// How often a block is asked for before it is given up, which leaves a gap that is caught up.
 const UPDATE_ASKS: u32 = 5;
 /// Of how many blocks questions are open at once.

@@ -221,7 +221,7 @@ impl Sending {
             }
             let at = first + self.framed as u64;
             let flight = self.frame(now, cluster, key, at..at + count as u64, 0);
-            let flight = Flight { at: BTreeSet::from([home]), due: now + self.patience(0), ..flight };
+            let flight = Flight { at: BTreeSet::from([home]), due: now + self.retry_timeout(0), ..flight };
             requests.push(flight.request.clone());
             self.enter(at, flight);
             self.framed += count;
@@ -297,8 +297,8 @@ impl Sending {
     }
 
     /// How long a frame may take before others are asked: well over what frames took lately.
-    fn patience(&self, tries: u32) -> Duration {
-        self.took.patience(PATIENCE_MIN, PATIENCE_MAX) * (1 << tries.min(4))
+    fn retry_timeout(&self, tries: u32) -> Duration {
+        self.took.timeout(TIMEOUT_MIN, TIMEOUT_MAX) * (1 << tries.min(4))
     }
 
     /// How long operations gather while frames are under way.
@@ -307,11 +307,11 @@ impl Sending {
     }
 
     /// Until when a frame that is due waits with those that come to something before it: much is under way, and its turn
-    /// comes. Whoever lets one pass now and then gains no more than [`PATIENCE_MAX`] by it.
+    /// comes. Whoever lets one pass now and then gains no more than [`TIMEOUT_MAX`] by it.
     fn turn(&self, flight: &Flight) -> Option<Monotonic> {
         let is_with_somebody = flight.tries == 0 && !flight.early && !flight.at.is_empty();
         let came = self.came.filter(|_| is_with_somebody)?;
-        Some((came + self.patience(0)).min(flight.sent_at + PATIENCE_MAX))
+        Some((came + self.retry_timeout(0)).min(flight.sent_at + TIMEOUT_MAX))
     }
 
     /// Takes in what became of a frame, as f + 1 brokers say. Names the numbers that somebody used, nobody knows for what.
@@ -521,7 +521,7 @@ impl Sending {
         let tries = self.flights[&first].tries;
         let number = (first..self.flights[&first].end)
             .find(|number| self.place(*number).is_some_and(|at| !self.operations[at].done));
-        self.put_off(first, now + self.patience(tries));
+        self.put_off(first, now + self.retry_timeout(tries));
         Some(Late { number: number.unwrap_or(first), ..silent })
     }
 
@@ -556,8 +556,8 @@ const GATHER_MIN: Duration = Duration::from_millis(1);
 /// and at most.
 const GATHER_MAX: Duration = Duration::from_millis(10);
 /// Silence after which a frame goes to more brokers, at least: a block under load took half a second here.
-const PATIENCE_MIN: Duration = Duration::from_millis(500);
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// And at most.
-const PATIENCE_MAX: Duration = Duration::from_secs(4);
+const TIMEOUT_MAX: Duration = Duration::from_secs(4);
 /// How long a broker is left alone that says that too much waits with it.
 const QUOTA: Duration = Duration::from_millis(20);

@@ -65,7 +65,7 @@ impl Known {
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {
         match self.standing {
-            None => self.greeted.map(|since| since + PATIENCE),
+            None => self.greeted.map(|since| since + TIMEOUT),
             Some(_) => self.ask_at,
         }
     }
@@ -100,7 +100,7 @@ impl Quorum {
         let spoken = self.channels.iter().filter(|it| it.has_spoken()).count();
         let greeted = *self.known.greeted.get_or_insert(now.monotonic);
         let epoch = self.reached(|it| it.claim.epoch).unwrap_or(0);
-        let is_settled = spoken > 2 * self.faulty || now.monotonic.since(greeted) >= PATIENCE;
+        let is_settled = spoken > 2 * self.faulty || now.monotonic.since(greeted) >= TIMEOUT;
         if self.known.standing.is_none() {
             if !is_settled {
                 return;
@@ -290,6 +290,6 @@ impl Quorum {
 /// The token of what the client does for itself.
 pub(super) const INTERNAL: Token = Token(0);
 /// How long the client waits for more than f + 1 brokers before it believes where the order is.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 /// Honest brokers have executed by then what others of them had executed before.
 const BEHIND_PATIENCE: Duration = Duration::from_secs(3);

@@ -124,13 +124,13 @@ async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> 
     tokio::task::spawn_blocking(move || (service.welcome(&client), service.standing(&client))).await.ok()
 }
 
-/// Writes what waits, as long as the client takes it: of each message some within `patience`.
+/// Writes what waits, as long as the client takes it: of each message some within `write_timeout`.
 async fn write(
     channel: &Outgoing,
     says: impl Fn(Bytes) -> Bytes,
     said: &Traffic,
     output: &mut (impl AsyncWrite + Unpin),
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Result<(), Reason> {
     loop {
         for queued in channel.next().await? {
@@ -138,18 +138,18 @@ async fn write(
             let message = says(queued);
             let length = u32::try_from(message.len()).expect("a reply has a limit").to_be_bytes();
             for part in std::iter::once(&length[..]).chain(message.chunks(WRITE_BYTES)) {
-                taken(patience, output.write_all(part)).await?;
+                taken(write_timeout, output.write_all(part)).await?;
             }
             channel.left(waited);
             said.count(LENGTH_BYTES + message.len());
         }
-        taken(patience, output.flush()).await?;
+        taken(write_timeout, output.flush()).await?;
     }
 }
 
 /// Waits until the client has taken something.
-async fn taken(patience: Duration, written: impl Future<Output = io::Result<()>>) -> Result<(), Reason> {
-    match timeout(patience, written).await {
+async fn taken(write_timeout: Duration, written: impl Future<Output = io::Result<()>>) -> Result<(), Reason> {
+    match timeout(write_timeout, written).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Reason::Broken),
         Err(_) => Err(Reason::Slow),

@@ -13,7 +13,7 @@ use crate::channel::Channel;
 mod strangers;
 
 const CLUSTER: Cluster = Cluster([7; 32]);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn key(seed: u8) -> Arc<OriginKey> {
     Arc::new(OriginKey::from_seed(&Secret::from_bytes([seed; 32])))
@@ -88,11 +88,11 @@ impl World {
     }
 
     fn connect(&self, seed: u8) -> Channel {
-        Channel::connect(self.address, key(200).public_bytes(), key(seed), PATIENCE).expect("it connects")
+        Channel::connect(self.address, key(200).public_bytes(), key(seed), TIMEOUT).expect("it connects")
     }
 
     fn open(&self, seed: u8) -> Channel {
-        let opened = Channel::open(self.address, key(200).public_bytes(), key(seed), CLUSTER, PATIENCE);
+        let opened = Channel::open(self.address, key(200).public_bytes(), key(seed), CLUSTER, TIMEOUT);
         let (channel, welcome) = opened.expect("it is welcome");
         assert_eq!((welcome.broker, welcome.height), (3, 5));
         channel

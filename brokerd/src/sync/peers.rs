@@ -78,12 +78,12 @@ pub(crate) struct Peers<'a> {
 }
 
 impl Peers<'_> {
-    /// A channel to one of them, on which no answer is waited for longer than `patience`, and none from `last` on.
-    pub(crate) fn open(&self, broker: u16, patience: Duration, last: Instant) -> io::Result<Channel> {
+    /// A channel to one of them, on which no answer is waited for longer than `timeout`, and none from `last` on.
+    pub(crate) fn open(&self, broker: u16, timeout: Duration, last: Instant) -> io::Result<Channel> {
         let place = usize::from(broker);
         let address = address(&self.cluster.addresses[place].gateway)?;
-        let patience = patience.min(last.saturating_duration_since(Instant::now())).max(Duration::from_millis(1));
-        let channel = Channel::connect(address, self.cluster.broker_keys()[place], self.key.clone(), patience)?;
+        let timeout = timeout.min(last.saturating_duration_since(Instant::now())).max(Duration::from_millis(1));
+        let channel = Channel::connect(address, self.cluster.broker_keys()[place], self.key.clone(), timeout)?;
         Ok(channel.until(Some(last), self.end.clone()).greet(self.cluster.cluster())?.0)
     }
 

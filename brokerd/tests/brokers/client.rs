@@ -29,7 +29,7 @@ impl Reader {
     pub(crate) fn open(home: &Home, brokers: &[Broker], seed: u8) -> Reader {
         let keys = home.file.broker_keys();
         let open = |(broker, at): (usize, &Broker)| {
-            let opened = Channel::open(at.gateway_address(), keys[broker], key(seed), home.cluster, PATIENCE);
+            let opened = Channel::open(at.gateway_address(), keys[broker], key(seed), home.cluster, TIMEOUT);
             opened.unwrap_or_else(|e| panic!("broker {broker}: {e}"))
         };
         let (channels, welcomes): (Vec<_>, Vec<_>) = brokers.iter().enumerate().map(open).unzip();
@@ -133,7 +133,7 @@ impl Reader {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How long what became of a frame is waited for before it is sent again.
 const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);

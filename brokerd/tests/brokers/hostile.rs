@@ -43,8 +43,8 @@ impl Drop for Ends<'_> {
 
 fn throw(at: SocketAddr, kind: usize) {
     let Ok(mut socket) = TcpStream::connect(at) else { return };
-    let patience = Some(Duration::from_millis(50));
-    socket.set_read_timeout(patience).and_then(|()| socket.set_write_timeout(patience)).expect("it takes time-outs");
+    let timeout = Some(Duration::from_millis(50));
+    socket.set_read_timeout(timeout).and_then(|()| socket.set_write_timeout(timeout)).expect("it takes time-outs");
     // It may close while we write, and owes us nothing.
     let _ = socket.write_all(&noise(kind));
     let _ = socket.read(&mut [0; 16]);

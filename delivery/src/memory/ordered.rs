@@ -261,7 +261,7 @@ impl Ordered {
                     return Err(Dropped::Auth);
                 }
                 if result == Fetched::Missing {
-                    return Ok(()); // somebody may still bring it: asked again until patience ends
+                    return Ok(()); // somebody may still bring it: asked again until the timeout
                 }
                 if !many {
                     self.asked.remove(&id);

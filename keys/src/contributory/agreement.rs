@@ -864,14 +864,13 @@ impl Contributory {
             true => (0..seats.len()).filter(|seat| !self.people.knows(&seats[*seat])).collect(),
             false => bits(attempt.waiting_for()).collect(),
         };
-        let patience =
+        let timeout =
             if attempt.waits_for_joiners() { timing::SILENT_JOINER } else { timing::silent(self.config.detect) };
         let idle = now.monotonic.since(attempt.progress);
         let stuck = idle >= timing::stuck(self.config.detect);
         // What is not of this attempt shows no life: an outsider may have sent it again. Who asks and never
         // answers is left out in the end as well, unless nobody answers, and so the fault may be ours.
-        let lacks =
-            |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= patience || stuck && attempt.has_company();
+        let lacks = |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= timeout || stuck && attempt.has_company();
         let silent: Vec<ShortId> = waiting.iter().filter(|seat| lacks(seat)).map(|seat| seats[*seat]).collect();
         let left = |s: &ShortId| self.removing.get(s) == Some(&Change::Left) && !self.is_in_view(s);
         if seats.iter().any(left) && idle >= timing::RTO * 2 {
@@ -879,7 +878,7 @@ impl Contributory {
             self.let_go(now);
             return self.plan(now);
         }
-        let gave_up = !silent.is_empty() && idle >= patience / 2;
+        let gave_up = !silent.is_empty() && idle >= timeout / 2;
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
             attempt.stage = Stage::Failed;

@@ -65,7 +65,7 @@ impl<G: Group> Collecting<G> {
         header: &[u8],
         size: usize,
         since: Monotonic,
-        patience: Duration,
+        timeout: Duration,
     ) -> Collecting<G> {
         Collecting {
             it,
@@ -78,7 +78,7 @@ impl<G: Group> Collecting<G> {
             denied: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             since,
-            ask_at: since + patience,
+            ask_at: since + timeout,
             asks: 0,
         }
     }

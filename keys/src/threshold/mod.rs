@@ -148,12 +148,12 @@ impl<G: Group> Threshold<G> {
         &self.liars
     }
 
-    /// The first publication that has waited for shares for `patience` in which no other came to anything either, or four
+    /// The first publication that has waited for shares for `timeout` in which no other came to anything either, or four
     /// times as long.
-    pub fn shortage(&self, now: Monotonic, patience: Duration) -> Option<Shortage> {
-        let is_quiet = self.settled.is_none_or(|(_, at)| now.since(at) >= patience);
-        let patience = if is_quiet { patience } else { 4 * patience };
-        let late = |(_, it): &(&u64, &Collecting<G>)| now.since(it.since) >= patience;
+    pub fn shortage(&self, now: Monotonic, timeout: Duration) -> Option<Shortage> {
+        let is_quiet = self.settled.is_none_or(|(_, at)| now.since(at) >= timeout);
+        let timeout = if is_quiet { timeout } else { 4 * timeout };
+        let late = |(_, it): &(&u64, &Collecting<G>)| now.since(it.since) >= timeout;
         let (index, _) = self.collecting.iter().find(late)?;
         self.shortage_of(*index)
     }
@@ -187,7 +187,7 @@ impl<G: Group> Threshold<G> {
         let label = sealed::label(&SealedHeader::from_bytes(header)?);
         let ciphertext = Ciphertext::decode(body).map_err(|_| Malformed)?;
         let it = self.config.key.bind(ciphertext, &label);
-        let mut collecting = Collecting::new(it, header, size, now.monotonic, self.patience());
+        let mut collecting = Collecting::new(it, header, size, now.monotonic, self.request_timeout());
         for (broker, said) in self.early.take(index) {
             if let Err(why) = collecting.take(&self.config, broker, said) {
                 self.drops.count(why);
@@ -267,18 +267,18 @@ impl<G: Group> Threshold<G> {
         }
     }
 
-    /// Until when a place waits though its patience is over: brokers release in order, so while places before it still come
+    /// Until when a place waits though its timeout is over: brokers release in order, so while places before it still come
     /// to something its turn has not come. To ask then would only give busy brokers more to do. Whoever releases one now and
     /// then gains no more than [`TURN_MAX`] by it.
     fn turn(&self, index: u64) -> Option<Monotonic> {
         let it = self.collecting.get(&index).filter(|it| it.asks == 0)?;
         let (_, at) = self.settled.filter(|(highest, _)| *highest < index)?;
-        Some((at + self.patience()).min(it.since + TURN_MAX))
+        Some((at + self.request_timeout()).min(it.since + TURN_MAX))
     }
 
     /// How long shares may take before the brokers are asked, at first: well over what they took lately.
-    fn patience(&self) -> Duration {
-        self.took.patience(PATIENCE_MIN, PATIENCE_MAX)
+    fn request_timeout(&self) -> Duration {
+        self.took.timeout(TIMEOUT_MIN, TIMEOUT_MAX)
     }
 
     /// Asks the brokers for shares, and sets the time for the next asking, later each time.
@@ -287,7 +287,7 @@ impl<G: Group> Threshold<G> {
             self.timers.remove(&(collecting.ask_at, index));
             let doublings = collecting.asks.min(limits::SHARES_ASKED_DOUBLINGS_MAX);
             collecting.asks += 1;
-            collecting.ask_at = collecting.ask_at + PATIENCE_MIN * (1 << doublings);
+            collecting.ask_at = collecting.ask_at + TIMEOUT_MIN * (1 << doublings);
             self.timers.insert((collecting.ask_at, index));
         }
         if !self.fetch(index) {
@@ -316,7 +316,7 @@ impl<G: Group> Threshold<G> {
         if let Some(collecting) = self.collecting.get_mut(&index) {
             self.timers.remove(&(collecting.ask_at, index));
             collecting.asks = collecting.asks.saturating_sub(1);
-            collecting.ask_at = now.monotonic + PATIENCE_MIN;
+            collecting.ask_at = now.monotonic + TIMEOUT_MIN;
             self.timers.insert((collecting.ask_at, index));
         }
     }
@@ -381,7 +381,7 @@ impl<G: Group> Keys for Threshold<G> {
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
             Input::Describe => {
                 let missing = self.collecting.keys().filter_map(|index| self.shortage_of(*index)).collect();
-                let late = self.shortage(now.monotonic, SHARES_PATIENCE);
+                let late = self.shortage(now.monotonic, SHARES_TIMEOUT);
                 self.outputs.push_back(Output::Described(Box::new(Status { missing, late, ..Status::default() })));
             }
             // No message is sent, nobody is known who could be silent, and there is one view.
@@ -440,10 +440,10 @@ fn notice(against: Culprit, record: Vec<u8>, at: u64) -> Output {
 }
 
 /// How long shares may take before the brokers are asked, at first: at least,
-const PATIENCE_MIN: Duration = Duration::from_millis(150);
+const TIMEOUT_MIN: Duration = Duration::from_millis(150);
 /// and at most.
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// How long a place that is behind others waits before the brokers are asked, at most.
 const TURN_MAX: Duration = Duration::from_secs(4);
 /// How long shares may take before it is told that they are missing.
-const SHARES_PATIENCE: Duration = Duration::from_secs(5);
+const SHARES_TIMEOUT: Duration = Duration::from_secs(5);

@@ -25,7 +25,7 @@ use sealcast_wire::{Address, CertHash, Guarantee, Incarnation, Monotonic, Now, U
 use super::channels::BOTH;
 use super::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 use super::contributory::{GROUP, identity};
-use super::lan::{PATIENCE, SECOND, all_publish, without};
+use super::lan::{SECOND, TIMEOUT, all_publish, without};
 use super::script::{Script, Step};
 use crate::checkers::{Authentic, Property};
 use crate::member::{Member, keys_records};
@@ -306,7 +306,7 @@ pub fn story(pair: &Paired, dice: &mut Dice) -> Script {
     let mut script = Script::new(n, Network::rough(Chance(50_000)));
     script.start_all(0..n, jitter, dice);
     let together = |script: &mut Script, who: &[usize]| match meets {
-        true => _ = script.converge(who.iter().copied(), PATIENCE),
+        true => _ = script.converge(who.iter().copied(), TIMEOUT),
         false => _ = script.wait(SECOND),
     };
     let all: Vec<usize> = (0..n).collect();
@@ -316,14 +316,14 @@ pub fn story(pair: &Paired, dice: &mut Dice) -> Script {
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Crash(victim));
     script.wait(dice.between(Duration::ZERO, 2 * SECOND)).then(Step::Start(victim)).wait(SECOND);
     together(&mut script, &all);
-    script.then(Step::Hears { members: all.into_iter().collect(), within: PATIENCE });
+    script.then(Step::Hears { members: all.into_iter().collect(), within: TIMEOUT });
     if evicts {
         let whom = 1 + dice.index(n - 1);
         let rest = without(n, &[whom]);
-        script.then(Step::Evict { by: 0, whom }).then(Step::Out { member: whom, within: PATIENCE });
-        script.converge(rest.clone(), PATIENCE).then(Step::Never { members: rest.clone(), whom });
-        script.then(Step::Deaf(whom)).then(Step::Hears { members: rest.clone(), within: PATIENCE }).wait(SECOND);
-        script.converge(rest, PATIENCE);
+        script.then(Step::Evict { by: 0, whom }).then(Step::Out { member: whom, within: TIMEOUT });
+        script.converge(rest.clone(), TIMEOUT).then(Step::Never { members: rest.clone(), whom });
+        script.then(Step::Deaf(whom)).then(Step::Hears { members: rest.clone(), within: TIMEOUT }).wait(SECOND);
+        script.converge(rest, TIMEOUT);
     }
     script
 }

@@ -87,7 +87,7 @@ impl Stage {
             key: ClientKey::own(key(7)),
             registrations: vec![Registration { intent: false, proof: claim().into() }],
             keys: Scheme::Threshold,
-            patience: Duration::from_millis(200),
+            timeout: Duration::from_millis(200),
             frame_operations: FRAME_OPERATIONS,
             accuse: true,
         });

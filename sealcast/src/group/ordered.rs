@@ -59,7 +59,7 @@ pub(super) struct Ordered {
     until: Option<Monotonic>,
     /// Until when records of a client wait for keys that we have not got: one wait for each in an epoch, whatever epochs
     /// it names.
-    patience: BTreeMap<Option<[u8; 32]>, Monotonic>,
+    key_deadlines: BTreeMap<Option<[u8; 32]>, Monotonic>,
     /// The epoch of the last record that was passed, and those before it.
     newest: Option<EpochId>,
     over: VecDeque<EpochId>,
@@ -121,7 +121,7 @@ impl Ordered {
             waiting: VecDeque::new(),
             bytes: 0,
             until: None,
-            patience: BTreeMap::new(),
+            key_deadlines: BTreeMap::new(),
             newest: None,
             over: VecDeque::new(),
             insiders: BTreeSet::new(),
@@ -202,13 +202,13 @@ impl Ordered {
     }
 
     /// Until when a record of this sender waits for a key that we have not got.
-    fn patience(&self, now: Monotonic, from: Source) -> Monotonic {
-        self.patience.get(&client(from)).copied().unwrap_or(now + limits::EPOCH_OVERLAP)
+    fn key_deadline(&self, now: Monotonic, from: Source) -> Monotonic {
+        self.key_deadlines.get(&client(from)).copied().unwrap_or(now + limits::EPOCH_OVERLAP)
     }
 
     /// An epoch is installed: who was excluded by it is no insider any more, and everybody may be early once more.
     fn installed(&mut self, change: Change, excludes: bool) {
-        self.patience.clear();
+        self.key_deadlines.clear();
         if excludes {
             let insiders = std::mem::take(&mut self.insiders);
             // Whoever was left out for silence may say the same of us.
@@ -279,8 +279,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             let Some(ordered) = &mut self.ordered else { return };
             if let Verdict::Wait { for_key } = verdict {
                 ordered.until = for_key.then(|| {
-                    let until = ordered.patience(now.monotonic, from);
-                    *ordered.patience.entry(client(from)).or_insert(until)
+                    let until = ordered.key_deadline(now.monotonic, from);
+                    *ordered.key_deadlines.entry(client(from)).or_insert(until)
                 });
                 break;
             }
@@ -335,7 +335,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 // Everybody has the same messages of the key scheme before it; we may only be late with our own part.
                 let ahead = |e: &Arc<Epoch>| e.view.members.len() == 1 || header.epoch.counter > e.view.epoch.counter;
                 let ahead = self.ring.current().is_some_and(ahead);
-                let young = now.monotonic < ordered.patience(now.monotonic, record.from);
+                let young = now.monotonic < ordered.key_deadline(now.monotonic, record.from);
                 if ahead && young && ordered.is_insider(record.from) {
                     Verdict::Wait { for_key: true }
                 } else {

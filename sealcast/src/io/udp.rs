@@ -202,8 +202,8 @@ impl UdpSender {
         loop {
             match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let patience = Timespec::try_from(SEND_PATIENCE).expect("less than a second");
-                    if poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&patience))? == 0 {
+                    let timeout = Timespec::try_from(SEND_TIMEOUT).expect("less than a second");
+                    if poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&timeout))? == 0 {
                         return Err(e);
                     }
                 }
@@ -382,7 +382,7 @@ impl fmt::Debug for UdpReceiver {
 }
 
 /// How long a full socket buffer is waited for at most before a datagram counts as lost.
-pub const SEND_PATIENCE: Duration = Duration::from_millis(200);
+pub const SEND_TIMEOUT: Duration = Duration::from_millis(200);
 /// Buffers of one receiving call: enough to empty a burst, few enough to stay in the cache.
 const RECEIVE_CALLS: usize = 4;
 /// A datagram, or a run of them that the kernel put together, has at most this many bytes.

@@ -65,10 +65,10 @@ impl Opening {
 
 /// A session of a client of brokers that has its key already.
 pub(crate) fn open_client(opening: brokers::Opening) -> Result<Session> {
-    let brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse } = opening;
+    let brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse } = opening;
     let cargo = Cargo::Messages { sealed: keys != Scheme::Plain };
     let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes: true };
-    start(Url::of_brokers(keys, patience), Parts::of_client(None, reach)?, Clock::start(), false)
+    start(Url::of_brokers(keys, timeout), Parts::of_client(None, reach)?, Clock::start(), false)
 }
 
 impl Driven {
@@ -109,8 +109,8 @@ impl Driven {
     }
 
     /// Waits until something comes of a check, which is repeated when anything has changed; `None` after that time.
-    pub(crate) fn wait<T>(&self, patience: Duration, check: impl FnMut() -> Option<T>) -> Option<T> {
-        self.shared.changed.wait_until(Instant::now() + patience, check)
+    pub(crate) fn wait<T>(&self, timeout: Duration, check: impl FnMut() -> Option<T>) -> Option<T> {
+        self.shared.changed.wait_until(Instant::now() + timeout, check)
     }
 
     /// The driver looks at once.

@@ -137,8 +137,8 @@ impl Session {
 
     /// Waits until a view is installed: `.await` it, or `.wait()`.
     pub fn ready(&self) -> Doing<Arc<View>> {
-        let patience = self.inner.shared.url.options.wait;
-        self.doing(patience, Shared::late, |shared| {
+        let timeout = self.inner.shared.url.options.wait;
+        self.doing(timeout, Shared::late, |shared| {
             let seen = lock(&shared.seen);
             if let Some(why) = &seen.ended {
                 return Some(Err(why.clone()));
@@ -192,7 +192,7 @@ impl Session {
     /// Leaves the group: done when our word has been taken in here; nothing can be published after it.
     pub fn leave(&self) -> Doing<()> {
         let refused = self.inner.shared.command(Command::Leave).err();
-        self.doing(LEAVE_PATIENCE, not_done, move |shared| match &refused {
+        self.doing(LEAVE_TIMEOUT, not_done, move |shared| match &refused {
             Some(error) => Some(Err(error.clone())),
             None => lock(&shared.seen).excluded.is_some().then_some(Ok(())),
         })
@@ -205,10 +205,10 @@ impl Session {
         if let Some(tx_queue) = &shared.tx_queue {
             tx_queue.flush();
         }
-        let (patience, mut progress) = (shared.url.options.wait, self::core::Progress::default());
-        let mut doing = self.doing(patience, unordered, move |shared| match shared.unordered() {
+        let (timeout, mut progress) = (shared.url.options.wait, self::core::Progress::default());
+        let mut doing = self.doing(timeout, unordered, move |shared| match shared.unordered() {
             0 => Some(Ok(())),
-            _ if shared.is_stuck(&mut progress, patience) => Some(Err(unordered(shared, patience))),
+            _ if shared.is_stuck(&mut progress, timeout) => Some(Err(unordered(shared, timeout))),
             _ => shared.ended().map(Err),
         });
         // As long as there is progress.
@@ -291,12 +291,12 @@ impl Session {
 
     fn doing<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         late: fn(&Shared, Duration) -> Error,
         check: impl FnMut(&Shared) -> Option<Result<T>> + Send + 'static,
     ) -> Doing<T> {
         let shared = self.inner.shared.clone();
-        Doing { shared, deadline: Instant::now() + patience, check: Box::new(check), late, patience }
+        Doing { shared, deadline: Instant::now() + timeout, check: Box::new(check), late, timeout }
     }
 }
 
@@ -397,24 +397,24 @@ impl fmt::Debug for Session {
     }
 }
 
-fn not_ready(patience: Duration) -> Error {
-    Error::new(Code::NotReady, format!("no key was agreed in {patience:?}"))
+fn not_ready(timeout: Duration) -> Error {
+    Error::new(Code::NotReady, format!("no key was agreed in {timeout:?}"))
         .with_hint("sealcast doctor checks the network; are the others on the same URL, with the same authority?")
 }
 
-fn not_done(_: &Shared, patience: Duration) -> Error {
-    Error::new(Code::TimedOut, format!("not done within {patience:?}")).with_hint("sealcast group show")
+fn not_done(_: &Shared, timeout: Duration) -> Error {
+    Error::new(Code::TimedOut, format!("not done within {timeout:?}")).with_hint("sealcast group show")
 }
 
-fn unordered(shared: &Shared, patience: Duration) -> Error {
+fn unordered(shared: &Shared, timeout: Duration) -> Error {
     let count = shared.unordered();
-    let what = format!("{count} of our messages have no place in the order, and none got one for {patience:?}");
+    let what = format!("{count} of our messages have no place in the order, and none got one for {timeout:?}");
     Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
 }
 
 /// How long a rotation or eviction may take.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long leaving may take.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// No deadline: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);

@@ -70,14 +70,14 @@ impl Publish<'_> {
     /// Why not: no right, no key in time, too long, closed.
     pub fn wait(self) -> Result<Published> {
         let shared = self.session.inner.shared.clone();
-        let patience = shared.url.options.wait;
+        let timeout = shared.url.options.wait;
         let mut step = Step::Publish;
         // The usual case goes straight through.
         let done = match self.advance(&mut step, true) {
             Some(done) => Some(done),
-            None => shared.changed.wait_until(Instant::now() + patience, || self.advance(&mut step, true)),
+            None => shared.changed.wait_until(Instant::now() + timeout, || self.advance(&mut step, true)),
         };
-        done.unwrap_or_else(|| Err(self.late(step, patience)))
+        done.unwrap_or_else(|| Err(self.late(step, timeout)))
     }
 
     /// Publishes it on this thread, and waits for nothing but a key and room: the ticket tells later what became of it. So one
@@ -87,8 +87,8 @@ impl Publish<'_> {
     /// Why not: no right, no key in time, too long, closed.
     pub fn ticket(self) -> Result<Ticket> {
         let shared = self.session.inner.shared.clone();
-        let patience = shared.url.options.wait;
-        let deadline = Instant::now() + patience;
+        let timeout = shared.url.options.wait;
+        let deadline = Instant::now() + timeout;
         let mut step = Step::Publish;
         let mut taken = || match (self.advance(&mut step, true), step) {
             (Some(Err(why)), _) => Some(Err(why)),
@@ -100,16 +100,16 @@ impl Publish<'_> {
             Some(told) => Some(told),
             None => shared.changed.wait_until(deadline, taken),
         };
-        let told = told.unwrap_or_else(|| Err(shared.late(patience)))?;
+        let told = told.unwrap_or_else(|| Err(shared.late(timeout)))?;
         Ok(Ticket { shared, told, deadline })
     }
 
     /// Why it took too long.
-    fn late(&self, step: Step, patience: Duration) -> Error {
+    fn late(&self, step: Step, timeout: Duration) -> Error {
         let shared = &self.session.inner.shared;
         match step {
-            Step::AwaitOrder(token) => no_place_in(shared, token, patience),
-            Step::Publish | Step::Done => shared.late(patience),
+            Step::AwaitOrder(token) => no_place_in(shared, token, timeout),
+            Step::Publish | Step::Done => shared.late(timeout),
         }
     }
 
@@ -155,9 +155,9 @@ fn ordered_at(shared: &Shared, token: Token) -> Option<Result<Published>> {
 }
 
 /// A message has waited too long for its position.
-fn no_place_in(shared: &Shared, token: Token, patience: Duration) -> Error {
+fn no_place_in(shared: &Shared, token: Token, timeout: Duration) -> Error {
     lock(&shared.outcomes).remove(&token);
-    let what = format!("the message has had no place in the order for {patience:?}; it may get one still");
+    let what = format!("the message has had no place in the order for {timeout:?}; it may get one still");
     Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
 }
 
@@ -205,10 +205,10 @@ impl Ticket {
     }
 
     fn late(&self) -> Error {
-        let patience = self.shared.url.options.wait;
+        let timeout = self.shared.url.options.wait;
         match self.told {
-            Told::Waits(token) => no_place_in(&self.shared, token, patience),
-            Told::Done(_) => self.shared.late(patience),
+            Told::Waits(token) => no_place_in(&self.shared, token, timeout),
+            Told::Done(_) => self.shared.late(timeout),
         }
     }
 }

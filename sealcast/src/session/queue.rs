@@ -156,8 +156,8 @@ impl Subscription {
     ///
     /// # Errors
     /// Why no more messages will come.
-    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Message>> {
-        self.wait_for(Instant::now().checked_add(patience))
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Message>> {
+        self.wait_for(Instant::now().checked_add(timeout))
     }
 
     /// Waits for the next message, however long it takes.

@@ -131,9 +131,9 @@ impl Shared {
     }
 
     /// Whether nothing became of any message for so long.
-    pub(super) fn is_stuck(&self, progress: &mut Progress, patience: Duration) -> bool {
+    pub(super) fn is_stuck(&self, progress: &mut Progress, timeout: Duration) -> bool {
         let now = self.clock.monotonic();
-        self.driver_lock.with(self, |driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, patience)))
+        self.driver_lock.with(self, |driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, timeout)))
     }
 
     /// What was published through the order, and what became of it.
@@ -171,12 +171,12 @@ impl Shared {
     }
 
     /// Why it takes so long until there is a key.
-    pub(super) fn late(&self, patience: Duration) -> Error {
+    pub(super) fn late(&self, timeout: Duration) -> Error {
         let late = self.driver_lock.with(self, |driver| {
             let waits = driver.as_ref().filter(|it| it.core.group().epoch().is_none());
-            waits.and_then(|it| it.shell.late(patience))
+            waits.and_then(|it| it.shell.late(timeout))
         });
-        late.unwrap_or_else(|| not_ready(patience))
+        late.unwrap_or_else(|| not_ready(timeout))
     }
 
     /// Nothing more will come of it: readers are told, and whoever waits.

@@ -104,7 +104,7 @@ fn run(args: &Args, end: Arc<AtomicBool>) -> io::Result<()> {
         if height >= others.height {
             break;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(io::Error::other("it never caught up"));
         }
         thread::sleep(Duration::from_millis(20));
@@ -273,4 +273,4 @@ const WINDOW: usize = 256;
 /// Seeds of clients.
 const PUBLISHER: u8 = 1;
 /// How long the fresh one may take.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);

@@ -181,6 +181,6 @@ fn rule_g7_at_the_limit_of_descriptors_new_connections_are_closed_and_others_go_
         world.drops.of(Reason::Descriptors) > 0
     });
     assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
-    let open = || Channel::open(world.address, key(200).public_bytes(), key(20), CLUSTER, PATIENCE);
+    let open = || Channel::open(world.address, key(200).public_bytes(), key(20), CLUSTER, TIMEOUT);
     until("somebody gets in again", || open().is_ok());
 }

@@ -42,7 +42,7 @@ pub(super) fn evidence(
         return submit(env, &cluster, &all);
     }
     let id = cluster.file.cluster();
-    let cluster = Cluster { patience: WAIT, ..cluster };
+    let cluster = Cluster { timeout: WAIT, ..cluster };
     let brokers = cluster.open(env)?;
     let stands = brokers.survey(WAIT)?;
     let faulty = brokers.cluster().faulty();
@@ -207,7 +207,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
                 // The brokers made it after the file was written.
                 None => {
                     let brokers = cluster.open(env)?;
-                    let key = brokers.key(cluster.patience);
+                    let key = brokers.key(cluster.timeout);
                     brokers.close();
                     key?
                 }

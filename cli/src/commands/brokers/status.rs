@@ -20,7 +20,7 @@ use crate::text::{duration, row, table};
 pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(), Failure> {
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let file = cluster.file.clone();
-    let cluster = Cluster { patience: wait, ..cluster };
+    let cluster = Cluster { timeout: wait, ..cluster };
     let brokers = cluster.open(env)?;
     let stands = brokers.survey(wait)?;
     let faulty = brokers.cluster().faulty();

@@ -45,7 +45,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
 }
 
 fn look(env: &Env<'_>, cluster: Cluster) -> Result<Vec<Stand>, Failure> {
-    let brokers = Cluster { patience: LOOK, ..cluster }.open(env)?;
+    let brokers = Cluster { timeout: LOOK, ..cluster }.open(env)?;
     let stands = brokers.survey(LOOK);
     brokers.close();
     Ok(stands?)

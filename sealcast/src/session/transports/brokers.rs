@@ -191,8 +191,8 @@ impl Shell for BrokersShell {
         link.findings.has_accused() && link.handle.is_settled()
     }
 
-    fn late(&self, patience: Duration) -> Option<Error> {
-        self.lock().late(patience)
+    fn late(&self, timeout: Duration) -> Option<Error> {
+        self.lock().late(timeout)
     }
 
     /// Ends all channels; what is queued is sent as far as the kernel takes it.
@@ -406,8 +406,8 @@ impl BrokerLink {
     }
 
     /// Too few brokers answer: which ones do not, and why.
-    pub(crate) fn no_quorum(&self, patience: Duration) -> Error {
-        brokers::no_quorum(&self.cluster, &self.channels, patience)
+    pub(crate) fn no_quorum(&self, timeout: Duration) -> Error {
+        brokers::no_quorum(&self.cluster, &self.channels, timeout)
     }
 
     /// Where the brokers are, of which these said it.
@@ -426,7 +426,7 @@ impl BrokerLink {
         places.map(stand).collect()
     }
 
-    fn late(&self, patience: Duration) -> Option<Error> {
+    fn late(&self, timeout: Duration) -> Option<Error> {
         let handle = &self.handle;
         match handle.standing() {
             Some(it) if it.registered && self.seals() && handle.key().is_none() => {
@@ -439,7 +439,7 @@ impl BrokerLink {
                 let error = Error::new(Code::Denied, what);
                 Some(error.with_hint("sealcast id show; the cluster file names the issuers"))
             }
-            Some(_) | None => Some(self.no_quorum(patience)),
+            Some(_) | None => Some(self.no_quorum(timeout)),
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) trait Shell: Send {
     fn is_settled(&self) -> bool;
 
     /// Why there is no key yet, if that is the transport's.
-    fn late(&self, patience: Duration) -> Option<Error>;
+    fn late(&self, timeout: Duration) -> Option<Error>;
 
     /// Sends what is queued, as far as the kernel takes it, and closes.
     fn end(&mut self, now: Now);
