@@ -12,7 +12,7 @@ use sealcast::url::{Scheme, TransportAddress, Url};
 use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::Interest;
-use sealcast_client::Standing;
+use sealcast_client::OrderStatus;
 use sealcast_crypto::identity::{Attribute, Fingerprint};
 
 use crate::commands::Env;
@@ -187,10 +187,10 @@ impl Cluster {
     }
 
     /// Waits until a client is known to the brokers, and warns of the end of its certificate.
-    pub(crate) fn registered(&self, env: &Env<'_>, brokers: &Brokers) -> Result<Standing, Failure> {
-        let standing = brokers.registered()?;
+    pub(crate) fn registered(&self, env: &Env<'_>, brokers: &Brokers) -> Result<OrderStatus, Failure> {
+        let order_status = brokers.registered()?;
         self.warn_of_end(env, brokers);
-        Ok(standing)
+        Ok(order_status)
     }
 
     /// Warns if the client's certificate ends soon; whether it does.

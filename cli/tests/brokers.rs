@@ -316,8 +316,9 @@ fn client(home: &Home, who: &str) -> Brokers {
 /// Publishes at file/a that a thousand bytes lie elsewhere.
 fn publish_digest(home: &Home, who: &str) {
     let brokers = client(home, who);
-    let standing = brokers.registered().unwrap();
-    let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Digest { size: 1000, hash: [0xab; 32] });
+    let order_status = brokers.registered().unwrap();
+    let (policy, epoch, body) =
+        (order_status.policy, order_status.epoch, Body::Digest { size: 1000, hash: [0xab; 32] });
     let headers = vec![Header { topic: "file/a".into(), value: None }];
     let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
@@ -339,8 +340,8 @@ fn seal_falsely(home: &Home, who: &str) -> String {
         body: b"1.0841".to_vec(),
     };
     let number = brokers.publish(&outgoing).unwrap().number + 1;
-    let standing = brokers.ready().unwrap();
-    let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Plain(Vec::new()));
+    let order_status = brokers.ready().unwrap();
+    let (policy, epoch, body) = (order_status.policy, order_status.epoch, Body::Plain(Vec::new()));
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
     let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(timeout).unwrap().key).expect("the brokers' key");
     let mut rng = ChaCha20Rng::seed_from_u64(number);

@@ -171,7 +171,7 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
 
     let brokers = sessions[0].info().brokers.expect("it goes through brokers");
     assert_eq!((brokers.name.as_str(), brokers.brokers), ("ward", 4));
-    assert!(brokers.standing.is_some_and(|it| it.height > 0));
+    assert!(brokers.order_status.is_some_and(|it| it.height > 0));
     // The commands see the running session, and meet it as members.
     let shown = ward.home.good(&["--url", &url, "--id", "alice", "group", "show"]);
     assert!(shown.contains("contributory") && shown.contains("alice") && shown.contains("bob"), "{shown}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sealcast_broker::protocol::{SignedKey, Standing, Status, Welcome};
+use sealcast_broker::protocol::{ActiveSubscription, SignedKey, Status, Welcome};
 use sealcast_wire::{Monotonic, Utc};
 
 use super::event::{Conduct, Misdeed};
@@ -37,7 +37,7 @@ pub(super) struct Greeted {
     /// The place in the order that the next operation got after that block.
     pub(super) sn: u64,
     pub(super) registered: bool,
-    pub(super) subscriptions: Vec<Standing>,
+    pub(super) subscriptions: Vec<ActiveSubscription>,
 }
 
 /// Where a broker says that the order is. Each of these only grows.

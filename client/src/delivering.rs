@@ -115,7 +115,7 @@ impl Quorum {
 
     /// Hands on whatever can be.
     pub(super) fn advance(&mut self, now: Now) {
-        if self.standing().is_none() {
+        if self.order_status().is_none() {
             return;
         }
         self.watch_vouching(now);

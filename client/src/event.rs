@@ -23,7 +23,7 @@ pub enum Output {
         request: Arc<[u8]>,
     },
     /// The order has a new version, or the client found out where it stands.
-    Standing(Standing),
+    OrderStatus(OrderStatus),
     /// A publication for a subscription, once and in order.
     Delivered(Box<Delivered>),
     /// Publications at these places of a subscription may not be read: ⊥.
@@ -87,7 +87,7 @@ pub enum Output {
 
 /// Where the order is, as at least one honest broker says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct OrderStatus {
     /// A block that was executed.
     pub height: u64,
     /// That block's time.
@@ -105,9 +105,9 @@ pub struct Standing {
 /// The proofs that brokers keep, by who gave them: of which misdeed, and its bytes.
 pub type Proofs = BTreeMap<u16, Vec<(Report, Vec<u8>)>>;
 
-/// A subscription of the client's that stands in the order.
+/// A subscription of the client's that is confirmed in the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stood {
+pub struct ConfirmedSubscription {
     /// The subscription.
     pub subscription: u64,
     /// What it wants.

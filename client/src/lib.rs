@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `event` | what it hands out |
 //! | `channel` | one broker: where it says that the order is, how it behaves |
-//! | `standing` | where the order is, as f + 1 brokers back it; how old that is |
+//! | `order_status` | where the order is, as f + 1 brokers back it; how old that is |
 //! | `sending`, `outcomes` | operations with their numbers, frames under way; what became of them |
 //! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
 //! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
@@ -40,6 +40,7 @@ mod handle;
 mod item;
 mod line;
 mod machine;
+mod order_status;
 mod outcomes;
 mod pace;
 mod readers;
@@ -47,7 +48,6 @@ mod reading;
 mod receipts;
 mod record;
 mod sending;
-mod standing;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -65,7 +65,10 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, Utc, limits};
 
 pub use advertised::{Advertised, Advertisement, Advertisements};
-pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Proofs, Read, Standing, Stood};
+pub use event::{
+    Answer, Conduct, ConfirmedSubscription, Delivered, Misdeed, Notice, OrderStatus, Outcome, Output, Place, Proofs,
+    Read,
+};
 pub use handle::Handle;
 pub use item::{Content, Item, Took};
 pub use machine::{Cargo, Done};
@@ -75,11 +78,11 @@ use asking::{Asking, Purpose};
 use channel::Channel;
 use delivering::Bodies;
 use line::Line;
+use order_status::Known;
 use reading::Reading;
 use receipts::Receipts;
 use sealcast_delivery::{SendError, Token};
 use sending::{Op, Sending, What};
-use standing::Known;
 use updates::Updates;
 use vouching::Vouching;
 
@@ -229,7 +232,7 @@ impl Quorum {
     /// # Errors
     /// `NotReady` before f + 1 brokers said it; `Old` if no recent block is known (E6); `Full`.
     pub fn number(&self, now: Now) -> Result<u64, SendError> {
-        let number = self.sending.next().filter(|_| self.standing().is_some()).ok_or(SendError::NotReady)?;
+        let number = self.sending.next().filter(|_| self.order_status().is_some()).ok_or(SendError::NotReady)?;
         if self.known.age(now).is_none_or(|age| age > limits::SEAL_BLOCK_AGE_MAX) {
             return Err(SendError::Old);
         }
@@ -342,7 +345,7 @@ impl Quorum {
         }
         let token = self.token();
         self.wanted.push((token, interest, begin));
-        if self.standing().is_some() {
+        if self.order_status().is_some() {
             self.take_up_wanted(now);
         }
         Ok(token)
@@ -387,8 +390,8 @@ impl Quorum {
     }
 
     /// Where the order is; `None` before f + 1 brokers said it.
-    pub fn standing(&self) -> Option<&Standing> {
-        self.known.standing.as_ref()
+    pub fn order_status(&self) -> Option<&OrderStatus> {
+        self.known.order_status.as_ref()
     }
 
     /// The time of the newest block that f + 1 brokers back (E10); of an idle cluster, as of a quarter of `SEAL_BLOCK_AGE_MAX` ago.
@@ -483,7 +486,7 @@ impl Quorum {
         }
         let home = self.home()?;
         let frames = self.config.frame_operations;
-        let registered = self.standing().is_some_and(|it| it.registered);
+        let registered = self.order_status().is_some_and(|it| it.registered);
         let keys = (&self.cluster, &*self.config.key);
         for request in self.sending.cut(now.monotonic, keys, frames, home, registered) {
             self.outputs.push_back(Output::Send { broker: home, request });

@@ -29,7 +29,7 @@ use super::advertised::{Advertised, Advertisement};
 use super::item::{Content, Item};
 use super::readers::{Readers, Sealed};
 use super::{
-    Answer, Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Proofs, Quorum, Standing,
+    Answer, Config, Delivered as Published, Notice, OrderStatus, Outcome as Became, Output as Said, Proofs, Quorum,
 };
 use sealcast_delivery::memory::{BestEffort, keys_message};
 use sealcast_delivery::{Body, Delivered, Outcome, Outgoing, Output, SendError, Token, What};
@@ -237,7 +237,7 @@ impl Machine {
 
     /// Keys begin when the brokers know us, and those of a group when what others say for them comes.
     fn look_whether_up(&mut self) {
-        let registered = self.quorum.standing().is_some_and(|it| it.registered);
+        let registered = self.quorum.order_status().is_some_and(|it| it.registered);
         let meets = !self.orders_all() || matches!(self.group_status(), Some(Ok(())));
         if registered && meets && !std::mem::replace(&mut self.is_up, true) {
             self.put(Output::Up);
@@ -247,7 +247,8 @@ impl Machine {
     /// The threshold key that the cluster's file names, or else enough brokers.
     pub(super) fn key(&self) -> Option<Vec<u8>> {
         let cluster = self.cluster.as_ref()?;
-        let said = self.quorum.standing().into_iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
+        let said =
+            self.quorum.order_status().into_iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
         cluster.key.clone().or_else(|| cluster.agreed_key(said)).map(|it| it.key)
     }
 
@@ -397,7 +398,7 @@ impl Machine {
     fn perform(&mut self, now: Now, said: Said) {
         match said {
             Said::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
-            Said::Standing(Standing { policy, epoch, registered, .. }) => {
+            Said::OrderStatus(OrderStatus { policy, epoch, registered, .. }) => {
                 if registered && !self.resumes && !std::mem::replace(&mut self.is_tidy, true) {
                     for id in self.quorum.strangers() {
                         // What does not get through stays for the next run.

@@ -8,8 +8,8 @@ use sealcast_wire::Now;
 use super::asking::Purpose;
 use super::event::{Notice, Outcome, Output};
 use super::line::Line;
+use super::order_status::INTERNAL;
 use super::sending::{Op, Settled, What};
-use super::standing::INTERNAL;
 use super::{Known, Quorum};
 use sealcast_delivery::Token;
 
@@ -40,7 +40,7 @@ impl Quorum {
             self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
         }
         let keys = (&self.cluster, &*self.config.key);
-        let is_registered = self.known.standing.as_ref().is_some_and(|it| it.registered);
+        let is_registered = self.known.order_status.as_ref().is_some_and(|it| it.registered);
         let who = (self.faulty, is_registered);
         let settled = self.sending.refused(now.monotonic, keys, (broker, first, why), who);
         settled.into_iter().for_each(|it| self.settle(now, 0, it));

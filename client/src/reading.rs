@@ -76,7 +76,7 @@ impl Quorum {
         Ok(Token(self.tokens))
     }
 
-    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::Standing`] brings
+    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::ActiveSubscription`] brings
     /// what they sign.
     pub fn look_for_key(&mut self, now: Now) {
         if self.asking.has_room() && !self.asking.is_open(&Purpose::Key) {

@@ -36,7 +36,7 @@ impl Vouching {
 impl Quorum {
     /// Asks if it is time.
     pub(super) fn watch_vouching(&mut self, now: Now) {
-        let registered = self.standing().is_some_and(|it| it.registered) && !self.is_registering();
+        let registered = self.order_status().is_some_and(|it| it.registered) && !self.is_registering();
         let waits = self.lines.values().any(|line| line.is_read)
             || self.config.registrations.iter().any(|registration| registration.intent);
         if !registered || !waits || self.vouching.denied >= DENIALS {

@@ -110,14 +110,14 @@ pub struct Welcome {
     /// The number that the client's next operation has.
     pub next: u64,
     /// The client's standing subscriptions.
-    pub subscriptions: Vec<Standing>,
+    pub subscriptions: Vec<ActiveSubscription>,
     /// The threshold key, once there is one.
     pub key: Option<SignedKey>,
 }
 
-/// A standing subscription of the client.
+/// An active subscription of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ActiveSubscription {
     /// The number of the operation that made it.
     pub id: u64,
     /// What it wants.
@@ -319,16 +319,16 @@ impl Welcome {
         let (sn, policy, epoch) = (r.u64()?, r.u64()?, r.u32()?);
         let (registered, next) = (flag(r)?, r.u64()?);
         let count = r.count16(26, limits::SUBSCRIPTIONS_PER_CLIENT_MAX)?;
-        let subscriptions = (0..count).map(|_| Standing::decode(r)).collect::<Result<_, _>>()?;
+        let subscriptions = (0..count).map(|_| ActiveSubscription::decode(r)).collect::<Result<_, _>>()?;
         let key = if flag(r)? { Some(SignedKey::decode(r)?) } else { None };
         Ok(Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key })
     }
 }
 
-impl Standing {
-    fn decode(r: &mut Reader<'_>) -> Result<Standing, Malformed> {
+impl ActiveSubscription {
+    fn decode(r: &mut Reader<'_>) -> Result<ActiveSubscription, Malformed> {
         let (id, interest) = (r.u64()?, Interest::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?);
-        Ok(Standing { id, interest, since: r.u64()?, next: r.u64()? })
+        Ok(ActiveSubscription { id, interest, since: r.u64()?, next: r.u64()? })
     }
 }
 

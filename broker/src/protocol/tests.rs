@@ -44,8 +44,12 @@ fn replies() -> Vec<Reply> {
     let update = Update { height: 1, digest: contents.digest(&world.cluster, &client(1), 1), contents: Some(contents) };
     let entry = outbox.publications[0].clone();
     let key = SignedKey { epoch: 3, key: vec![1; 40], signature: [9; 64] };
-    let standing =
-        Standing { id: 1, interest: "market/# and price = 105".parse().expect("it parses"), since: 2, next: 5 };
+    let active = ActiveSubscription {
+        id: 1,
+        interest: "market/# and price = 105".parse().expect("it parses"),
+        since: 2,
+        next: 5,
+    };
     let welcome = Welcome {
         broker: 2,
         height: state.height(),
@@ -55,7 +59,7 @@ fn replies() -> Vec<Reply> {
         epoch: 3,
         registered: true,
         next: 7,
-        subscriptions: vec![standing],
+        subscriptions: vec![active],
         key: Some(key.clone()),
     };
     let report = Report { broker: 3, at: 1279, misdeed: Misdeed::Equivocated };

@@ -40,7 +40,7 @@ pub(super) struct Block<'a, S> {
     held: BTreeMap<Client, Option<Rc<[Attribute]>>>,
     /// What the clients of a credential have standing, as far as it was asked in the block: what they give up in it is
     /// free in the next one.
-    standing: BTreeMap<CredentialName, Held>,
+    active: BTreeMap<CredentialName, Held>,
     /// Publications (by index) and who they interest at which place.
     ordered: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
@@ -74,7 +74,7 @@ impl<'a, S: Store> Block<'a, S> {
             changes: Changes::new(),
             clients: BTreeMap::new(),
             held: BTreeMap::new(),
-            standing: BTreeMap::new(),
+            active: BTreeMap::new(),
             ordered: Vec::new(),
             subscriptions: BTreeSet::new(),
             entries: Entries::default(),

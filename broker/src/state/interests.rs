@@ -18,7 +18,7 @@ pub(super) type Id = (Client, u64);
 /// All standing subscriptions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interests {
-    standing: BTreeMap<Id, Subscription>,
+    active: BTreeMap<Id, Subscription>,
     all: Held,
     root: Node,
 }
@@ -79,11 +79,11 @@ impl Interests {
             });
         }
         self.all.add(subscription.bytes);
-        self.standing.insert(id, subscription);
+        self.active.insert(id, subscription);
     }
 
     pub(super) fn remove(&mut self, id: &Id) -> bool {
-        let Some(subscription) = self.standing.remove(id) else { return false };
+        let Some(subscription) = self.active.remove(id) else { return false };
         self.all.subscriptions -= 1;
         self.all.bytes -= subscription.bytes;
         for pattern in subscription.interest.anchors() {
@@ -96,7 +96,7 @@ impl Interests {
     }
 
     pub(super) fn get(&self, id: &Id) -> Option<&Subscription> {
-        self.standing.get(id)
+        self.active.get(id)
     }
 
     /// What all clients hold.
@@ -118,12 +118,12 @@ impl Interests {
 
     /// The client's subscriptions.
     pub(super) fn of_client(&self, client: &Client) -> impl Iterator<Item = (&Id, &Subscription)> {
-        self.standing.range((*client, 0)..=(*client, u64::MAX))
+        self.active.range((*client, 0)..=(*client, u64::MAX))
     }
 
     /// Who has a subscription.
     pub(super) fn clients(&self) -> BTreeSet<Client> {
-        self.standing.keys().map(|(client, _)| *client).collect()
+        self.active.keys().map(|(client, _)| *client).collect()
     }
 
     /// Gives the publication with these headers the next place in every subscription that wants it.
@@ -135,7 +135,7 @@ impl Interests {
         }
         let mut places = Vec::new();
         for id in found {
-            let subscription = self.standing.get_mut(&id).expect("the index names standing subscriptions");
+            let subscription = self.active.get_mut(&id).expect("the index names active subscriptions");
             if subscription.interest.matches(headers) {
                 places.push((id, subscription.next));
                 subscription.next += 1;

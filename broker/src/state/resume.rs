@@ -52,7 +52,7 @@ impl Resuming {
         let Notice { client, subscription, first: place, .. } = self.found.notice;
         let attributes = state.reader(&client)?;
         let id = (client, subscription);
-        let standing = state.interests.get(&id).ok_or(ReadError::NoSubscription)?;
+        let active = state.interests.get(&id).ok_or(ReadError::NoSubscription)?;
         if self.found.until < state.floor.sn {
             // What is pruned between two steps is asked for again.
             if std::mem::replace(&mut self.begun, true) {
@@ -62,7 +62,7 @@ impl Resuming {
             self.found.notice.first += self.found.lost;
         }
         self.begun = true;
-        let from = self.found.until.max(standing.since).max(state.floor.sn);
+        let from = self.found.until.max(active.since).max(state.floor.sn);
         let limit = self.left.0.min(limits::RESUME_STEP_ENTRIES);
         let mut next = state.head.next_sn;
         for (n, row) in (1..=limit).zip(entries::from(&state.store, from)) {
@@ -74,7 +74,7 @@ impl Resuming {
             }
             self.left.0 -= 1;
             let headers = entry.headers();
-            if !standing.interest.matches(&headers) {
+            if !active.interest.matches(&headers) {
                 continue;
             }
             let releases = state.releases(&entry, &headers, &attributes);

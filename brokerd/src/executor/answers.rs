@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealcast_broker::operation::{Client, Interest};
-use sealcast_broker::protocol::{Answer, Contents, Question, Standing, Status, Update, Welcome, Why};
+use sealcast_broker::protocol::{ActiveSubscription, Answer, Contents, Question, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{Entry, Part, Past, Place, ReadError, Resuming, StoreError};
 use sealcast_wire::limits;
@@ -18,7 +18,7 @@ impl Shared {
         let state = self.state();
         // A broker whose storage fails says so when it is asked something.
         let record = state.client(client).ok().flatten();
-        let standing = |(id, interest, since, next): (u64, &Interest, u64, u64)| Standing {
+        let active = |(id, interest, since, next): (u64, &Interest, u64, u64)| ActiveSubscription {
             id,
             interest: interest.clone(),
             since,
@@ -33,7 +33,7 @@ impl Shared {
             epoch: state.epoch(),
             registered: record.as_ref().is_some_and(|it| it.attributes(state.time()).is_some()),
             next: record.map_or(0, |it| it.next),
-            subscriptions: state.subscriptions(client).map(standing).collect(),
+            subscriptions: state.subscriptions(client).map(active).collect(),
             key: self.release.signed_key(),
         }
     }

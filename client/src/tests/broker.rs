@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
 use sealcast_broker::protocol::{
-    Answer, Contents, Misdeed, Question, Refusal, Reply, Report, Request, Standing, Status, Update, Welcome, Why,
-    speaker,
+    ActiveSubscription, Answer, Contents, Misdeed, Question, Refusal, Reply, Report, Request, Status, Update, Welcome,
+    Why, speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
@@ -55,7 +55,7 @@ pub(super) struct Broker {
     bodies: BTreeMap<u64, Vec<u8>>,
     /// The frame that used a number.
     results: BTreeMap<(Client, u64), (u64, Results)>,
-    standing: BTreeMap<(Client, u64), Standing>,
+    active: BTreeMap<(Client, u64), ActiveSubscription>,
     pub(super) here: BTreeSet<Client>,
     /// What a stale one shows.
     early: Option<Box<State<Memory>>>,
@@ -68,8 +68,8 @@ impl Broker {
     pub(super) fn new(number: u16, behaviour: Behaviour, key: OriginKey, state: State<Memory>) -> Broker {
         let brokers = state.genesis().brokers.len();
         let (outboxes, bodies, results) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (here, standing, early, clock_error) = (BTreeSet::new(), BTreeMap::new(), None, 0);
-        Broker { number, behaviour, key, state, outboxes, bodies, results, standing, here, early, clock_error, brokers }
+        let (here, active, early, clock_error) = (BTreeSet::new(), BTreeMap::new(), None, 0);
+        Broker { number, behaviour, key, state, outboxes, bodies, results, active, here, early, clock_error, brokers }
     }
 
     /// Executes a block, and says so to those whom it concerns.
@@ -89,14 +89,14 @@ impl Broker {
                     let sn = u64::from_be_bytes(outcome.detail[..8].try_into().expect("it begins with the sn"));
                     self.bodies.insert(sn, operation.to_bytes());
                     if let Operation::Subscribe(interest) = operation {
-                        let it = Standing { id: number, interest: interest.clone(), since: sn, next: 0 };
-                        self.standing.insert((results.client, number), it);
+                        let it = ActiveSubscription { id: number, interest: interest.clone(), since: sn, next: 0 };
+                        self.active.insert((results.client, number), it);
                     }
                 }
             }
         }
         for notice in &outbox.notices {
-            if let Some(it) = self.standing.get_mut(&(notice.client, notice.subscription)) {
+            if let Some(it) = self.active.get_mut(&(notice.client, notice.subscription)) {
                 it.next = notice.first + notice.places();
             }
         }
@@ -224,14 +224,14 @@ impl Broker {
             epoch: state.epoch(),
             registered: registered != lies,
             next: if lies { 999_999 } else { record.map_or(0, |it| it.next) },
-            subscriptions: self.standing(client),
+            subscriptions: self.active(client),
             key: None,
         }
     }
 
-    fn standing(&self, client: &Client) -> Vec<Standing> {
+    fn active(&self, client: &Client) -> Vec<ActiveSubscription> {
         let stands = |id: u64| self.state.subscriptions(client).any(|(other, ..)| other == id);
-        let noted = self.standing.range((*client, 0)..=(*client, u64::MAX));
+        let noted = self.active.range((*client, 0)..=(*client, u64::MAX));
         noted.map(|(_, it)| it.clone()).filter(|it| stands(it.id)).collect()
     }
 

@@ -124,7 +124,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
         // One has nobody's word, one another client's.
         let false_word = world.registration(9, &[]);
         let members = [world.join_by(1, vec![]), world.join_by(2, vec![false_word])];
-        assert!(world.until(20_000_000, |it| members.iter().all(|m| it.members[*m].quorum.standing().is_some())));
+        assert!(world.until(20_000_000, |it| members.iter().all(|m| it.members[*m].quorum.order_status().is_some())));
         for member in members {
             let now = world.now();
             let quorum = &mut world.members[member].quorum;
@@ -295,7 +295,7 @@ fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
         assert!(
             told(other).delivered.iter().all(|it| it.publication.headers[0].topic != "open" || it.entry.policy == 0)
         );
-        assert_eq!(world.members[first].quorum.standing().map(|it| it.policy), Some(1));
+        assert_eq!(world.members[first].quorum.order_status().map(|it| it.policy), Some(1));
     }
 }
 
@@ -381,7 +381,7 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
         world.restart(trader);
         world.run(8_000_000);
         let member = &world.members[trader];
-        assert_eq!(member.quorum.standing(), None, "at {at}");
+        assert_eq!(member.quorum.order_status(), None, "at {at}");
         let notices = member.told.others.iter().filter(|it| matches!(it, Output::Notice(Notice::RolledBack { .. })));
         assert_eq!(notices.count(), 1, "at {at}");
     }
@@ -399,7 +399,7 @@ fn rule_e11_brokers_a_few_blocks_behind_are_waited_for() {
     world.restart(trader);
     world.run(2_000_000);
     let member = &world.members[trader];
-    assert!(member.quorum.standing().is_some_and(|it| it.height >= height + 5));
+    assert!(member.quorum.order_status().is_some_and(|it| it.height >= height + 5));
     assert!(!member.told.others.iter().any(|it| matches!(it, Output::Notice(Notice::RolledBack { .. }))));
 }
 
@@ -562,7 +562,8 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
         let now = world.now();
         let quorum = &mut world.members[trader].quorum;
         let found = quorum.strangers();
-        let stands = |quorum: &Quorum, id: &u64| quorum.stood_subscriptions().iter().any(|it| it.subscription == *id);
+        let stands =
+            |quorum: &Quorum, id: &u64| quorum.confirmed_subscriptions().iter().any(|it| it.subscription == *id);
         assert!(found.iter().all(|id| stands(quorum, id)), "who reads none of them sees them");
         found.iter().for_each(|id| {
             quorum.unsubscribe(now, *id).expect("there is room");

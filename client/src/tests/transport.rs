@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use sealcast_broker::operation::{Body, Claim, OperationId};
-use sealcast_broker::protocol::{Contents, Standing as Subscribed, Update, Welcome};
+use sealcast_broker::protocol::{ActiveSubscription as Subscribed, Contents, Update, Welcome};
 use sealcast_broker::state::{Entry, Notice as Places, Run};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
@@ -14,7 +14,7 @@ use super::world::publication;
 use super::*;
 
 /// The subscription to everything that the brokers know of.
-const STANDING: u64 = 7;
+const ACTIVE: u64 = 7;
 
 struct Stage {
     transport: Box<dyn Delivery>,
@@ -99,7 +99,7 @@ impl Stage {
     fn welcome(&mut self) {
         for broker in 0..4 {
             self.tell(Input::Connected(Address::Node(broker)));
-            let subscription = Subscribed { id: STANDING, interest: everything(), since: 0, next: self.sn };
+            let subscription = Subscribed { id: ACTIVE, interest: everything(), since: 0, next: self.sn };
             let welcome = Welcome {
                 broker: u16::try_from(broker).expect("it is small"),
                 height: self.height,
@@ -158,7 +158,7 @@ impl Stage {
             runs.push(Run::Deliver { sn: entry.sn });
             publications.push(entry);
         }
-        let notices = vec![Places { client, subscription: STANDING, first, runs }];
+        let notices = vec![Places { client, subscription: ACTIVE, first, runs }];
         let (results, advertisements, at) = (Vec::new(), Vec::new(), Utc(0));
         let mut contents = Contents { at, results, notices, publications, advertisements, bodies: Vec::new() };
         let digest = contents.digest(&self.cluster, &client, self.height);
@@ -246,7 +246,7 @@ fn rule_g7_what_was_handed_over_counts_as_waiting_until_its_reader_took_it() {
     handed.drain(..2).for_each(|item| took.add(&item));
     assert_eq!((took.items, took.end), (2, (2, None)));
     stage.handle.took(now(), subscription, &took);
-    assert_eq!(stage.handle.stood_subscriptions()[0].next, 2, "a restarted program goes on there");
+    assert_eq!(stage.handle.confirmed_subscriptions()[0].next, 2, "a restarted program goes on there");
     stage.poll();
     assert_eq!(stage.handle.hand_over(subscription).len(), 2, "there is room again");
 }
@@ -277,7 +277,7 @@ fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() 
     stage.block(2, 10);
     assert!(stage.opens.is_empty(), "nobody reads it");
     let subscription = stage.subscribe();
-    assert_eq!(subscription, STANDING);
+    assert_eq!(subscription, ACTIVE);
 }
 
 #[test]
@@ -323,19 +323,19 @@ fn rule_g6_a_reader_goes_on_behind_what_was_taken_and_a_pattern_begins_now() {
     assert!(stage.handle.next(now(), subscription).is_some_and(|it| it.end() == (1, None)));
     let record = stage.handle.record();
     let next = |stage: &Stage| {
-        let all = stage.handle.stood_subscriptions();
+        let all = stage.handle.confirmed_subscriptions();
         all.iter().map(|it| (it.subscription, it.next, it.places)).collect::<Vec<_>>()
     };
     let mut again = Stage::new(Cargo::Messages { sealed: false }, Some(&record));
     (again.height, again.sn) = (stage.height, stage.sn);
     again.welcome();
     again.subscribe();
-    assert_eq!(next(&again), [(STANDING, 1, 3)], "it goes on behind what was taken");
+    assert_eq!(next(&again), [(ACTIVE, 1, 3)], "it goes on behind what was taken");
     let mut again = Stage::new(Cargo::Messages { sealed: false }, Some(&record));
     (again.height, again.sn) = (stage.height, stage.sn);
     again.tell(Input::Subscribe(&"#".parse().expect("a pattern")));
     again.welcome();
-    assert_eq!(next(&again), [(STANDING, 3, 3)], "it begins now");
+    assert_eq!(next(&again), [(ACTIVE, 3, 3)], "it begins now");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealcast_broker::operation::Frame;
-use sealcast_broker::protocol::{Answer, Standing as Stood, Status, Update, Welcome, Why};
+use sealcast_broker::protocol::{ActiveSubscription as Confirmed, Answer, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Receipt, Testimony};
 use sealcast_broker::state::{Code, Notice as Places, Outcome as Came, Part, Proof, Results, Run};
 use sealcast_crypto::ed25519::Key;
@@ -45,7 +45,7 @@ fn config() -> Config {
 
 /// After so many blocks, with so many places for the client's one subscription.
 fn welcome(broker: u16, height: u64, next: u64) -> Vec<u8> {
-    let subscriptions = vec![Stood { id: 7, interest: "a".parse().expect("an interest"), since: 0, next }];
+    let subscriptions = vec![Confirmed { id: 7, interest: "a".parse().expect("an interest"), since: 0, next }];
     let (at, sn, policy, epoch, registered, next) = (Utc(0), 3, 0, 0, true, 1);
     let it = Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key: None };
     Reply::Welcome(it).to_bytes()

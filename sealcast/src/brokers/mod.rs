@@ -33,7 +33,7 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
-use sealcast_client::{Answer, Cargo, Done, Outcome, Proofs, Read, Standing, Stood};
+use sealcast_client::{Answer, Cargo, ConfirmedSubscription, Done, OrderStatus, Outcome, Proofs, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Now, Utc, limits};
 
@@ -159,17 +159,17 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`] with the silent ones.
-    pub fn ready(&self) -> Result<Standing> {
-        self.look(self.timeout, |it| it.handle.standing().map(Ok))
+    pub fn ready(&self) -> Result<OrderStatus> {
+        self.look(self.timeout, |it| it.handle.order_status().map(Ok))
     }
 
     /// The same, and until the client is registered.
     ///
     /// # Errors
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
-    pub fn registered(&self) -> Result<Standing> {
+    pub fn registered(&self) -> Result<OrderStatus> {
         self.ready()?;
-        let known = |it: &BrokerLink| it.handle.standing().filter(|it| it.registered);
+        let known = |it: &BrokerLink| it.handle.order_status().filter(|it| it.registered);
         let came = self.look(self.timeout, |it| {
             if let Some(why) = it.unregistered() {
                 return Some(Err(why));
@@ -197,7 +197,7 @@ impl Brokers {
     pub fn key(&self, timeout: Duration) -> Result<VouchedKey> {
         let found = self.wait(timeout, || self.driven.call(|now, it| it.look_for_key(now)).transpose());
         found.map_err(|e| match e.code() {
-            Code::NoQuorum if self.driven.look(|it| it.handle.standing().is_some()) => {
+            Code::NoQuorum if self.driven.look(|it| it.handle.order_status().is_some()) => {
                 Error::new(Code::NotReady, "the brokers have no threshold key yet")
                     .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
             }
@@ -426,9 +426,9 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn subscriptions(&self) -> Result<Vec<Stood>> {
+    pub fn subscriptions(&self) -> Result<Vec<ConfirmedSubscription>> {
         self.ready()?;
-        Ok(self.driven.look(|it| it.handle.stood_subscriptions()))
+        Ok(self.driven.look(|it| it.handle.confirmed_subscriptions()))
     }
 
     /// Reads; nothing where nothing stands yet. Without `linearizable` it may be of a moment ago, though never older than

@@ -9,7 +9,7 @@ use sealcast_broker::cluster_file::{Addresses, Suite};
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Claim, OperationId, sign_encoded};
 use sealcast_broker::protocol::{
-    Answer as Answered, Contents, Reply, SignedKey, Standing as Subscribed, Update, Welcome,
+    ActiveSubscription as Subscribed, Answer as Answered, Contents, Reply, SignedKey, Update, Welcome,
 };
 use sealcast_broker::state::{Notice as Places, Results, Run};
 use sealcast_client::{Misdeed, Notice};
@@ -28,7 +28,7 @@ use super::*;
 type G = Ristretto255;
 
 /// The subscription to everything that the brokers know of.
-const STANDING: u64 = 7;
+const ACTIVE: u64 = 7;
 /// More than the client asks in a test.
 const QUESTIONS: u64 = 8;
 
@@ -104,7 +104,7 @@ impl Stage {
     fn welcome(&self, key: bool) {
         for broker in 0..4 {
             self.client.driven.hear(broker, None);
-            let subscribed = Subscribed { id: STANDING, interest: everything(), since: 0, next: self.next() };
+            let subscribed = Subscribed { id: ACTIVE, interest: everything(), since: 0, next: self.next() };
             self.say(
                 broker,
                 &Reply::Welcome(Welcome {
@@ -162,7 +162,7 @@ impl Stage {
         }
         let notices = match runs.is_empty() {
             true => Vec::new(),
-            false => vec![Places { client, subscription: STANDING, first, runs }],
+            false => vec![Places { client, subscription: ACTIVE, first, runs }],
         };
         let (advertisements, at) = (Vec::new(), self.at);
         let mut contents = Contents { at, results, notices, publications, advertisements, bodies: Vec::new() };
@@ -371,7 +371,7 @@ fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() 
     let waiting = stage.client.driven.status().expect("there is a key").missing;
     assert_eq!(waiting, [], "nobody reads it");
     let subscription = stage.subscribe();
-    assert_eq!(subscription.id(), STANDING);
+    assert_eq!(subscription.id(), ACTIVE);
 }
 
 #[test]

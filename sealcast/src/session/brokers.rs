@@ -148,8 +148,8 @@ impl Driven {
         let now = self.shared.clock.now();
         self.look(|it| {
             it.handle.forget(now, token);
-            let standing = it.handle.standing().unwrap_or_default();
-            Done::Outcome(Outcome::Superseded { policy: standing.policy, epoch: standing.epoch })
+            let order_status = it.handle.order_status().unwrap_or_default();
+            Done::Outcome(Outcome::Superseded { policy: order_status.policy, epoch: order_status.epoch })
         })
     }
 

@@ -98,9 +98,9 @@ impl<S: Store> Block<'_, S> {
             return Ok(false);
         }
         let credentials: Vec<_> = self.record(client)?.iter().flat_map(|it| it.credentials.keys()).cloned().collect();
-        let mut standing = Vec::with_capacity(credentials.len());
+        let mut active = Vec::with_capacity(credentials.len());
         for name in credentials {
-            let held = match self.standing.get(&name) {
+            let held = match self.active.get(&name) {
                 Some(held) => *held,
                 None => self.state.interests.held(&self.holders(&name.0, &name.1)?),
             };
@@ -110,9 +110,9 @@ impl<S: Store> Block<'_, S> {
             {
                 return Ok(false);
             }
-            standing.push((name, held));
+            active.push((name, held));
         }
-        self.standing.extend(standing);
+        self.active.extend(active);
         Ok(true)
     }
 
@@ -161,7 +161,7 @@ impl<S: Store> Block<'_, S> {
     /// What was remembered of who vouches for the client is no longer so.
     fn vouching_changed(&mut self, client: &Client) {
         self.held.remove(client);
-        self.standing.clear();
+        self.active.clear();
         self.state.vouching += 1;
     }
 

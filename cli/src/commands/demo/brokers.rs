@@ -90,10 +90,10 @@ impl Person {
 }
 
 fn started(people: &[Person], start: Instant) -> Result<String, Failure> {
-    let standing = people[0].brokers.ready()?;
+    let order_status = people[0].brokers.ready()?;
     Ok(format!(
         "four brokers order what two hospitals and an insurer publish: block {} after {}, no server was installed",
-        standing.height,
+        order_status.height,
         duration(start.elapsed())
     ))
 }

@@ -13,7 +13,7 @@ use sealcast_broker::cluster_file::{Addresses, ClusterFile, VouchedKey};
 use sealcast_broker::operation::{Operation, Registration};
 use sealcast_broker::protocol::Status;
 use sealcast_broker::state::Code as Became;
-use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, Standing};
+use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, OrderStatus};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_delivery::{Batch, Delivery, SendError, Token};
 use sealcast_keys::Keys;
@@ -347,10 +347,10 @@ impl BrokerLink {
 
     /// The threshold key, once it is known. Brokers name it when they welcome a client; one that came before asks for it.
     pub(crate) fn look_for_key(&mut self, now: Now) -> Option<VouchedKey> {
-        let standing = self.handle.standing();
-        let said = standing.iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
+        let order_status = self.handle.order_status();
+        let said = order_status.iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
         let key = self.cluster.key.clone().or_else(|| self.cluster.agreed_key(said));
-        if key.is_none() && standing.is_some() && self.asked_for_key.elapsed() > ASK_AGAIN {
+        if key.is_none() && order_status.is_some() && self.asked_for_key.elapsed() > ASK_AGAIN {
             self.asked_for_key = Instant::now();
             self.handle.look_for_key(now);
         }
@@ -369,12 +369,12 @@ impl BrokerLink {
 
     /// Whether f + 1 brokers know us, and somebody vouches for us there.
     pub(crate) fn is_registered(&self) -> bool {
-        self.handle.standing().is_some_and(|it| it.registered)
+        self.handle.order_status().is_some_and(|it| it.registered)
     }
 
     /// Why the client cannot become known, if so.
     pub(crate) fn unregistered(&self) -> Option<Error> {
-        let is_unknown = self.handle.standing().is_some_and(|it| !it.registered);
+        let is_unknown = self.handle.order_status().is_some_and(|it| !it.registered);
         self.status.unregistered(self.handle.at(), is_unknown, self.handle.is_registering())
     }
 
@@ -428,7 +428,7 @@ impl BrokerLink {
 
     fn late(&self, timeout: Duration) -> Option<Error> {
         let handle = &self.handle;
-        match handle.standing() {
+        match handle.order_status() {
             Some(it) if it.registered && self.seals() && handle.key().is_none() => {
                 let error = Error::new(Code::NotReady, "the brokers have no threshold key yet");
                 Some(error.with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers"))
@@ -450,7 +450,7 @@ impl BrokerLink {
             client: self.handle.client().0,
             answering: self.channels.iter().filter(|it| it.is_open()).count(),
             brokers: self.channels.len(),
-            standing: self.handle.standing(),
+            order_status: self.handle.order_status(),
         }
     }
 }
@@ -469,7 +469,7 @@ pub struct BrokersInfo {
     /// All of them.
     pub brokers: usize,
     /// Where the order is: height, policy, key epoch; once f + 1 brokers have said so.
-    pub standing: Option<Standing>,
+    pub order_status: Option<OrderStatus>,
 }
 
 fn channels(cluster: &ClusterFile, key: &Arc<OriginKey>) -> Vec<Channel> {

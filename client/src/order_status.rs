@@ -9,7 +9,7 @@ use sealcast_wire::{Monotonic, Now, Utc, limits};
 
 use super::asking::Purpose;
 use super::channel::{Channel, Greeted, reached};
-use super::event::{Misdeed, Notice, Output, Standing, Stood};
+use super::event::{ConfirmedSubscription, Misdeed, Notice, OrderStatus, Output};
 use super::line::Line;
 use super::sending::{Op, What};
 use super::{Begin, Quorum};
@@ -18,7 +18,7 @@ use sealcast_delivery::Token;
 /// What is known of the order.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    pub(super) standing: Option<Standing>,
+    pub(super) order_status: Option<OrderStatus>,
     /// The highest block and key epoch ever believed, also in runs before this one (E11).
     pub(super) height: u64,
     pub(super) epoch: u32,
@@ -64,7 +64,7 @@ impl Known {
     }
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        match self.standing {
+        match self.order_status {
             None => self.greeted.map(|since| since + TIMEOUT),
             Some(_) => self.ask_at,
         }
@@ -78,7 +78,7 @@ impl Quorum {
         }
         self.channels[usize::from(broker)].welcome(now.monotonic, welcome);
         self.look_around(now);
-        if self.standing().is_some() {
+        if self.order_status().is_some() {
             let ids: Vec<u64> = self.lines.keys().copied().collect();
             ids.into_iter().for_each(|id| self.set_goal(id));
             self.changed(now);
@@ -101,7 +101,7 @@ impl Quorum {
         let greeted = *self.known.greeted.get_or_insert(now.monotonic);
         let epoch = self.reached(|it| it.claim.epoch).unwrap_or(0);
         let is_settled = spoken > 2 * self.faulty || now.monotonic.since(greeted) >= TIMEOUT;
-        if self.known.standing.is_none() {
+        if self.known.order_status.is_none() {
             if !is_settled {
                 return;
             }
@@ -131,26 +131,26 @@ impl Quorum {
             self.known.ask_at = Some(now.monotonic + limits::SEAL_BLOCK_AGE_MAX / 4);
         }
         let vouching = self.channels.iter().filter_map(Channel::greeted).filter(|it| it.registered).count();
-        let was = self.standing().is_some_and(|it| it.registered);
+        let was = self.order_status().is_some_and(|it| it.registered);
         let registered = was && !self.known.is_registering || vouching > self.faulty;
         let keys = self.channels.iter().zip(0..).filter_map(|(it, b)| Some((b, it.claim.key.clone()?))).collect();
         let Known { height, epoch, policy, .. } = self.known;
         let at = self.known.at.map_or(Utc(i64::MIN), |(at, _)| at);
-        let standing = Standing { height, at, policy, epoch, registered, keys };
-        let before = self.known.standing.replace(standing.clone());
+        let order_status = OrderStatus { height, at, policy, epoch, registered, keys };
+        let before = self.known.order_status.replace(order_status.clone());
         if before.is_none() {
             self.begin(now);
         }
-        let new = |it: &Standing| (it.policy, it.epoch, it.registered, it.keys.clone());
-        if before.as_ref().map(new) != Some(new(&standing)) {
-            self.outputs.push_back(Output::Standing(standing));
+        let new = |it: &OrderStatus| (it.policy, it.epoch, it.registered, it.keys.clone());
+        if before.as_ref().map(new) != Some(new(&order_status)) {
+            self.outputs.push_back(Output::OrderStatus(order_status));
         }
     }
 
     /// It is known where the order is: operations get their numbers.
     fn begin(&mut self, now: Now) {
         let next = self.reached(|it| it.claim.next).unwrap_or(0);
-        let is_known = self.standing().is_some_and(|it| it.registered);
+        let is_known = self.order_status().is_some_and(|it| it.registered);
         let registrations = &self.config.registrations;
         if !is_known && registrations.is_empty() {
             self.outputs.push_back(Output::Notice(Notice::Unregistered));
@@ -169,9 +169,9 @@ impl Quorum {
     /// Somebody vouches for the client now.
     pub(super) fn registered(&mut self) {
         self.known.is_registering = false;
-        if let Some(standing) = self.known.standing.as_mut().filter(|it| !it.registered) {
-            standing.registered = true;
-            self.outputs.push_back(Output::Standing(standing.clone()));
+        if let Some(order_status) = self.known.order_status.as_mut().filter(|it| !it.registered) {
+            order_status.registered = true;
+            self.outputs.push_back(Output::OrderStatus(order_status.clone()));
         }
     }
 
@@ -180,14 +180,16 @@ impl Quorum {
         self.known.policy = self.known.policy.max(policy.unwrap_or(0));
         self.known.epoch = self.known.epoch.max(epoch.unwrap_or(0));
         let (policy, epoch) = (self.known.policy, self.known.epoch);
-        if let Some(standing) = self.known.standing.as_mut().filter(|it| (it.policy, it.epoch) != (policy, epoch)) {
-            (standing.policy, standing.epoch) = (policy, epoch);
-            self.outputs.push_back(Output::Standing(standing.clone()));
+        if let Some(order_status) =
+            self.known.order_status.as_mut().filter(|it| (it.policy, it.epoch) != (policy, epoch))
+        {
+            (order_status.policy, order_status.epoch) = (policy, epoch);
+            self.outputs.push_back(Output::OrderStatus(order_status.clone()));
         }
     }
 
-    /// Standing subscriptions as brokers named them when their channels opened.
-    fn stood(&self, id: u64) -> impl Iterator<Item = (&Greeted, &protocol::Standing)> {
+    /// Active subscriptions as brokers named them when their channels opened.
+    fn confirmed(&self, id: u64) -> impl Iterator<Item = (&Greeted, &protocol::ActiveSubscription)> {
         let greeted = self.channels.iter().filter_map(Channel::greeted);
         greeted.filter_map(move |it| Some((it, it.subscriptions.iter().find(|s| s.id == id)?)))
     }
@@ -198,7 +200,7 @@ impl Quorum {
             if begin == Begin::Afresh {
                 self.lines.retain(|_, line| line.is_read || line.interest != interest);
             }
-            let has_lapsed = |id: u64| self.stood(id).count() <= self.faulty && !self.lines[&id].stands;
+            let has_lapsed = |id: u64| self.confirmed(id).count() <= self.faulty && !self.lines[&id].stands;
             let held = self
                 .lines
                 .iter()
@@ -229,11 +231,11 @@ impl Quorum {
         let known = |id: &u64| {
             !self.lines.contains_key(id)
                 && !self.ended.contains(id)
-                && self.stood(*id).filter(|(_, it)| it.interest == *interest).count() > self.faulty
+                && self.confirmed(*id).filter(|(_, it)| it.interest == *interest).count() > self.faulty
         };
         let id = ids.into_iter().find(known)?;
-        let place = reached(self.stood(id).map(|(_, it)| it.next), self.faulty)?;
-        let pair = super::channel::believed(self.stood(id).map(|(greeted, it)| (it.next, greeted.sn)), self.faulty);
+        let place = reached(self.confirmed(id).map(|(_, it)| it.next), self.faulty)?;
+        let pair = super::channel::believed(self.confirmed(id).map(|(greeted, it)| (it.next, greeted.sn)), self.faulty);
         self.lines.insert(id, Line::new(interest.clone(), place, pair.unwrap_or((0, 0))));
         Some(id)
     }
@@ -244,16 +246,16 @@ impl Quorum {
         let mut ids: Vec<u64> = ids.map(|it| it.id).filter(|id| !self.lines.contains_key(id)).collect();
         ids.sort_unstable();
         ids.dedup();
-        ids.retain(|id| !self.ended.contains(id) && self.stood(*id).count() > self.faulty);
+        ids.retain(|id| !self.ended.contains(id) && self.confirmed(*id).count() > self.faulty);
         ids
     }
 
-    /// The client's subscriptions that stand, by id: f + 1 brokers named them when their channels opened, or they were made
+    /// The client's confirmed subscriptions, by id: f + 1 brokers named them when their channels opened, or they were made
     /// since.
-    pub fn stood_subscriptions(&self) -> Vec<Stood> {
+    pub fn confirmed_subscriptions(&self) -> Vec<ConfirmedSubscription> {
         let mut all: BTreeMap<u64, Interest> = BTreeMap::new();
         for it in self.channels.iter().filter_map(Channel::greeted).flat_map(|it| &it.subscriptions) {
-            let alike = self.stood(it.id).filter(|(_, other)| other.interest == it.interest).count();
+            let alike = self.confirmed(it.id).filter(|(_, other)| other.interest == it.interest).count();
             if alike > self.faulty {
                 all.insert(it.id, it.interest.clone());
             }
@@ -261,27 +263,27 @@ impl Quorum {
         let made = self.lines.iter().filter(|(_, line)| line.stands);
         all.extend(made.map(|(id, line)| (*id, line.interest.clone())));
         all.retain(|id, _| !self.ended.contains(id));
-        let stood = |(subscription, interest): (u64, Interest)| {
-            let said = reached(self.stood(subscription).map(|(_, it)| it.next), self.faulty).unwrap_or(0);
+        let confirmed = |(subscription, interest): (u64, Interest)| {
+            let said = reached(self.confirmed(subscription).map(|(_, it)| it.next), self.faulty).unwrap_or(0);
             let line = self.lines.get(&subscription);
             let places = line.map_or(said, |it| said.max(it.goal).max(it.place));
-            Stood { subscription, interest, next: line.map_or(places, |it| it.cursor().0), places }
+            ConfirmedSubscription { subscription, interest, next: line.map_or(places, |it| it.cursor().0), places }
         };
-        all.into_iter().map(stood).collect()
+        all.into_iter().map(confirmed).collect()
     }
 
     /// Places that f + 1 brokers had when their channels opened exist; whoever has them all goes on from there.
     fn set_goal(&mut self, id: u64) {
-        let stood: Vec<(u64, u64)> = self.stood(id).map(|(greeted, it)| (it.next, greeted.sn)).collect();
-        let goal = reached(stood.iter().map(|(next, _)| *next), self.faulty);
-        let pair = super::channel::believed(stood.iter().copied(), self.faulty);
+        let confirmed: Vec<(u64, u64)> = self.confirmed(id).map(|(greeted, it)| (it.next, greeted.sn)).collect();
+        let goal = reached(confirmed.iter().map(|(next, _)| *next), self.faulty);
+        let pair = super::channel::believed(confirmed.iter().copied(), self.faulty);
         let Some(line) = self.lines.get_mut(&id) else { return };
         line.goal = line.goal.max(goal.unwrap_or(0));
         pair.into_iter().for_each(|pair| line.stands_at(pair));
         // Brokers speak of different blocks: whose place is still that of an anchor is moved up to an sn at which an
         // honest one finds it so.
         for (place, _) in [line.anchor, line.taken.1] {
-            let there = stood.iter().filter(|(next, _)| *next == place).map(|(_, sn)| *sn);
+            let there = confirmed.iter().filter(|(next, _)| *next == place).map(|(_, sn)| *sn);
             reached(there, self.faulty).into_iter().for_each(|sn| line.moves_up((place, sn)));
         }
     }
