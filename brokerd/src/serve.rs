@@ -34,7 +34,7 @@ use crate::drops::{Drops, Reason};
 use crate::evidence::Shelf;
 use crate::executor::{self, Executor};
 use crate::failure::{Failure, address, order_failure, rows_failure, storage, thread_failed};
-use crate::gateway::{Gateway, Service, Standing};
+use crate::gateway::{ClientStatus, Gateway, Service};
 use crate::log;
 use crate::metrics::{Page, Server};
 use crate::neighbours::{Line, Neighbours, Noticed, Seen};
@@ -600,8 +600,8 @@ struct Front {
 }
 
 impl Service for Front {
-    fn standing(&self, client: &Client) -> Standing {
-        self.executor.standing(client)
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        self.executor.client_status(client)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {

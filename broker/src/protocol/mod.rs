@@ -109,7 +109,7 @@ pub struct Welcome {
     pub registered: bool,
     /// The number that the client's next operation has.
     pub next: u64,
-    /// The client's standing subscriptions.
+    /// The client's active subscriptions.
     pub subscriptions: Vec<ActiveSubscription>,
     /// The threshold key, once there is one.
     pub key: Option<SignedKey>,

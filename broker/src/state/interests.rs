@@ -15,7 +15,7 @@ use crate::operation::{Client, Header, Interest};
 /// A subscription's name: the client, and the number of the operation that made it.
 pub(super) type Id = (Client, u64);
 
-/// All standing subscriptions.
+/// All active subscriptions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interests {
     active: BTreeMap<Id, Subscription>,

@@ -2,9 +2,9 @@
 //!
 //! A block is (height, time, frames), the frames [`Checked`] before. [`State::execute`] depends on
 //! nothing else: time is the block's (E10), and there is no clock, no randomness and no map without order.
-//! Rows lie in a [`Store`]; memory holds the standing subscriptions, the policies and one block's changes.
+//! Rows lie in a [`Store`]; memory holds the active subscriptions, the policies and one block's changes.
 //!
-//! **Who gets what** (Chios IV-C). A publication interests whoever has a standing subscription at its place in the
+//! **Who gets what** (Chios IV-C). A publication interests whoever has an active subscription at its place in the
 //! order. Each subscription counts what interests it, without gaps: also under `and` and wildcards, where the
 //! numbers of a single topic would leave the subscriber wondering what to wait for. Whether it is released or ⊥
 //! is judged on the state after the block, so that a revocation in the same block comes first; and again on
@@ -196,7 +196,7 @@ impl<S: Store> State<S> {
         self.vouching
     }
 
-    /// A client's standing subscriptions: number, interest, since which sn, and the place that is next.
+    /// A client's active subscriptions: number, interest, since which sn, and the place that is next.
     pub fn subscriptions(&self, client: &Client) -> impl Iterator<Item = (u64, &Interest, u64, u64)> {
         self.interests.of_client(client).map(|((_, id), it)| (*id, &it.interest, it.since, it.next))
     }

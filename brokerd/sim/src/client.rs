@@ -13,7 +13,7 @@ use sealcast_client::{Cargo, Config, Content, Done, Handle, Item, Notice, Outcom
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::{Batch, Delivery, Token};
-use sealcast_keys::threshold::{Config as KeyConfig, Standing, Threshold, pin};
+use sealcast_keys::threshold::{Config as KeyConfig, RequiredVersions, Threshold, pin};
 use sealcast_keys::{self as keys, Keys};
 use sealcast_wire::{Address, Culprit, Evidence, Incarnation, Monotonic, Now, Utc};
 
@@ -318,7 +318,7 @@ pub(crate) fn keys(cast: &Cast, id: Id, chance: [u8; 32]) -> Box<dyn Keys> {
     let config = KeyConfig::<Ristretto255>::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned);
     let config = config.unwrap_or_else(|why| panic!("{id:?}: {why}"));
     let incarnation = Incarnation(*chance.first_chunk().expect("it has 32 bytes"));
-    Box::new(Threshold::new("client", incarnation, config, Standing::default(), &Secret::from_bytes(chance)))
+    Box::new(Threshold::new("client", incarnation, config, RequiredVersions::default(), &Secret::from_bytes(chance)))
 }
 
 /// What became of a plan.

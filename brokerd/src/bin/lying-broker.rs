@@ -23,7 +23,7 @@ use sealcast_broker::receipt::Testimony;
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::config::Config;
 use sealcast_brokerd::failure::Failure;
-use sealcast_brokerd::gateway::{Service, Standing};
+use sealcast_brokerd::gateway::{ClientStatus, Service};
 use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::{ending, log};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
@@ -83,8 +83,8 @@ struct Liar {
 }
 
 impl Service for Liar {
-    fn standing(&self, client: &Client) -> Standing {
-        self.honest.standing(client)
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        self.honest.client_status(client)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {

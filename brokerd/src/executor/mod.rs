@@ -43,7 +43,7 @@ use sealcast_wire::Utc;
 #[cfg(doc)]
 use sealcast_wire::limits;
 
-use crate::gateway::Standing;
+use crate::gateway::ClientStatus;
 use crate::outlet::{Blocks, Outlet};
 use crate::release::{self, Holding, Release};
 use crate::store::Lsm;
@@ -267,13 +267,13 @@ impl Executor {
     }
 
     /// What the client is to this broker now.
-    pub fn standing(&self, client: &Client) -> Standing {
+    pub fn client_status(&self, client: &Client) -> ClientStatus {
         if self.shared.is_broker(client) {
-            return Standing::Broker;
+            return ClientStatus::Broker;
         }
         let state = self.shared.state();
         let holder = state.client(client).ok().flatten().and_then(|record| record.holder(state.time()));
-        holder.map_or(Standing::Stranger, Standing::Registered)
+        holder.map_or(ClientStatus::Stranger, ClientStatus::Registered)
     }
 
     /// How many clients evidence keeps from publishing (E4).

@@ -7,7 +7,7 @@ use sealcast_broker::state::{Code, Reading, Run};
 use sealcast_wire::limits;
 
 use crate::fixture::{ADMINISTRATOR, Broker, World, client, publish, subscribe};
-use crate::gateway::Standing;
+use crate::gateway::ClientStatus;
 
 fn header() -> sealcast_broker::operation::Header {
     sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None }
@@ -106,8 +106,8 @@ fn results_are_found_by_number_also_after_a_restart() {
     assert_eq!(broker.executor.answer(&client(3), none), Answer::No(Why::Nothing));
     assert_eq!(broker.executor.known(&client(3)).map(|it| it.next), Some(world.number(3)));
     assert_eq!(broker.executor.known(&client(9)), None);
-    assert!(matches!(broker.executor.standing(&client(3)), Standing::Registered(_)));
-    assert_eq!(broker.executor.standing(&client(9)), Standing::Stranger);
+    assert!(matches!(broker.executor.client_status(&client(3)), ClientStatus::Registered(_)));
+    assert_eq!(broker.executor.client_status(&client(9)), ClientStatus::Stranger);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::guest::Guest;
 use super::lobby::Seat;
 use super::outgoing::Outgoing;
 use super::traffic::Traffic;
-use super::{Service, Shared, Standing};
+use super::{ClientStatus, Service, Shared};
 use crate::drops::Reason;
 use sealcast_tls as tls;
 
@@ -90,8 +90,8 @@ async fn talk(
         welcome = welcome(shared, client, service.clone()) => welcome,
         () = lost.notified() => return Some(Reason::Connections),
     };
-    let Some((welcome, standing)) = welcome else { return Some(Reason::Ending) };
-    guest.is(standing, shared);
+    let Some((welcome, status)) = welcome else { return Some(Reason::Ending) };
+    guest.is(status, shared);
     let lost = guest.lost();
     channel.open(Reply::Welcome(welcome).to_bytes().into());
     let channel = channel.clone();
@@ -119,9 +119,9 @@ async fn talk(
 }
 
 /// What it is told first, and what it is; `None` if the broker ends.
-async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> Option<(Welcome, Standing)> {
+async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> Option<(Welcome, ClientStatus)> {
     let _lane = shared.welcomes.acquire().await.ok()?;
-    tokio::task::spawn_blocking(move || (service.welcome(&client), service.standing(&client))).await.ok()
+    tokio::task::spawn_blocking(move || (service.welcome(&client), service.client_status(&client))).await.ok()
 }
 
 /// Writes what waits, as long as the client takes it: of each message some within `write_timeout`.

@@ -6,7 +6,7 @@ use sealcast_broker::operation::Client;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::lobby::Seat;
-use super::{Service, Shared, Standing};
+use super::{ClientStatus, Service, Shared};
 
 /// A client at the door.
 pub(super) struct Guest {
@@ -75,11 +75,11 @@ impl Guest {
     }
 
     /// It is this now: whoever is known leaves the lobby, if there is a place.
-    pub(super) fn is(&mut self, standing: Standing, shared: &Shared) {
-        let place = match standing {
-            Standing::Stranger => None,
-            Standing::Broker => Some(Place::Broker),
-            Standing::Registered(holder) => {
+    pub(super) fn is(&mut self, status: ClientStatus, shared: &Shared) {
+        let place = match status {
+            ClientStatus::Stranger => None,
+            ClientStatus::Broker => Some(Place::Broker),
+            ClientStatus::Registered(holder) => {
                 let permit = shared.registered.clone().try_acquire_owned().ok();
                 permit.map(|_permit| Place::Registered { _permit, reading: shared.reading_of(holder) })
             }
@@ -97,8 +97,8 @@ impl Guest {
         let (service, client) = (service.clone(), self.client);
         // Each stranger waits for one such look at a time.
         let Ok(_lane) = shared.welcomes.acquire().await else { return };
-        if let Ok(standing) = tokio::task::spawn_blocking(move || service.standing(&client)).await {
-            self.is(standing, shared);
+        if let Ok(status) = tokio::task::spawn_blocking(move || service.client_status(&client)).await {
+            self.is(status, shared);
         }
     }
 }

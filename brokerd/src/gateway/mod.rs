@@ -52,7 +52,7 @@ use traffic::Traffic;
 
 /// What a client is to a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClientStatus {
     /// Nobody vouches for it: keys are free.
     Stranger,
     /// Somebody does, for this holder.
@@ -64,7 +64,7 @@ pub enum Standing {
 /// What stands behind the gateway. Calls come from its threads.
 pub trait Service: Send + Sync + 'static {
     /// What a client is now; may read the disk.
-    fn standing(&self, client: &Client) -> Standing;
+    fn client_status(&self, client: &Client) -> ClientStatus;
 
     /// What a client that comes in is told; may read the disk.
     fn welcome(&self, client: &Client) -> Welcome;

@@ -27,13 +27,13 @@ fn client(seed: u8) -> Client {
 #[derive(Default)]
 struct Counter {
     frames: Mutex<Vec<(Client, Bytes)>>,
-    known: Mutex<BTreeMap<Client, Standing>>,
+    known: Mutex<BTreeMap<Client, ClientStatus>>,
     thinks: AtomicBool,
 }
 
 impl Service for Counter {
-    fn standing(&self, client: &Client) -> Standing {
-        lock(&self.known).get(client).cloned().unwrap_or(Standing::Stranger)
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        lock(&self.known).get(client).cloned().unwrap_or(ClientStatus::Stranger)
     }
 
     fn welcome(&self, _: &Client) -> Welcome {
@@ -60,7 +60,7 @@ impl Service for Counter {
     }
 
     fn answer(&self, client: &Client, _: Question) -> Answer {
-        while self.standing(client) == Standing::Stranger && self.thinks.load(Ordering::Acquire) {
+        while self.client_status(client) == ClientStatus::Stranger && self.thinks.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
         }
         Answer::No(Why::Nothing)
@@ -98,8 +98,8 @@ impl World {
         channel
     }
 
-    fn knows(&self, seed: u8, standing: Standing) {
-        lock(&self.counter.known).insert(client(seed), standing);
+    fn knows(&self, seed: u8, status: ClientStatus) {
+        lock(&self.counter.known).insert(client(seed), status);
     }
 
     fn dropped(&self, reason: Reason) {

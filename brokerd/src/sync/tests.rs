@@ -24,7 +24,7 @@ use crate::descriptors::Connections;
 use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
-use crate::gateway::{Gateway, Service, Standing};
+use crate::gateway::{ClientStatus, Gateway, Service};
 
 mod hostile;
 
@@ -92,8 +92,8 @@ struct Door {
 }
 
 impl Service for Door {
-    fn standing(&self, client: &Client) -> Standing {
-        self.executor.standing(client)
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        self.executor.client_status(client)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {

@@ -12,7 +12,7 @@ use sealcast_crypto::group::{Group, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{Dropped, Fetch, FetchId, Fetched, Incarnation, Monotonic, Now};
 
-use super::{Config, PROPERTIES, Standing, Threshold, pin};
+use super::{Config, PROPERTIES, RequiredVersions, Threshold, pin};
 use crate::{CommandError, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
 
 /// What a client knows before it has the key.
@@ -41,7 +41,7 @@ enum State<G: Group> {
 
 struct Fetching {
     setup: Setup,
-    versions: Standing,
+    versions: RequiredVersions,
     /// When to ask for the key next.
     ask_at: Option<Monotonic>,
     asked: u64,
@@ -51,7 +51,7 @@ struct Fetching {
 impl<G: Group> Client<G> {
     /// A client that asks for the key once its transport is up.
     pub fn new(setup: Setup) -> Client<G> {
-        let versions = Standing { epoch: 0, policy: 0 };
+        let versions = RequiredVersions { epoch: 0, policy: 0 };
         let fetching = Fetching { setup, versions, ask_at: None, asked: 0, outputs: VecDeque::new() };
         Client(State::Fetching(Box::new(fetching)))
     }

@@ -28,7 +28,7 @@ pub struct Config<G: Group> {
 
 /// The versions that publications must name (E6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RequiredVersions {
     /// The key's epoch.
     pub epoch: u32,
     /// The number of the global policy.
@@ -118,22 +118,22 @@ pub fn pin(cluster: &[u8; 32], key: &[u8]) -> [u8; 32] {
     Transcript::new("sealcast/v1/threshold key").add(cluster).add(key).finish()
 }
 
-impl Standing {
+impl RequiredVersions {
     /// The later of each.
-    pub(super) fn max(self, other: Standing) -> Standing {
-        Standing { epoch: self.epoch.max(other.epoch), policy: self.policy.max(other.policy) }
+    pub(super) fn max(self, other: RequiredVersions) -> RequiredVersions {
+        RequiredVersions { epoch: self.epoch.max(other.epoch), policy: self.policy.max(other.policy) }
     }
 }
 
-impl From<Standing> for EpochId {
-    fn from(it: Standing) -> EpochId {
+impl From<RequiredVersions> for EpochId {
+    fn from(it: RequiredVersions) -> EpochId {
         EpochId { counter: it.epoch, hash: it.policy }
     }
 }
 
-impl From<EpochId> for Standing {
-    fn from(it: EpochId) -> Standing {
-        Standing { epoch: it.counter, policy: it.hash }
+impl From<EpochId> for RequiredVersions {
+    fn from(it: EpochId) -> RequiredVersions {
+        RequiredVersions { epoch: it.counter, policy: it.hash }
     }
 }
 

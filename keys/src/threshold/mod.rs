@@ -56,7 +56,7 @@ use sealcast_wire::{
 };
 
 pub use client::{Client, Setup};
-pub use config::{Config, ConfigError, Standing, pin};
+pub use config::{Config, ConfigError, RequiredVersions, pin};
 
 use self::collecting::{Collecting, Verdict};
 use self::early::Early;
@@ -81,7 +81,7 @@ pub struct Threshold<G: Group = Ristretto255> {
     combiner: Combiner<G>,
     rng: ChaCha20Rng,
     me: Member,
-    standing: Standing,
+    required: RequiredVersions,
     collecting: BTreeMap<u64, Collecting<G>>,
     /// Of [`Threshold::collecting`].
     bytes: usize,
@@ -110,7 +110,7 @@ impl<G: Group> Threshold<G> {
         name: &str,
         incarnation: Incarnation,
         config: Config<G>,
-        standing: Standing,
+        required: RequiredVersions,
         seed: &Secret<32>,
     ) -> Threshold<G> {
         let me = Member { id: MemberId { cert: CertHash(sha256(&config.client)), incarnation }, name: name.into() };
@@ -119,7 +119,7 @@ impl<G: Group> Threshold<G> {
             config,
             rng: ChaCha20Rng::from_seed(*seed.expose()),
             me,
-            standing,
+            required,
             collecting: BTreeMap::new(),
             bytes: 0,
             early: Early::new(),
@@ -139,8 +139,8 @@ impl<G: Group> Threshold<G> {
     }
 
     /// The versions that we seal for.
-    pub fn standing(&self) -> Standing {
-        self.standing
+    pub fn required_versions(&self) -> RequiredVersions {
+        self.required
     }
 
     /// Brokers that are believed with proof only.
@@ -171,7 +171,7 @@ impl<G: Group> Threshold<G> {
     }
 
     fn install(&mut self, change: Change) {
-        let view = View::new(None, self.standing.into(), [self.me.clone()].into_iter().collect(), Slot(0), change);
+        let view = View::new(None, self.required.into(), [self.me.clone()].into_iter().collect(), Slot(0), change);
         self.outputs.push_back(Output::Epoch { view, protect: None, access: Arc::new(Everything) });
     }
 
@@ -339,10 +339,10 @@ impl<G: Group> Threshold<G> {
     }
 
     /// What is in force at the brokers, so that it is sealed for (E6). Versions never go back (E11).
-    fn in_force(&mut self, versions: Standing) {
-        let standing = self.standing.max(versions);
-        if standing != self.standing {
-            self.standing = standing;
+    fn in_force(&mut self, versions: RequiredVersions) {
+        let required = self.required.max(versions);
+        if required != self.required {
+            self.required = required;
             self.install(Change::Rekeyed);
         }
     }
@@ -394,7 +394,7 @@ impl<G: Group> Keys for Threshold<G> {
     /// first eight are zero. Each number is sealed once; a client that sends again sends the same bytes.
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         let number = u64::try_from(u128::from_be_bytes(message.id)).map_err(|_| SealError::Number)?;
-        let Standing { epoch, policy } = self.standing;
+        let RequiredVersions { epoch, policy } = self.required;
         let envelope = Envelope { epoch, policy, ..message.envelope.clone() };
         if !envelope.is_sound() {
             return Err(SealError::Policy);
@@ -402,7 +402,7 @@ impl<G: Group> Keys for Threshold<G> {
         let plaintext = sealed::together(message.bodies, Ciphertext::<G>::OVERHEAD).ok_or(SealError::TooLarge)?;
         let header = SealedHeader { client: self.config.client, number, envelope };
         let ciphertext = self.config.key.encrypt(&sealed::label(&header), &plaintext, &mut self.rng);
-        Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.standing.into() })
+        Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.required.into() })
     }
 
     fn timeout(&self) -> Option<Monotonic> {

@@ -63,7 +63,7 @@ impl World {
 
     fn client(&self) -> Threshold<G> {
         let seed = Secret::from_bytes([9; 32]);
-        Threshold::new("reader", Incarnation::default(), self.config.clone(), Standing::default(), &seed)
+        Threshold::new("reader", Incarnation::default(), self.config.clone(), RequiredVersions::default(), &seed)
     }
 
     fn publish(&self, number: u64, payload: &[u8]) -> Sealed {

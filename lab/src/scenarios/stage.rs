@@ -203,7 +203,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
             }
             Step::Together { members, within } => {
                 if !self.run(now + *within, |watch| watch.together(members)) {
-                    let what = format!("after {within:?} {members:?} are not together: {}", self.watch.standing());
+                    let what = format!("after {within:?} {members:?} are not together: {}", self.watch.summary());
                     self.watch.panel.report(self.carrier.now(), "convergence", what);
                 }
             }
@@ -267,7 +267,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
         if self.run(now + within, |watch| watch.agree(members) && new(watch)) {
             return self.converged.push(self.carrier.now() - now);
         }
-        let what = format!("after {within:?} not one view of {members:?}: {}", self.watch.standing());
+        let what = format!("after {within:?} not one view of {members:?}: {}", self.watch.summary());
         self.watch.panel.report(self.carrier.now(), "convergence", what);
     }
 

@@ -92,7 +92,7 @@ impl Watch {
     }
 
     /// Who sees what, for a report.
-    pub(super) fn standing(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let mut by_view: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (member, view) in self.views.iter().enumerate() {
             let sees = match view {

@@ -131,7 +131,7 @@ type Found = (u64, Option<Box<(Entry, Publication)>>);
 
 /// Where one broker stands, or why it does not say.
 #[derive(Clone, Debug)]
-pub struct Stand {
+pub struct BrokerStatus {
     /// Its number.
     pub broker: u16,
     /// Where it listens for clients.
@@ -556,7 +556,7 @@ impl Brokers {
     ///
     /// # Errors
     /// Those of the session.
-    pub fn status(&self) -> Result<Vec<Stand>> {
+    pub fn status(&self) -> Result<Vec<BrokerStatus>> {
         let token = self.take(|now, it| it.handle.status(now))?;
         let said = match self.done(token)? {
             Done::Status(said) => said,
@@ -569,7 +569,7 @@ impl Brokers {
     ///
     /// # Errors
     /// Those of the session.
-    pub fn survey(&self, timeout: Duration) -> Result<Vec<Stand>> {
+    pub fn survey(&self, timeout: Duration) -> Result<Vec<BrokerStatus>> {
         // Whoever is not there yet may come.
         let all = self.look(timeout, |it| it.handle.is_complete().then_some(Ok(())));
         match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {

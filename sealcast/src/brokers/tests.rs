@@ -69,7 +69,7 @@ impl Stage {
         let encoded = public.encode();
         let config = threshold::Config::new([9; 32], id, &keys, &encoded, &pin(&id, &encoded));
         let seed = Secret::from_bytes([8; 32]);
-        let versions = threshold::Standing::default();
+        let versions = threshold::RequiredVersions::default();
         let config = config.expect("they fit");
         let publisher = Threshold::new("publisher", Incarnation::default(), config, versions, &seed);
         let vouched = VouchedKey { epoch: 0, key: encoded, signatures: BTreeMap::new() };

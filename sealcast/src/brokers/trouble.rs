@@ -7,7 +7,7 @@ use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_client::Done;
 use sealcast_keys::Shortage;
 
-use super::{Brokers, Stand};
+use super::{BrokerStatus, Brokers};
 use crate::code::Code;
 use crate::error::Error;
 use crate::io::channel::Channel;
@@ -58,7 +58,7 @@ impl Brokers {
         let token = self.take(|now, it| it.handle.status(now)).ok()?;
         let Done::Status(said) = self.done_within(token, timeout).ok()? else { return None };
         let stands = self.driven.look(|it| it.stands(&said));
-        let holds = |stand: &&Stand| stand.said.as_ref().is_ok_and(|said| said.has_share);
+        let holds = |stand: &&BrokerStatus| stand.said.as_ref().is_ok_and(|said| said.has_share);
         let (holders, needed) = (stands.iter().filter(holds).count(), usize::from(cluster.threshold));
         (holders < needed).then(|| {
             let others: Vec<String> = stands.iter().filter(|it| !holds(it)).map(without).collect();
@@ -98,7 +98,7 @@ pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
 }
 
 /// `broker 2 (it holds none)`
-fn without(stand: &Stand) -> String {
+fn without(stand: &BrokerStatus) -> String {
     let why = match &stand.said {
         Ok(said) if !said.has_share => "it holds none",
         Ok(_) => "it sent no right one",

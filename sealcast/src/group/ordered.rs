@@ -323,14 +323,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if ordered.over.contains(&header.epoch) {
             return Verdict::Void(Dropped::OldKey);
         }
-        let standing = match ordered.keys {
-            KeysIn::Messages => self.ring.standing(header.epoch),
-            KeysIn::Commits | KeysIn::Beside => self.ring.held(header.epoch).map(super::ring::Standing::Open),
+        let status = match ordered.keys {
+            KeysIn::Messages => self.ring.record_status(header.epoch),
+            KeysIn::Commits | KeysIn::Beside => self.ring.held(header.epoch).map(super::ring::RecordStatus::Open),
         };
-        match standing {
-            Some(super::ring::Standing::Open(at)) => Verdict::Open(at, header.epoch),
-            Some(super::ring::Standing::Suspended) => Verdict::Wait { for_key: false },
-            Some(super::ring::Standing::Closed) => Verdict::Void(Dropped::OldKey),
+        match status {
+            Some(super::ring::RecordStatus::Open(at)) => Verdict::Open(at, header.epoch),
+            Some(super::ring::RecordStatus::Suspended) => Verdict::Wait { for_key: false },
+            Some(super::ring::RecordStatus::Closed) => Verdict::Void(Dropped::OldKey),
             None => {
                 // Everybody has the same messages of the key scheme before it; we may only be late with our own part.
                 let ahead = |e: &Arc<Epoch>| e.view.members.len() == 1 || header.epoch.counter > e.view.epoch.counter;

@@ -85,7 +85,7 @@ pub(super) enum Disposition {
 }
 
 /// What becomes of a record at its place.
-pub(super) enum Standing {
+pub(super) enum RecordStatus {
     /// Open it with this entry's capability.
     Open(usize),
     /// It waits for what comes of the change.
@@ -219,12 +219,12 @@ impl Ring {
     }
 
     /// What to do with a record at its place; `None` if its epoch is not known.
-    pub(super) fn standing(&self, epoch: EpochId) -> Option<Standing> {
+    pub(super) fn record_status(&self, epoch: EpochId) -> Option<RecordStatus> {
         let at = self.position(epoch)?;
         Some(match self.entries[at].phase {
-            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Standing::Open(at),
-            Phase::Suspended => Standing::Suspended,
-            Phase::Passed { .. } | Phase::Closing { .. } | Phase::Kept => Standing::Closed,
+            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => RecordStatus::Open(at),
+            Phase::Suspended => RecordStatus::Suspended,
+            Phase::Passed { .. } | Phase::Closing { .. } | Phase::Kept => RecordStatus::Closed,
         })
     }
 

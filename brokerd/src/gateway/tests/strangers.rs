@@ -11,15 +11,15 @@ fn small() -> World {
     })
 }
 
-fn registered(holder: &str) -> Standing {
-    Standing::Registered(Holder::new((holder.into(), b"serial".to_vec())))
+fn registered(holder: &str) -> ClientStatus {
+    ClientStatus::Registered(Holder::new((holder.into(), b"serial".to_vec())))
 }
 
 #[test]
 fn rule_g8_strangers_who_fill_the_door_keep_out_strangers_alone() {
     let world = small();
     (1..=3).for_each(|seed| world.knows(seed, registered("ann")));
-    world.knows(9, Standing::Broker);
+    world.knows(9, ClientStatus::Broker);
     let mut registered = [world.open(1), world.open(2)];
     // They say hello, or nothing at all, and stay for ever.
     let mut silent: Vec<Channel> = (20..24).map(|seed| world.open(seed)).collect();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, Evidence, Stand, misled};
+use sealcast::brokers::{BrokerStatus, Brokers, Evidence, misled};
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, Overwrite, write_public};
 use sealcast::error::Error;
@@ -123,7 +123,7 @@ pub(super) struct Judged {
 }
 
 /// Checks what brokers report, as [`verify`] does: one broker's word convicts nobody.
-pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[Stand]) -> Judged {
+pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[BrokerStatus]) -> Judged {
     let mut judged = Judged::default();
     let reports = status::against(stands);
     if reports.is_empty() {

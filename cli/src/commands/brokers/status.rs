@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sealcast::brokers::Stand;
+use sealcast::brokers::BrokerStatus;
 use sealcast::code::Code;
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Misdeed, Report, Status};
@@ -53,7 +53,7 @@ pub(super) fn doubts(judged: &Judged) -> Vec<String> {
     baseless.chain(unproved).collect()
 }
 
-fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions, judged: &Judged) -> Result<(), Failure> {
+fn show(env: &Env<'_>, stands: &[BrokerStatus], conditions: &Conditions, judged: &Judged) -> Result<(), Failure> {
     let highest = highest(stands);
     for (it, condition) in stands.iter().zip(&conditions.each) {
         let of = |reports: &[Report], verified: bool| {
@@ -68,7 +68,7 @@ fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions, judged: &Judge
 }
 
 /// The table; with `--json` nothing.
-pub(super) fn show_people(env: &Env<'_>, stands: &[Stand], conditions: &Conditions) -> Result<(), Failure> {
+pub(super) fn show_people(env: &Env<'_>, stands: &[BrokerStatus], conditions: &Conditions) -> Result<(), Failure> {
     let highest = highest(stands);
     let mut rows = vec![row([
         "broker",
@@ -87,12 +87,12 @@ pub(super) fn show_people(env: &Env<'_>, stands: &[Stand], conditions: &Conditio
     env.output.line(table(&rows))
 }
 
-fn highest(stands: &[Stand]) -> u64 {
+fn highest(stands: &[BrokerStatus]) -> u64 {
     stands.iter().filter_map(|it| it.said.as_ref().ok()).map(|it| it.height).max().unwrap_or(0)
 }
 
 /// What brokers have evidence of, each once.
-pub(super) fn against(stands: &[Stand]) -> Vec<Report> {
+pub(super) fn against(stands: &[BrokerStatus]) -> Vec<Report> {
     let said = stands.iter().filter_map(|it| it.said.as_ref().ok());
     let mut reports: Vec<Report> = said.flat_map(|it| it.reports.iter().copied()).collect();
     reports.sort_unstable();
@@ -101,7 +101,7 @@ pub(super) fn against(stands: &[Stand]) -> Vec<Report> {
 }
 
 /// Clients that f + 1 brokers say are suspended, and since which block.
-pub(super) fn suspended(stands: &[Stand], faulty: usize) -> Vec<(Client, u64)> {
+pub(super) fn suspended(stands: &[BrokerStatus], faulty: usize) -> Vec<(Client, u64)> {
     let mut said: BTreeMap<(Client, u64), usize> = BTreeMap::new();
     for it in stands.iter().filter_map(|it| it.said.as_ref().ok()).flat_map(|it| &it.suspended) {
         *said.entry(*it).or_default() += 1;
@@ -117,7 +117,7 @@ pub(super) fn show_suspended(env: &Env<'_>, suspended: &[(Client, u64)]) -> Resu
     Ok(())
 }
 
-fn cells(env: &Env<'_>, it: &Stand, highest: u64, condition: &Condition) -> Vec<String> {
+fn cells(env: &Env<'_>, it: &BrokerStatus, highest: u64, condition: &Condition) -> Vec<String> {
     let number = it.broker.to_string();
     let state = match condition {
         Condition::Ok => condition.to_string(),
@@ -148,7 +148,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, condition: &Condition) -> Vec<
     ]
 }
 
-fn object(it: &Stand, highest: u64, reports: Vec<Value>, condition: &Condition) -> Value {
+fn object(it: &BrokerStatus, highest: u64, reports: Vec<Value>, condition: &Condition) -> Value {
     let mut object = json!({ "broker": it.broker, "address": it.address, "answers": it.said.is_ok() });
     match &it.said {
         Ok(said) => {

@@ -20,7 +20,7 @@ use sealcast_keys::Keys;
 use sealcast_wire::{Address, Now, Utc};
 
 use super::{Fault, Listening, Shell, Transport};
-use crate::brokers::{self, ClientKey, ClientStatus, Findings, Inbox, Record, Stand};
+use crate::brokers::{self, BrokerStatus, ClientKey, ClientStatus, Findings, Inbox, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
@@ -411,9 +411,9 @@ impl BrokerLink {
     }
 
     /// Where the brokers are, of which these said it.
-    pub(crate) fn stands(&self, said: &BTreeMap<u16, Status>) -> Vec<Stand> {
+    pub(crate) fn stands(&self, said: &BTreeMap<u16, Status>) -> Vec<BrokerStatus> {
         let places = (0_u16..).zip(self.channels.iter().zip(&self.cluster.addresses));
-        let stand = |(broker, (channel, at)): (u16, (&Channel, &Addresses))| Stand {
+        let stand = |(broker, (channel, at)): (u16, (&Channel, &Addresses))| BrokerStatus {
             broker,
             address: at.gateway.clone(),
             said: said.get(&broker).cloned().ok_or_else(|| {
