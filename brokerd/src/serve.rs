@@ -626,7 +626,7 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let disk = |e: io::Error| storage(&config.folder, &e);
     let known = votes.are_known().map_err(disk)?;
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| config.at(name));
-    let place = sync::Place { joining, state, snapshots, votes };
+    let place = sync::JoinFolders { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
     let rows = |e: io::Error| rows_failure(&place.state, &e.to_string(), true);

@@ -217,7 +217,7 @@ impl Cluster {
 /// A condition on topics and their values, as subscriptions and advertisements have it.
 pub(crate) fn interest(text: &str) -> Result<Interest, Failure> {
     text.parse().map_err(|e: ParseError| {
-        let what = format!("«{text}»:{}: expected {}, found {}", e.place, e.expected, e.found);
+        let what = format!("«{text}»:{}: expected {}, found {}", e.location, e.expected, e.found);
         let usual = || "'news/#', or 'price = 105 and region = eu'".to_owned();
         Failure::new(Code::BadValue, what).hint(e.hint.unwrap_or_else(usual))
     })

@@ -155,7 +155,7 @@ pub(crate) fn at_target(env: &Env<'_>, target: &Target) -> Result<Option<(Client
     let Some(mut client) = of_target(env, target)? else { return Ok(None) };
     // One that is about to end is as good as none.
     let Ok(info) = client.show() else { return Ok(None) };
-    if !same_place(&info, target) {
+    if !same_address(&info, target) {
         let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
         return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
     }
@@ -206,7 +206,7 @@ pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
 }
 
 /// Whether a running session is where the command wants to be.
-fn same_place(info: &GroupInfo, target: &Target) -> bool {
+fn same_address(info: &GroupInfo, target: &Target) -> bool {
     match (sealcast::url::Url::parse(&info.url).map(|u| u.address), &target.url.address) {
         (Ok(TransportAddress::Multicast(a)), TransportAddress::Multicast(b)) => a == *b,
         (Ok(a), b) => a == *b,

@@ -58,7 +58,7 @@ impl Bodies {
     /// What is wanted and not here, by sn.
     fn missing(&self) -> Vec<u64> {
         let missing = self.wanted.keys().filter(|sn| !self.got.contains_key(sn));
-        missing.copied().take(limits::READ_PLACES_MAX).collect()
+        missing.copied().take(limits::READ_POSITIONS_MAX).collect()
     }
 
     /// Whether it is here.
@@ -322,7 +322,7 @@ impl Quorum {
         let line = self.lines.get_mut(&id).expect("it lags");
         // Bodies of what follows are asked for at once.
         let mut wanted = Vec::new();
-        for item in line.ready.iter().take(limits::READ_PLACES_MAX) {
+        for item in line.ready.iter().take(limits::READ_POSITIONS_MAX) {
             if let Item::Publication(entry) = item {
                 wanted.push((entry.sn, entry.id));
             }

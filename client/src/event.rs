@@ -161,7 +161,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// What stands at a topic's place.
-    Place {
+    TopicPosition {
         /// The topic.
         header: Header,
         /// The place.
@@ -173,7 +173,7 @@ pub enum Read {
         header: Header,
         /// The first place.
         from: u64,
-        /// How many at most, of `READ_PLACES_MAX`.
+        /// How many at most, of `READ_POSITIONS_MAX`.
         limit: u16,
     },
     /// The last place of a topic.
@@ -198,7 +198,7 @@ pub enum Read {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Places of a topic, ascending.
-    Places(Vec<Place>),
+    Places(Vec<TopicPosition>),
     /// A value, if the key has one.
     Value(Option<Vec<u8>>),
     /// The global policy in force.
@@ -212,9 +212,9 @@ pub enum Answer {
     Subject(SubjectStatus),
 }
 
-/// A place of a topic.
+/// A position in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
     /// What stands there; `None` is ⊥.

@@ -66,8 +66,8 @@ use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, U
 
 pub use advertised::{Advertised, Advertisement, Advertisements};
 pub use event::{
-    Answer, Conduct, ConfirmedSubscription, Delivered, Misdeed, Notice, OrderStatus, Outcome, Output, Place, Proofs,
-    Read,
+    Answer, Conduct, ConfirmedSubscription, Delivered, Misdeed, Notice, OrderStatus, Outcome, Output, Proofs, Read,
+    TopicPosition,
 };
 pub use handle::Handle;
 pub use item::{Content, Item, Took};

@@ -95,7 +95,7 @@ impl Line {
     }
 
     /// f + 1 brokers say that this place is the first at or behind this sn: nobody need look for it before.
-    pub(super) fn stands_at(&mut self, pair: (u64, u64)) {
+    pub(super) fn set_position(&mut self, pair: (u64, u64)) {
         if pair.0 <= self.place && pair > self.anchor {
             self.anchor = pair;
         }
@@ -231,13 +231,13 @@ mod tests {
     #[test]
     fn who_lacks_nothing_goes_on_from_where_the_brokers_are() {
         let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
-        line.stands_at((0, 900));
+        line.set_position((0, 900));
         assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "nothing was published for it below 900");
-        line.stands_at((3, 1000));
+        line.set_position((3, 1000));
         assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "three places are to be fetched");
         (0..3).for_each(|n| line.deliver(950 + n));
         line.take(1, Some(950));
-        line.stands_at((3, 1000));
+        line.set_position((3, 1000));
         assert_eq!((line.anchor, line.taken), ((3, 1000), (1, (1, 951))), "two places are not yet taken");
     }
 

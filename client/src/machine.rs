@@ -190,7 +190,7 @@ impl Machine {
             held: false,
         };
         if let Cargo::Group(name) = &machine.cargo {
-            for place in [group_place(name, KEYS), group_place(name, MESSAGES)] {
+            for place in [group_pattern(name, KEYS), group_pattern(name, MESSAGES)] {
                 // What waits to be numbered has room for the first of all.
                 let _ = machine.read_pattern(now, &place);
             }
@@ -738,7 +738,7 @@ impl Machine {
     pub(super) fn pause(&mut self, now: Now, paused: bool) {
         self.paused = paused;
         if let Cargo::Group(name) = &self.cargo {
-            let messages = self.patterns.get(&group_place(name, MESSAGES));
+            let messages = self.patterns.get(&group_pattern(name, MESSAGES));
             if let Some(Wanted { status: Some(Ok(id)), .. }) = messages {
                 self.quorum.pause(now, *id, paused);
             }
@@ -760,7 +760,7 @@ fn group_topic(name: &str) -> String {
 }
 
 /// One of the two places there.
-fn group_place(name: &str, kind: &str) -> Pattern {
+fn group_pattern(name: &str, kind: &str) -> Pattern {
     format!("{}/{kind}", group_topic(name)).parse().expect("the name is one level")
 }
 

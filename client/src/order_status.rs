@@ -279,7 +279,7 @@ impl Quorum {
         let pair = super::channel::believed(confirmed.iter().copied(), self.faulty);
         let Some(line) = self.lines.get_mut(&id) else { return };
         line.goal = line.goal.max(goal.unwrap_or(0));
-        pair.into_iter().for_each(|pair| line.stands_at(pair));
+        pair.into_iter().for_each(|pair| line.set_position(pair));
         // Brokers speak of different blocks: whose place is still that of an anchor is moved up to an sn at which an
         // honest one finds it so.
         for (place, _) in [line.anchor, line.taken.1] {

@@ -2,7 +2,7 @@
 
 use sealcast_broker::operation::{Operation, Publication};
 use sealcast_broker::protocol::{self, Question, Why};
-use sealcast_broker::state::{self, Entry, Place};
+use sealcast_broker::state::{self, Entry, TopicPosition};
 use sealcast_wire::{Now, limits};
 
 use super::Quorum;
@@ -101,7 +101,7 @@ impl Quorum {
         let Some(Reading::Asked(what)) = self.reads.get(&token) else { return };
         let question = match what.clone() {
             // What stands at a place never changes, but whether anything does yet is a question of how far one sees.
-            Read::Place { header, ps } => Question::Range { header, from: ps, limit: 1, floor },
+            Read::TopicPosition { header, ps } => Question::Range { header, from: ps, limit: 1, floor },
             Read::Range { header, from, limit } => Question::Range { header, from, limit, floor },
             Read::Latest { header } => Question::Latest { header, floor },
             Read::Value { topic, key } => Question::Value { topic, key, floor },
@@ -138,7 +138,7 @@ impl Quorum {
             }
             Some(protocol::Answer::Places(places)) => {
                 let places = places.clone();
-                self.read_places(token, places);
+                self.read_topic_positions(token, places);
                 return true;
             }
             Some(protocol::Answer::No(why)) => {
@@ -155,7 +155,7 @@ impl Quorum {
             protocol::Answer::No(Why::Nothing) => Some(Vec::new()),
             _ => None,
         });
-        let lists: Vec<Vec<Place>> = there.collect();
+        let lists: Vec<Vec<TopicPosition>> = there.collect();
         if lists.len() <= 2 * self.faulty {
             return false;
         }
@@ -165,7 +165,7 @@ impl Quorum {
                 let agreed = shared(&lists, self.faulty);
                 let is_some = !agreed.is_empty();
                 if is_some {
-                    self.read_places(token, agreed);
+                    self.read_topic_positions(token, agreed);
                 }
                 is_some
             }
@@ -180,14 +180,14 @@ impl Quorum {
         }
     }
 
-    fn read_places(&mut self, token: Token, places: Vec<Place>) {
+    fn read_topic_positions(&mut self, token: Token, places: Vec<TopicPosition>) {
         // Whoever reads again sees no less (E9).
         let heights = places.iter().filter_map(|it| match &it.reading {
             state::Reading::Empty => None,
             state::Reading::Publication(entry) => Some(entry.height),
         });
         self.known.height = heights.fold(self.known.height, u64::max);
-        let of = |place: Place| match place.reading {
+        let of = |place: TopicPosition| match place.reading {
             state::Reading::Empty => (place.ps, None),
             state::Reading::Publication(entry) => (place.ps, Some(Box::new((*entry, None)))),
         };
@@ -216,8 +216,10 @@ impl Quorum {
                 let (entry, publication) = *it;
                 publication.map(|publication| Box::new((entry, publication)))
             };
-            let places =
-                places.into_iter().map(|(ps, found)| event::Place { ps, found: found.and_then(whole) }).collect();
+            let places = places
+                .into_iter()
+                .map(|(ps, found)| event::TopicPosition { ps, found: found.and_then(whole) })
+                .collect();
             self.outputs.push_back(Output::Read(token, Ok(Answer::Places(places))));
         }
         self.ask_for_bodies(now);
@@ -233,7 +235,7 @@ impl Quorum {
             Some((entry, None)) if !self.bodies.holds(entry.sn) => Some(entry.sn),
             _ => None,
         });
-        missing.take(limits::READ_PLACES_MAX).collect()
+        missing.take(limits::READ_POSITIONS_MAX).collect()
     }
 
     /// Bodies that reads wait for are no longer kept.

@@ -20,7 +20,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::aead;
-use crate::group::{Element, Group, Place, Relation, SecretElement, SecretScalar, Transcript};
+use crate::group::{Base, Element, Group, Relation, SecretElement, SecretScalar, Transcript};
 use crate::secret::Secret;
 
 /// A secret x with X = g^x: of a sender for one occasion, or of a receiver.
@@ -139,8 +139,8 @@ impl<G: Group> Disclosure<G> {
     pub fn holds(&self, from: &Element<G>, to: &Element<G>, context: &[u8]) -> bool {
         let [a, b] = self.commitments;
         let relation = Relation::<G> {
-            bases: [Place::Free(G::generator()), Place::Free(*from.point())],
-            images: [Place::Free(*to.point()), Place::Free(*self.shared.point())],
+            bases: [Base::Free(G::generator()), Base::Free(*from.point())],
+            images: [Base::Free(*to.point()), Base::Free(*self.shared.point())],
             commitments: [*a.point(), *b.point()],
             challenge: Self::challenge(from, to, &self.shared, &self.commitments, context),
             response: self.response,

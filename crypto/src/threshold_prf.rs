@@ -19,7 +19,7 @@ use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
 use crate::group::{
-    Coefficients, Committee, Element, Group, Parameters, ParametersError, Place, Polynomial, Relation, SecretScalar,
+    Base, Coefficients, Committee, Element, Group, Parameters, ParametersError, Polynomial, Relation, SecretScalar,
     SharesError, Transcript, verify_batch,
 };
 use crate::secret::Secret;
@@ -189,8 +189,8 @@ impl<G: Group> PublicKey<G> {
         }
         let Share { index, y_i, m_hat, h_hat, f } = share;
         Some(Relation {
-            bases: [Place::Fixed(0), Place::Free(*input.point.point())],
-            images: [Place::Fixed(usize::from(*index)), Place::Free(*y_i.point())],
+            bases: [Base::Fixed(0), Base::Free(*input.point.point())],
+            images: [Base::Fixed(usize::from(*index)), Base::Free(*y_i.point())],
             commitments: [*h_hat.point(), *m_hat.point()],
             challenge: challenge(&self.hash, *index, [&input.point, h_i, y_i, m_hat, h_hat]),
             response: *f,

@@ -90,7 +90,7 @@ fn every_pair_runs_through_a_session() {
     for (n, pair) in all().filter(is_allowed).enumerate() {
         let place = format!("pair-{n}");
         let helpers: Vec<Session> = match pair.keys.needs().fetches.shares {
-            true => helpers().map(|broker| at_place(&place, broker)).collect(),
+            true => helpers().map(|broker| at_hub(&place, broker)).collect(),
             false => Vec::new(),
         };
         let sessions: Vec<Session> = (0..2).map(|member| session(&place, &pair, member)).collect();
@@ -167,7 +167,7 @@ fn helpers() -> impl Iterator<Item = Broker> {
 }
 
 /// A broker of the simulator among the sessions of a place.
-fn at_place(place: &str, node: Broker) -> Session {
+fn at_hub(place: &str, node: Broker) -> Session {
     let keys = Box::new(Plain::new("a broker", Incarnation([7; 16])));
     let node = Seated { node, outbox: VecDeque::new() };
     open_parts(place, "a broker", keys, Box::new(node)).expect("plain needs nothing")

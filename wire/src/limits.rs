@@ -385,7 +385,7 @@ const _: () = assert!(CLIENT_QUESTIONS_MAX + CLIENT_SHARES_MAX <= QUESTIONS_MAX 
 /// Rows that a broker reads from its store in one call.
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
-pub const READ_PLACES_MAX: usize = 1024;
+pub const READ_POSITIONS_MAX: usize = 1024;
 /// Publications that one resumption of a subscription looks at.
 pub const RESUME_ENTRIES_MAX: usize = 4096;
 /// Those of them that it looks at in one step, during which no block is executed.

@@ -166,8 +166,8 @@ impl ClusterFile {
 
     /// The number of the broker with this key.
     pub fn number_of(&self, key: &[u8; 32]) -> Option<u16> {
-        let place = self.genesis.brokers.iter().position(|it| it == key)?;
-        Some(u16::try_from(place).expect("brokers have a limit"))
+        let location = self.genesis.brokers.iter().position(|it| it == key)?;
+        Some(u16::try_from(location).expect("brokers have a limit"))
     }
 
     /// Whether all of it fits together: numbers, the key's signatures, the authority's signature.

@@ -6,7 +6,7 @@ use super::update::{body, entry};
 use super::{Checkpoint, History, SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
 use crate::operation::{Client, Policy};
 use crate::receipt::Testimony;
-use crate::state::{Entry, Floor, Notice, Place, Reading, Results, SubjectStatus};
+use crate::state::{Entry, Floor, Notice, Reading, Results, SubjectStatus, TopicPosition};
 
 /// The answer to a [`super::Question`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
 /// bodies, which their ids name, and for what is signed.
@@ -23,8 +23,8 @@ pub enum Answer {
     },
     /// To `Receipt` and `Witness`: this broker's part of a receipt.
     Receipt(Box<Testimony>),
-    /// To `Place`, `Range` and `Latest`: places and what stands there.
-    Places(Vec<Place>),
+    /// To `TopicPosition`, `Range` and `Latest`: places and what stands there.
+    Places(Vec<TopicPosition>),
     /// To `Value`: the block that changed it last, and the value.
     Value(Option<(u64, Vec<u8>)>),
     /// To `Resume`.
@@ -185,7 +185,7 @@ impl Answer {
             Answer::Update(update) => update.encode(w.u8(1)),
             Answer::Result { height, results } => results.encode(w.u8(2).u64(*height)),
             Answer::Receipt(testimony) => testimony.encode(w.u8(3)),
-            Answer::Places(places) => write_all(w.u8(4), places, write_place),
+            Answer::Places(places) => write_all(w.u8(4), places, write_topic_position),
             Answer::Value(value) => {
                 w.u8(5).u8(u8::from(value.is_some()));
                 value.iter().for_each(|(height, value)| {
@@ -225,7 +225,7 @@ impl Answer {
             1 => Answer::Update(Update::decode(r)?),
             2 => Answer::Result { height: r.u64()?, results: Results::decode(r)? },
             3 => Answer::Receipt(Box::new(Testimony::decode(r)?)),
-            4 => Answer::Places((0..count(r, 9)?).map(|_| read_place(r)).collect::<Result<_, _>>()?),
+            4 => Answer::Places((0..count(r, 9)?).map(|_| read_topic_position(r)).collect::<Result<_, _>>()?),
             5 if flag(r)? => Answer::Value(Some((r.u64()?, r.bytes16(limits::VALUE_BYTES_MAX)?.to_vec()))),
             5 => Answer::Value(None),
             6 => {
@@ -361,7 +361,7 @@ impl Why {
     }
 }
 
-fn write_place(place: &Place, w: &mut Writer) {
+fn write_topic_position(place: &TopicPosition, w: &mut Writer) {
     w.u64(place.ps);
     match &place.reading {
         Reading::Empty => {
@@ -371,12 +371,12 @@ fn write_place(place: &Place, w: &mut Writer) {
     }
 }
 
-fn read_place(r: &mut Reader<'_>) -> Result<Place, Malformed> {
+fn read_topic_position(r: &mut Reader<'_>) -> Result<TopicPosition, Malformed> {
     let ps = r.u64()?;
     let reading = if flag(r)? {
         Reading::Publication(Box::new(Entry::from_bytes(&read_bytes(r, limits::OPERATION_BYTES_MAX)?)?))
     } else {
         Reading::Empty
     };
-    Ok(Place { ps, reading })
+    Ok(TopicPosition { ps, reading })
 }

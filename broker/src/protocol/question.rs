@@ -34,7 +34,7 @@ pub enum Question {
         sn: u64,
     },
     /// What stands at a topic's place.
-    Place {
+    TopicPosition {
         /// The topic, and its value if it has one.
         header: Header,
         /// The place.
@@ -46,7 +46,7 @@ pub enum Question {
         header: Header,
         /// The first place.
         from: u64,
-        /// How many at most, of `READ_PLACES_MAX`.
+        /// How many at most, of `READ_POSITIONS_MAX`.
         limit: u16,
         /// E9.
         floor: u64,
@@ -137,7 +137,7 @@ impl Question {
             Question::Update { height } => w.u8(1).u64(*height),
             Question::Result { number } => w.u8(2).u64(*number),
             Question::Receipt { height, number } => w.u8(3).u64(*height).u64(*number),
-            Question::Place { header, ps } => write_header(w.u8(4), header).u64(*ps),
+            Question::TopicPosition { header, ps } => write_header(w.u8(4), header).u64(*ps),
             Question::Range { header, from, limit, floor } => {
                 write_header(w.u8(5), header).u64(*from).u16(*limit).u64(*floor)
             }
@@ -171,7 +171,7 @@ impl Question {
             1 => Question::Update { height: r.u64()? },
             2 => Question::Result { number: r.u64()? },
             3 => Question::Receipt { height: r.u64()?, number: r.u64()? },
-            4 => Question::Place { header: read_header(r)?, ps: r.u64()? },
+            4 => Question::TopicPosition { header: read_header(r)?, ps: r.u64()? },
             5 => Question::Range { header: read_header(r)?, from: r.u64()?, limit: r.u16()?, floor: r.u64()? },
             6 => Question::Latest { header: read_header(r)?, floor: r.u64()? },
             7 => {
@@ -180,7 +180,7 @@ impl Question {
             }
             8 => Question::Resume { subscription: r.u64()?, place: r.u64()?, sn: r.u64()?, floor: r.u64()? },
             9 => {
-                let count = r.count16(8, limits::READ_PLACES_MAX)?;
+                let count = r.count16(8, limits::READ_POSITIONS_MAX)?;
                 Question::Bodies { sns: (0..count).map(|_| r.u64()).collect::<Result<_, _>>()? }
             }
             10 => Question::Share { sn: r.u64()?, proved: flag(r)? },

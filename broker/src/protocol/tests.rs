@@ -6,7 +6,7 @@ use crate::fixture::{NOW, World, client, origin_key, publication, publish, subsc
 use crate::genesis::Genesis;
 use crate::operation::{Checked, Frame, Operation, Policy, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
-use crate::state::{Floor, Memory, Outbox, Place, Reading, State, Subject, SubjectStatus};
+use crate::state::{Floor, Memory, Outbox, Reading, State, Subject, SubjectStatus, TopicPosition};
 
 /// Client 1 subscribes and client 2 publishes, in one block.
 fn story() -> (World, State<Memory>, Outbox) {
@@ -78,8 +78,8 @@ fn replies() -> Vec<Reply> {
         Answer::Result { height: 1, results: outbox.results[0].clone() },
         Answer::Receipt(Box::new(testimony(&world, &outbox, 1, 1))),
         Answer::Places(vec![
-            Place { ps: 0, reading: Reading::Empty },
-            Place { ps: 1, reading: Reading::Publication(Box::new(entry.clone())) },
+            TopicPosition { ps: 0, reading: Reading::Empty },
+            TopicPosition { ps: 1, reading: Reading::Publication(Box::new(entry.clone())) },
         ]),
         Answer::Value(Some((7, vec![1, 2]))),
         Answer::Value(None),
@@ -124,7 +124,7 @@ fn requests() -> Vec<Request> {
         Question::Result { number: 2 },
         Question::Receipt { height: 3, number: 4 },
         Question::Witness { sn: 5 },
-        Question::Place { header: header(), ps: 9 },
+        Question::TopicPosition { header: header(), ps: 9 },
         Question::Range { header: header(), from: 1, limit: 100, floor: 8 },
         Question::Latest { header: header(), floor: 8 },
         Question::Value { topic: "t".into(), key: b"k".to_vec(), floor: 1 },

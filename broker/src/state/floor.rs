@@ -108,7 +108,7 @@ impl<S: Store> State<S> {
     }
 
     /// The place that a subscription had next at the floor; 0 if it is younger.
-    pub(super) fn place_at_floor(&self, id: &Id) -> Result<u64, StoreError> {
+    pub(super) fn position_at_floor(&self, id: &Id) -> Result<u64, StoreError> {
         let key = table::subscription(&id.0, id.1);
         let row = self.store.get(&table::place(self.floor.height, &key[1..]))?;
         row.map_or(Ok(0), |row| table::number(&row))

@@ -58,7 +58,7 @@ pub use floor::Floor;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
 pub use outcome::{Code, ExecuteError, Outcome};
 pub use past::Past;
-pub use read::{Place, ReadError, Reading};
+pub use read::{ReadError, Reading, TopicPosition};
 pub use resume::{Resumed, Resuming};
 pub use snapshot::{Restore, RestoreError, SnapshotHead, elements};
 pub use store::{Changes, Memory, Row, Store, StoreError};

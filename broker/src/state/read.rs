@@ -18,9 +18,9 @@ pub enum Reading {
     Empty,
 }
 
-/// A place of a topic and what stands there.
+/// A position in a topic and what stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
     /// What stands there.
@@ -69,7 +69,7 @@ impl<S: Store> State<S> {
         Ok(Some(self.judge(entry, &attributes)))
     }
 
-    /// The places of a topic from a number on, at most `limit` of them and of [`limits::READ_PLACES_MAX`], at a broker that has
+    /// The places of a topic from a number on, at most `limit` of them and of [`limits::READ_POSITIONS_MAX`], at a broker that has
     /// executed block `floor`.
     ///
     /// # Errors
@@ -81,10 +81,10 @@ impl<S: Store> State<S> {
         from: u64,
         limit: usize,
         floor: u64,
-    ) -> Result<Vec<Place>, ReadError> {
+    ) -> Result<Vec<TopicPosition>, ReadError> {
         self.reached(floor)?;
         let attributes = self.reader(client)?;
-        let sns = index::find(&self.store, header, from, limit.min(limits::READ_PLACES_MAX))?;
+        let sns = index::find(&self.store, header, from, limit.min(limits::READ_POSITIONS_MAX))?;
         let is_pruned = match sns.first() {
             Some(sn) => *sn < self.floor.sn,
             None => from < self.next_ps(header)?,
@@ -97,7 +97,7 @@ impl<S: Store> State<S> {
         for (sn, ps) in sns.into_iter().zip(from..) {
             let row = finder.find(sn)?.ok_or_else(|| missing(sn))?;
             let entry = entries::read(&row)?;
-            places.push(Place { ps, reading: self.judge(entry, &attributes) });
+            places.push(TopicPosition { ps, reading: self.judge(entry, &attributes) });
             // One is answered however long it is.
             match room.checked_sub(row.len()) {
                 Some(left) => room = left,
@@ -111,12 +111,17 @@ impl<S: Store> State<S> {
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn read_latest(&self, client: &Client, header: &Header, floor: u64) -> Result<Option<Place>, ReadError> {
+    pub fn read_latest(
+        &self,
+        client: &Client,
+        header: &Header,
+        floor: u64,
+    ) -> Result<Option<TopicPosition>, ReadError> {
         self.reached(floor)?;
         let Some(ps) = self.next_ps(header)?.checked_sub(1) else {
             return self.reader(client).map(|_| None);
         };
-        Ok(self.read(client, header, ps)?.map(|reading| Place { ps, reading }))
+        Ok(self.read(client, header, ps)?.map(|reading| TopicPosition { ps, reading }))
     }
 
     /// A value of the key–value state, and the block that changed it last. Who may read it, the policy says of its topic.

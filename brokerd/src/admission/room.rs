@@ -81,11 +81,11 @@ struct Held {
     frame: Frame,
     head: Head,
     account: Account,
-    place: Place,
+    progress: Progress,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Progress {
     Checking,
     Ready(Checked),
     Waiting { checked: Checked, turn: Turn, since: u64 },
@@ -99,11 +99,13 @@ struct Stray {
     since: u64,
 }
 
-impl Place {
+impl Progress {
     fn checked(&self) -> Option<&Checked> {
         match self {
-            Place::Checking => None,
-            Place::Ready(checked) | Place::Waiting { checked, .. } | Place::Stray { checked, .. } => Some(checked),
+            Progress::Checking => None,
+            Progress::Ready(checked) | Progress::Waiting { checked, .. } | Progress::Stray { checked, .. } => {
+                Some(checked)
+            }
         }
     }
 }
@@ -124,7 +126,7 @@ impl Room {
     pub(super) fn reserve(&mut self, frame: &Frame, head: Head, account: Account) -> Result<(), NoRoom> {
         let hash = frame.hash();
         let stray = match self.held.get(&hash) {
-            Some(Held { place: Place::Stray { arrival, .. }, .. }) => Some(*arrival),
+            Some(Held { progress: Progress::Stray { arrival, .. }, .. }) => Some(*arrival),
             Some(_) => return Err(NoRoom::Known),
             None if self.on_its_way.contains(&hash) => return Err(NoRoom::Known),
             None => None,
@@ -153,31 +155,31 @@ impl Room {
             return Err(NoRoom::Quota);
         }
         self.take(&account, length);
-        let mut place = Place::Checking;
+        let mut progress = Progress::Checking;
         if let Some(arrival) = stray {
             self.strays.remove(&arrival);
             self.stray_bytes -= length;
-            if let Some(Held { place: Place::Stray { checked, .. }, .. }) = self.held.remove(&hash) {
-                place = Place::Ready(checked);
+            if let Some(Held { progress: Progress::Stray { checked, .. }, .. }) = self.held.remove(&hash) {
+                progress = Progress::Ready(checked);
             }
         }
-        self.held.insert(hash, Held { frame: frame.clone(), head, account, place });
+        self.held.insert(hash, Held { frame: frame.clone(), head, account, progress });
         Ok(())
     }
 
     /// The frame, if it was found good.
     pub(super) fn checked(&self, hash: &Hash) -> Option<&Checked> {
-        self.held.get(hash)?.place.checked()
+        self.held.get(hash)?.progress.checked()
     }
 
     /// A reserved frame is good, or goes.
     pub(super) fn settle(&mut self, hash: &Hash, checked: Option<Checked>) {
         let Some(held) = self.held.get_mut(hash) else { return };
-        match (&held.place, checked) {
-            (Place::Checking, Some(checked)) => held.place = Place::Ready(checked),
+        match (&held.progress, checked) {
+            (Progress::Checking, Some(checked)) => held.progress = Progress::Ready(checked),
             // It was found good in a block meanwhile.
-            (Place::Ready(_) | Place::Waiting { .. } | Place::Stray { .. }, _) => {}
-            (Place::Checking, None) => self.forget(hash),
+            (Progress::Ready(_) | Progress::Waiting { .. } | Progress::Stray { .. }, _) => {}
+            (Progress::Checking, None) => self.forget(hash),
         }
     }
 
@@ -185,19 +187,19 @@ impl Room {
     pub(super) fn enter(&mut self, hash: &Hash) -> bool {
         let since = self.height;
         let Some(held) = self.held.get_mut(hash) else { return false };
-        match std::mem::replace(&mut held.place, Place::Checking) {
-            Place::Ready(checked) => {
+        match std::mem::replace(&mut held.progress, Progress::Checking) {
+            Progress::Ready(checked) => {
                 let before = self.newest.replace((held.account.clone(), since));
                 if before.is_some_and(|(account, at)| account != held.account && since <= at + limits::ALONE_BLOCKS) {
                     self.shared_at = Some(since);
                 }
                 let turn = self.waiting.push(&held.account, held.frame.bytes().len(), *hash);
-                held.place = Place::Waiting { checked, turn, since };
+                held.progress = Progress::Waiting { checked, turn, since };
                 *self.authors.entry(held.head.client).or_default() += 1;
                 true
             }
             other => {
-                held.place = other;
+                held.progress = other;
                 false
             }
         }
@@ -207,17 +209,17 @@ impl Room {
     pub(super) fn remember(&mut self, frame: &Frame, head: Head, checked: Checked) {
         let hash = frame.hash();
         if let Some(held) = self.held.get_mut(&hash) {
-            if matches!(held.place, Place::Checking) {
-                held.place = Place::Ready(checked);
+            if matches!(held.progress, Progress::Checking) {
+                held.progress = Progress::Ready(checked);
             }
             return;
         }
         let arrival = self.stray_arrivals;
         self.stray_arrivals += 1;
-        let place = Place::Stray { checked, arrival };
+        let progress = Progress::Stray { checked, arrival };
         // Strays take nobody's share.
         let account = Account::Stranger(head.client);
-        self.held.insert(hash, Held { frame: frame.clone(), head, account, place });
+        self.held.insert(hash, Held { frame: frame.clone(), head, account, progress });
         self.strays.insert(arrival, Stray { hash, since: self.height });
         self.stray_bytes += frame.bytes().len();
         while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX && self.forget_oldest_stray() {}
@@ -269,7 +271,8 @@ impl Room {
         let mut ciphertexts = limits::BLOCK_CIPHERTEXTS_DRAWN;
         let mut drawn: Vec<Frame> = Vec::new();
         for hash in self.waiting.iter().filter(|hash| !taken.contains(*hash)) {
-            let Some(Held { frame, head, place: Place::Waiting { checked, since, .. }, .. }) = self.held.get(hash)
+            let Some(Held { frame, head, progress: Progress::Waiting { checked, since, .. }, .. }) =
+                self.held.get(hash)
             else {
                 continue;
             };
@@ -354,7 +357,7 @@ impl Room {
 
     /// A good frame that could not begin to wait goes.
     pub(super) fn give_up(&mut self, hash: &Hash) {
-        if matches!(self.held.get(hash), Some(Held { place: Place::Ready(_), .. })) {
+        if matches!(self.held.get(hash), Some(Held { progress: Progress::Ready(_), .. })) {
             self.forget(hash);
         }
     }
@@ -373,13 +376,13 @@ impl Room {
         // Who is being checked is settled by then, or has been; the verdict finds nothing and is dropped.
         let held = self.held.remove(hash)?;
         let length = held.frame.bytes().len();
-        let checked = match held.place {
-            Place::Stray { checked, arrival } => {
+        let checked = match held.progress {
+            Progress::Stray { checked, arrival } => {
                 self.strays.remove(&arrival);
                 self.stray_bytes -= length;
                 return Some(checked);
             }
-            Place::Waiting { checked, turn, .. } => {
+            Progress::Waiting { checked, turn, .. } => {
                 self.waiting.remove(turn);
                 if let Some(count) = self.authors.get_mut(&held.head.client) {
                     *count -= 1;
@@ -389,8 +392,8 @@ impl Room {
                 }
                 Some(checked)
             }
-            Place::Ready(checked) => Some(checked),
-            Place::Checking => None,
+            Progress::Ready(checked) => Some(checked),
+            Progress::Checking => None,
         };
         self.give_back(&held.account, length);
         checked

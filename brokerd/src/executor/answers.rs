@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_broker::protocol::{ActiveSubscription, Answer, Contents, Question, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Entry, Part, Past, Place, ReadError, Resuming, StoreError};
+use sealcast_broker::state::{Entry, Part, Past, ReadError, Resuming, StoreError, TopicPosition};
 use sealcast_wire::limits;
 
 use super::Shared;
@@ -50,7 +50,8 @@ impl Shared {
             ReadError::Pruned => Why::Pruned,
             ReadError::Store(_) => Why::Storage,
         };
-        let found = |places: Vec<Place>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
+        let found =
+            |places: Vec<TopicPosition>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
         match question {
             Question::Update { height } => self.update(client, height),
             Question::Result { number } => {
@@ -62,9 +63,9 @@ impl Shared {
                 let entry = self.readable(client, sn)?;
                 self.testify(&entry.client, entry.height, entry.number)
             }
-            Question::Place { header, ps } => {
+            Question::TopicPosition { header, ps } => {
                 let reading = self.state().read(client, &header, ps).map_err(read)?;
-                found(reading.map(|reading| Place { ps, reading }).into_iter().collect())
+                found(reading.map(|reading| TopicPosition { ps, reading }).into_iter().collect())
             }
             Question::Range { header, from, limit, floor } => {
                 found(self.state().read_range(client, &header, from, usize::from(limit), floor).map_err(read)?)
@@ -185,7 +186,7 @@ impl Shared {
     fn bodies(&self, client: &Client, sns: &[u64]) -> Result<Answer, Why> {
         let (mut bodies, mut room) = (Vec::new(), limits::UPDATE_BODIES_BYTES_MAX);
         let mut first = None;
-        for sn in sns.iter().take(limits::READ_PLACES_MAX) {
+        for sn in sns.iter().take(limits::READ_POSITIONS_MAX) {
             match self.readable(client, *sn).and_then(|entry| self.operation(&entry)) {
                 Ok(operation) => match room.checked_sub(operation.len()) {
                     Some(left) => {

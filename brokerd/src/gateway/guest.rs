@@ -11,10 +11,10 @@ use super::{ClientStatus, Service, Shared};
 /// A client at the door.
 pub(super) struct Guest {
     client: Client,
-    place: Place,
+    access: Access,
 }
 
-enum Place {
+enum Access {
     /// One that can be lost.
     Lobby(Seat),
     /// One of the registered.
@@ -46,19 +46,19 @@ pub(super) struct Means {
 impl Guest {
     /// In the lobby, until it is looked up.
     pub(super) fn new(client: Client, seat: Seat) -> Guest {
-        Guest { client, place: Place::Lobby(seat) }
+        Guest { client, access: Access::Lobby(seat) }
     }
 
     /// Told when its place is lost; never, if it has one of its own.
     pub(super) fn lost(&self) -> Arc<Notify> {
-        match &self.place {
-            Place::Lobby(seat) => seat.lost(),
-            Place::Registered { .. } | Place::Broker => Arc::new(Notify::new()),
+        match &self.access {
+            Access::Lobby(seat) => seat.lost(),
+            Access::Registered { .. } | Access::Broker => Arc::new(Notify::new()),
         }
     }
 
     pub(super) fn is_stranger(&self) -> bool {
-        matches!(self.place, Place::Lobby(_))
+        matches!(self.access, Access::Lobby(_))
     }
 
     /// What it may use.
@@ -68,24 +68,24 @@ impl Guest {
 
     /// Its holder's part of what all long messages share.
     pub(super) fn reading(&self) -> Option<Arc<Semaphore>> {
-        match &self.place {
-            Place::Registered { reading, .. } => Some(reading.clone()),
-            Place::Lobby(_) | Place::Broker => None,
+        match &self.access {
+            Access::Registered { reading, .. } => Some(reading.clone()),
+            Access::Lobby(_) | Access::Broker => None,
         }
     }
 
     /// It is this now: whoever is known leaves the lobby, if there is a place.
     pub(super) fn is(&mut self, status: ClientStatus, shared: &Shared) {
-        let place = match status {
+        let access = match status {
             ClientStatus::Stranger => None,
-            ClientStatus::Broker => Some(Place::Broker),
+            ClientStatus::Broker => Some(Access::Broker),
             ClientStatus::Registered(holder) => {
                 let permit = shared.registered.clone().try_acquire_owned().ok();
-                permit.map(|_permit| Place::Registered { _permit, reading: shared.reading_of(holder) })
+                permit.map(|_permit| Access::Registered { _permit, reading: shared.reading_of(holder) })
             }
         };
-        if let (true, Some(place)) = (self.is_stranger(), place) {
-            self.place = place;
+        if let (true, Some(access)) = (self.is_stranger(), access) {
+            self.access = access;
         }
     }
 

@@ -27,7 +27,7 @@ use crate::log;
 use crate::store::{Lsm, Memory};
 
 /// The folders that a beginning has to do with.
-pub(crate) struct Place {
+pub(crate) struct JoinFolders {
     pub(crate) joining: PathBuf,
     pub(crate) state: PathBuf,
     pub(crate) snapshots: PathBuf,
@@ -59,7 +59,7 @@ enum Begun {
 /// # Errors
 /// The disk.
 pub(crate) fn prepare(
-    place: &Place,
+    place: &JoinFolders,
     others: &impl Others,
     is_floor: &dyn Fn(&Floor) -> bool,
     rng: &mut impl Rng,
@@ -197,7 +197,7 @@ impl Offered {
     }
 }
 
-impl Place {
+impl JoinFolders {
     /// Fills `joining`.
     fn take(&self, others: &impl Others, offered: &Offered, is_floor: &dyn Fn(&Floor) -> bool) -> io::Result<()> {
         let store = fetch(others, offered, is_floor, || {

@@ -16,7 +16,7 @@ use sealcast_order::Floor;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots};
-use super::join::{Place, prepare, turns};
+use super::join::{JoinFolders, prepare, turns};
 use super::peers::{Peers, left_behind};
 use super::retention::Keep;
 use super::votes::Votes;
@@ -158,9 +158,9 @@ fn doors(world: &World, aged: &[Broker], lies: [Lie; 3]) -> (ClusterFile, Vec<Ga
     (ClusterFile { genesis, addresses, threshold: 3, suite, key: None, endorsement: None }, gateways)
 }
 
-fn place(folder: &Folder) -> Place {
+fn place(folder: &Folder) -> JoinFolders {
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| folder.0.join(name));
-    Place { joining, state, snapshots, votes: Votes::of(&folder.0) }
+    JoinFolders { joining, state, snapshots, votes: Votes::of(&folder.0) }
 }
 
 fn join(folder: &Folder, file: &ClusterFile) -> Option<Floor> {
@@ -216,7 +216,7 @@ fn a_broker_without_history_begins_with_a_snapshot_and_goes_on_like_the_others()
     let header = sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None };
     let latest = Question::Latest { header: header.clone(), floor: last };
     assert!(aged.iter().all(|it| ask(it, &latest) == ask(&aged[0], &latest)));
-    let oldest = Question::Place { header: header.clone(), ps: 0 };
+    let oldest = Question::TopicPosition { header: header.clone(), ps: 0 };
     assert!(aged.iter().all(|it| ask(it, &oldest) == Answer::No(Why::Pruned)), "E9");
     let Answer::Places(places) = ask(&aged[0], &latest) else { panic!("no place") };
     let Reading::Publication(entry) = &places[0].reading else { panic!("it may be read") };

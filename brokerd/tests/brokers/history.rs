@@ -75,7 +75,7 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     until("the first publication is pruned", || {
         publisher.order(published % 3, vec![publish("a", &published.to_be_bytes())]);
         published += 1;
-        let first = publisher.ask_all(&Question::Place { header: header("a"), ps: 0 });
+        let first = publisher.ask_all(&Question::TopicPosition { header: header("a"), ps: 0 });
         first.iter().all(|it| *it == Answer::No(Why::Pruned))
     });
     let pruned = |broker: &Broker| broker.status().height;
@@ -86,7 +86,7 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     let ordered = brokers[0].status().height;
     until("it has executed all of it", || brokers[3].status().height >= ordered && brokers[3].failure().is_none());
     let mut reader = Reader::open(&home, &brokers, 1);
-    let pruned = reader.channels[3].ask(Question::Place { header: header("a"), ps: 0 }).expect("an answer");
+    let pruned = reader.channels[3].ask(Question::TopicPosition { header: header("a"), ps: 0 }).expect("an answer");
     assert_eq!(pruned, Answer::No(Why::Pruned));
     reader.order(3, vec![publish("a", b"through it")]);
     let latest = Question::Latest { header: header("a"), floor: 0 };

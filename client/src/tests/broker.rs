@@ -280,10 +280,10 @@ impl Broker {
                 Ok(Some(_)) => Answer::No(Why::Denied),
                 _ => Answer::No(Why::Nothing),
             },
-            Question::Place { header, ps } => match state.read(client, &header, ps) {
+            Question::TopicPosition { header, ps } => match state.read(client, &header, ps) {
                 Ok(Some(reading)) => {
                     let reading = if self.behaviour == Behaviour::LiarInEmpty { Reading::Empty } else { reading };
-                    Answer::Places(vec![sealcast_broker::state::Place { ps, reading }])
+                    Answer::Places(vec![sealcast_broker::state::TopicPosition { ps, reading }])
                 }
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),

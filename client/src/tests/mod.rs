@@ -418,7 +418,7 @@ fn rule_e9_a_read_is_what_f_plus_1_brokers_agree_on_and_not_older_than_what_was_
         world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
         let header = || header("secret");
         let reads = [
-            Read::Place { header: header(), ps: 1 },
+            Read::TopicPosition { header: header(), ps: 1 },
             Read::Range { header: header(), from: 0, limit: 10 },
             Read::Latest { header: header() },
             Read::Value { topic: "open".into(), key: b"k".to_vec() },
@@ -657,7 +657,7 @@ fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_
             publish(&mut world, trader, 3, &mut tokens);
             publish(&mut world, second, 20, &mut tokens);
             let now = world.now();
-            let read = Read::Place { header: header("secret"), ps: 0 };
+            let read = Read::TopicPosition { header: header("secret"), ps: 0 };
             let read = world.members[trader].quorum.read(now, read, true).expect("there is room");
             let is_read = |world: &World| {
                 let told = &world.members[trader].told.others;

@@ -9,7 +9,7 @@ use sealcast_wire::{Fetch, Fetched};
 
 use super::broker::{Behaviour, LIARS};
 use super::world::{World, header, publication};
-use super::{Answer, Outcome, Output, Place, Read, company, subscribe};
+use super::{Answer, Outcome, Output, Read, TopicPosition, company, subscribe};
 use sealcast_delivery::Token;
 
 /// What was read by now, if it was.
@@ -25,7 +25,7 @@ fn read(world: &mut World, member: usize, what: Read, linearizable: bool) -> Vec
     let now = world.now();
     let token = world.members[member].quorum.read(now, what, linearizable).expect("there is room");
     assert!(world.until(25_000_000, |it| found(it, member, token).is_some()), "no answer");
-    let text = |it: Place| match it.found.expect("it may be read").1.body {
+    let text = |it: TopicPosition| match it.found.expect("it may be read").1.body {
         Body::Plain(bytes) => String::from_utf8(bytes).expect("it is text"),
         other => panic!("{other:?}"),
     };
@@ -56,7 +56,7 @@ fn newest(old: &str, new: &str) -> [(Read, Vec<String>); 4] {
     [
         (Read::Latest { header: header() }, texts(&[new])),
         (Read::Range { header: header(), from: 0, limit: 10 }, texts(&[old, new])),
-        (Read::Place { header: header(), ps: 1 }, texts(&[new])),
+        (Read::TopicPosition { header: header(), ps: 1 }, texts(&[new])),
         (Read::Value { topic: "open".into(), key: b"k".to_vec() }, texts(&[new])),
     ]
 }

@@ -11,7 +11,7 @@ use super::Group;
 
 /// A public element: one of those prepared with [`Group::statics`], by place, or any other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<G: Group> {
+pub(crate) enum Base<G: Group> {
     Fixed(usize),
     Free(G::Point),
 }
@@ -20,9 +20,9 @@ pub(crate) enum Place<G: Group> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relation<G: Group> {
     /// P, Q.
-    pub(crate) bases: [Place<G>; 2],
+    pub(crate) bases: [Base<G>; 2],
     /// A, B.
-    pub(crate) images: [Place<G>; 2],
+    pub(crate) images: [Base<G>; 2],
     /// a, b.
     pub(crate) commitments: [G::Point; 2],
     /// e.
@@ -49,7 +49,7 @@ impl<G: Group> Relation<G> {
             let weight = weight::<G>(rng);
             sum.add_again(-(weight * self.response), self.bases[side]);
             sum.add(weight * self.challenge, self.images[side]);
-            sum.add(weight, Place::Free(self.commitments[side]));
+            sum.add(weight, Base::Free(self.commitments[side]));
         }
     }
 }
@@ -100,15 +100,15 @@ impl<G: Group> Sum<G> {
         Sum { fixed: Vec::new(), scalars: Vec::new(), points: Vec::new() }
     }
 
-    fn add(&mut self, scalar: G::Scalar, place: Place<G>) {
+    fn add(&mut self, scalar: G::Scalar, place: Base<G>) {
         match place {
-            Place::Fixed(at) => {
+            Base::Fixed(at) => {
                 if self.fixed.len() <= at {
                     self.fixed.resize(at + 1, G::Scalar::from(0));
                 }
                 self.fixed[at] = self.fixed[at] + scalar;
             }
-            Place::Free(point) => {
+            Base::Free(point) => {
                 self.scalars.push(scalar);
                 self.points.push(point);
             }
@@ -116,11 +116,11 @@ impl<G: Group> Sum<G> {
     }
 
     /// Adds what the relation before may have added: shares of one ciphertext follow each other and have u in common.
-    fn add_again(&mut self, scalar: G::Scalar, place: Place<G>) {
+    fn add_again(&mut self, scalar: G::Scalar, place: Base<G>) {
         let near = self.points.len().saturating_sub(NEAR);
         let met = match place {
-            Place::Free(point) => self.points[near..].iter().position(|it| *it == point),
-            Place::Fixed(_) => None,
+            Base::Free(point) => self.points[near..].iter().position(|it| *it == point),
+            Base::Fixed(_) => None,
         };
         match met {
             Some(at) => self.scalars[near + at] = self.scalars[near + at] + scalar,

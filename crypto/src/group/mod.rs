@@ -30,7 +30,7 @@ pub use nist::P256;
 pub use ristretto::Ristretto255;
 pub use sharing::{Coefficients, Parameters, ParametersError, SharesError, delta};
 
-pub(crate) use dleq::{Place, Relation, verify_batch};
+pub(crate) use dleq::{Base, Relation, verify_batch};
 pub(crate) use sharing::{Cache, Committee, Polynomial};
 pub(crate) use transcript::Transcript;
 

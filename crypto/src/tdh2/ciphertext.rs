@@ -10,7 +10,7 @@ use super::key::PublicKey;
 use super::label::Label;
 use super::oracle::{CiphertextStatement, Full, Oracle};
 use crate::aead::{Key, Suite, TAG_LEN};
-use crate::group::{Element, Group, Place, Relation, SecretScalar, Transcript, verify_batch};
+use crate::group::{Base, Element, Group, Relation, SecretScalar, Transcript, verify_batch};
 use crate::secret::Secret;
 
 /// c = (u, ū, w, w̄, f, c_1, com, C), in the form whose proof can be checked in batches; no other is legal.
@@ -126,8 +126,8 @@ impl<G: Group> Labelled<G> {
             elements: [&it.u, &it.u_bar, &it.w, &it.w_bar],
         });
         Relation {
-            bases: [Place::Fixed(G_AT), Place::Fixed(G_BAR_AT)],
-            images: [Place::Free(*it.u.point()), Place::Free(*it.u_bar.point())],
+            bases: [Base::Fixed(G_AT), Base::Fixed(G_BAR_AT)],
+            images: [Base::Free(*it.u.point()), Base::Free(*it.u_bar.point())],
             commitments: [*it.w.point(), *it.w_bar.point()],
             challenge,
             response: it.f,

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 use super::ciphertext::{Checked, DecodeError, G_AT, Invalid, Labelled, SHARES_AT};
 use super::key::{KeyShare, PublicKey};
 use super::oracle::{Full, Oracle, ShareStatement};
-use crate::group::{Element, Group, Place, Relation, SecretScalar, Transcript, verify_batch};
+use crate::group::{Base, Element, Group, Relation, SecretScalar, Transcript, verify_batch};
 use crate::secret::Secret;
 
 /// (i, u_i), unproved: believed only as far as what it combines to checks out.
@@ -215,8 +215,8 @@ impl<G: Group> PublicKey<G> {
             answers: [&share.u_i, u_hat, h_hat],
         });
         Some(Relation {
-            bases: [Place::Fixed(G_AT), Place::Free(*it.ciphertext.u.point())],
-            images: [Place::Fixed(SHARES_AT + usize::from(share.index)), Place::Free(*share.u_i.point())],
+            bases: [Base::Fixed(G_AT), Base::Free(*it.ciphertext.u.point())],
+            images: [Base::Fixed(SHARES_AT + usize::from(share.index)), Base::Free(*share.u_i.point())],
             commitments: [*h_hat.point(), *u_hat.point()],
             challenge,
             response: *f,

@@ -2,7 +2,7 @@
 //! and judges nothing.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map::Entry as MapEntry;
 
 use sealcast_wire::limits::{OFFERS_MAX, ORDERED_MESSAGES_MAX};
 use sealcast_wire::{Address, Dropped, Drops, Fetch, Fetched};
@@ -63,9 +63,9 @@ impl Orderer {
     fn submit(&mut self, from: Address, id: EntryId, cargo: &[u8]) {
         let next = self.log.len() as u64;
         let index = match self.places.entry(id) {
-            Place::Occupied(place) => *place.get(),
-            Place::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
-            Place::Vacant(place) => {
+            MapEntry::Occupied(place) => *place.get(),
+            MapEntry::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
+            MapEntry::Vacant(place) => {
                 place.insert(next);
                 let before = self.chain;
                 self.chain = chained(&before, &id);

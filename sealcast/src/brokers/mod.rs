@@ -117,9 +117,9 @@ pub struct Published {
     pub answer: Vec<u8>,
 }
 
-/// A place of a topic.
+/// A position in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
     /// What stands there; `None` is ⊥.
@@ -438,7 +438,7 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], also if too few shares come of what is sealed; [`Code::DeniedPolicy`]; [`Code::NotKept`] if what
     /// stands at the first place is no longer kept ([`Brokers::oldest_kept`]).
-    pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
+    pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<TopicPosition>> {
         match self.ask(what, linearizable, self.timeout)? {
             Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
             _ => Err(Error::new(Code::Usage, "this was no place")),
@@ -666,11 +666,11 @@ impl Brokers {
     }
 
     /// Opens what is sealed among places that were read.
-    fn opened(&self, places: Vec<Found>) -> Result<Vec<Place>> {
+    fn opened(&self, places: Vec<Found>) -> Result<Vec<TopicPosition>> {
         let mut read = Vec::with_capacity(places.len());
         for (ps, found) in places {
             let Some((entry, publication)) = found.map(|it| *it) else {
-                read.push(Place { ps, publication: None });
+                read.push(TopicPosition { ps, publication: None });
                 continue;
             };
             let content = match &publication.body {
@@ -691,7 +691,7 @@ impl Brokers {
                 }
                 _ => Content::of(publication.body),
             };
-            read.push(Place { ps, publication: content.map(|content| (entry, content)) });
+            read.push(TopicPosition { ps, publication: content.map(|content| (entry, content)) });
         }
         Ok(read)
     }

@@ -231,8 +231,8 @@ pub fn open_parts(place: &str, me: &str, keys: Box<dyn Keys>, delivery: Box<dyn 
     let url = Url::parse(&format!("mem:{place}"))?;
     let (me, group) = (me.to_owned(), String::new());
     let parts = Parts { keys, me, group, store: None, identity: None, control: None, reach: None };
-    let at_place = |_: &mio::Registry, waker: &Arc<mio::Waker>| Ok(transports::at_place(place, delivery, waker));
-    start_over(url, parts, Clock::start(), false, at_place)
+    let at_hub = |_: &mio::Registry, waker: &Arc<mio::Waker>| Ok(transports::at_hub(place, delivery, waker));
+    start_over(url, parts, Clock::start(), false, at_hub)
 }
 
 /// A session over its URL's transport.

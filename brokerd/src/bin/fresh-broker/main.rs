@@ -182,13 +182,13 @@ impl Home {
         let (mut gone, mut kept) = (0, published - 1);
         while gone < kept {
             let middle = gone + (kept - gone) / 2;
-            match fresh.ask(Question::Place { header: header(), ps: middle })? {
+            match fresh.ask(Question::TopicPosition { header: header(), ps: middle })? {
                 Answer::No(Why::Pruned) => gone = middle + 1,
                 Answer::Places(_) => kept = middle,
                 other => return Err(io::Error::other(format!("place {middle}: {other:?}"))),
             }
         }
-        let Answer::Places(places) = fresh.ask(Question::Place { header: header(), ps: kept })? else {
+        let Answer::Places(places) = fresh.ask(Question::TopicPosition { header: header(), ps: kept })? else {
             return Err(io::Error::other("the oldest place is gone"));
         };
         let Some(Reading::Publication(entry)) = places.into_iter().next().map(|it| it.reading) else {

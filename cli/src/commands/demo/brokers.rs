@@ -286,7 +286,7 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
     let published = published.expect("some are published");
     let receipt = people[0].brokers.receipt(published.height, published.number)?;
     receipt.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
-    let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+    let place = Read::TopicPosition { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
     let found = people[1].brokers.read(&place, false)?;
     let read = found.iter().find_map(|it| it.publication.as_ref()).and_then(|(_, it)| it.bodies()).map(<[_]>::concat);
     if read.as_deref() != Some(RECORD.as_bytes()) {
@@ -363,7 +363,7 @@ fn changed(text: &str) -> String {
 /// An administrator ends the dermatologist; what was readable is no more.
 fn revoked(local: &Local, people: &[Person]) -> Result<String, Failure> {
     let (admin, dermatologist) = (&people[0].brokers, &people[1].brokers);
-    let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+    let place = Read::TopicPosition { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
     let readable = |brokers: &Brokers| brokers.read(&place, false).map(|it| it.iter().any(|p| p.publication.is_some()));
     if !readable(dermatologist)? {
         return Err(broken("the dermatologist cannot read the record again"));

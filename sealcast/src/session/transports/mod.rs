@@ -17,7 +17,7 @@ use sealcast_wire::Now;
 pub use brokers::BrokersInfo;
 pub(super) use brokers::Reach;
 pub(crate) use brokers::{BrokerLink, BrokersShell};
-pub(super) use memory::at_place;
+pub(super) use memory::at_hub;
 pub(super) use tx_queue::TxQueue;
 
 use super::driver::AnyCore;

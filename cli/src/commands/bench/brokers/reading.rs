@@ -150,7 +150,7 @@ impl Course {
 
     fn read(&self, reader: &Brokers, number: u64) -> Result<(), Failure> {
         let header = Header { topic: TOPIC.into(), value: None };
-        let places = reader.read(&Read::Place { header, ps: self.first + number }, false)?;
+        let places = reader.read(&Read::TopicPosition { header, ps: self.first + number }, false)?;
         let read = places.first().and_then(|it| word(it.publication.as_ref()?.1.bodies()?.first()?, 0));
         match read {
             Some(read) if read == number => Ok(()),
