@@ -29,7 +29,8 @@ use super::advertised::{Advertised, Advertisement};
 use super::item::{Content, Item};
 use super::readers::{Readers, Sealed};
 use super::{
-    Answer, Config, Delivered as Published, Notice, OrderStatus, Outcome as Became, Output as Said, Proofs, Quorum,
+    Answer, Config, Delivered as Published, Notice, OrderStatus, Outcome as Became, Output as QuorumEvent, Proofs,
+    Quorum,
 };
 use sealcast_delivery::memory::{BestEffort, keys_message};
 use sealcast_delivery::{Body, Delivered, Outcome, Outgoing, Output, SendError, Token, What};
@@ -395,10 +396,10 @@ impl Machine {
         }
     }
 
-    fn perform(&mut self, now: Now, said: Said) {
+    fn perform(&mut self, now: Now, said: QuorumEvent) {
         match said {
-            Said::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
-            Said::OrderStatus(OrderStatus { policy, epoch, registered, .. }) => {
+            QuorumEvent::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
+            QuorumEvent::OrderStatus(OrderStatus { policy, epoch, registered, .. }) => {
                 if registered && !self.resumes && !std::mem::replace(&mut self.is_tidy, true) {
                     for id in self.quorum.strangers() {
                         // What does not get through stays for the next run.
@@ -410,27 +411,27 @@ impl Machine {
                 self.give_key();
                 self.put(Output::InForce(EpochId { counter: epoch, hash: policy }));
             }
-            Said::Delivered(published) => self.deliver(now, *published),
-            Said::Skipped { subscription, place, count } => {
+            QuorumEvent::Delivered(published) => self.deliver(now, *published),
+            QuorumEvent::Skipped { subscription, place, count } => {
                 self.line_up(now, subscription, Item::Empty { place, count });
             }
-            Said::Lost { subscription, place, count } => {
+            QuorumEvent::Lost { subscription, place, count } => {
                 if self.readers.is_read(subscription) {
                     self.line_up(now, subscription, Item::Lost { place, count });
                 } else {
                     self.drops.count_many(Dropped::Incomplete, count);
                 }
             }
-            Said::Advertised { advertisement, scope, text } => {
+            QuorumEvent::Advertised { advertisement, scope, text } => {
                 let state::Advertisement { client, sn, .. } = advertisement;
                 self.changes += 1;
                 self.advertised.put(Advertisement { scope, text, client, sn });
             }
-            Said::Attach { sn, broker, attachment } => {
+            QuorumEvent::Attach { sn, broker, attachment } => {
                 self.put(Output::Attach { index: sn, attachments: vec![(broker, attachment)] });
             }
-            Said::Outcome(token, became) => self.became(now, token, became),
-            Said::Subscribed { token, subscription } => {
+            QuorumEvent::Outcome(token, became) => self.became(now, token, became),
+            QuorumEvent::Subscribed { token, subscription } => {
                 if self.wanted.remove(&token).is_none() {
                     self.decided(now, token, Ok(subscription));
                 } else if !self.forgotten.remove(&token) {
@@ -441,18 +442,18 @@ impl Machine {
                     self.quorum.leave(now, subscription);
                 }
             }
-            Said::Read(token, answer) => self.finish(token, Done::Read(answer)),
-            Said::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
-            Said::Status(token, said) => self.finish(token, Done::Status(said)),
-            Said::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
-            Said::Store(record) => {
+            QuorumEvent::Read(token, answer) => self.finish(token, Done::Read(answer)),
+            QuorumEvent::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
+            QuorumEvent::Status(token, said) => self.finish(token, Done::Status(said)),
+            QuorumEvent::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
+            QuorumEvent::Store(record) => {
                 let is_due = |at| now.monotonic.since(at) >= STORE_EVERY;
                 if self.resumes || self.stored.is_none_or(is_due) {
                     self.stored = Some(now.monotonic);
                     self.put(Output::Store { id: RECORD, record });
                 }
             }
-            Said::Notice(notice) => {
+            QuorumEvent::Notice(notice) => {
                 self.changes += 1;
                 self.notices.push_back(notice);
             }

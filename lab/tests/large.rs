@@ -11,7 +11,7 @@ use sealcast_delivery::Batch;
 use sealcast_delivery::memory::{Ordered, Start};
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{self as keys, Command, Exclusion, HandleError, Keys, Properties, Seal, SealError, Sealed};
-use sealcast_lab::member::{Ask, Told};
+use sealcast_lab::member::{Ask, MemberEvent};
 use sealcast_lab::mocks::company::{MlsCompany, name};
 use sealcast_lab::mocks::mls_shaped::cert;
 use sealcast_lab::scenarios::company::{Company, Player};
@@ -42,24 +42,24 @@ impl Observer<Player> for Seen {
         }
     }
 
-    fn told(&mut self, _: Monotonic, node: usize, told: Told) {
+    fn told(&mut self, _: Monotonic, node: usize, told: MemberEvent) {
         match told {
-            Told::Installed(epoch) => self.views[node] = Some(epoch.view.clone()),
-            Told::Excluded(why) => self.out[node] = Some(why),
-            Told::Delivered(message) => {
+            MemberEvent::Installed(epoch) => self.views[node] = Some(epoch.view.clone()),
+            MemberEvent::Excluded(why) => self.out[node] = Some(why),
+            MemberEvent::Delivered(message) => {
                 let of = self.came[node].entry(message.topic().to_owned()).or_default();
                 of.push(message.payload().to_vec());
             }
-            Told::Refused(_, why) => panic!("member {node} may not publish: {why}"),
-            Told::Denied(why) => panic!("member {node} is refused: {why}"),
-            Told::Prepared(_)
-            | Told::Abandoned
-            | Told::Keyed { .. }
-            | Told::Speaks(_)
-            | Told::Read(..)
-            | Told::Published(..)
-            | Told::Outcome(_)
-            | Told::Notice(_) => {}
+            MemberEvent::Refused(_, why) => panic!("member {node} may not publish: {why}"),
+            MemberEvent::Denied(why) => panic!("member {node} is refused: {why}"),
+            MemberEvent::Prepared(_)
+            | MemberEvent::Abandoned
+            | MemberEvent::Keyed { .. }
+            | MemberEvent::Speaks(_)
+            | MemberEvent::Read(..)
+            | MemberEvent::Published(..)
+            | MemberEvent::Outcome(_)
+            | MemberEvent::Notice(_) => {}
         }
     }
 }

@@ -37,7 +37,7 @@ use trace::{Kind, Trace};
 /// A pure machine that the simulator runs: bytes, time and commands go in, effects come out.
 pub trait Node {
     /// What it tells its application.
-    type Told;
+    type Event;
     /// What its application asks of it.
     type Command: Clone;
 
@@ -52,12 +52,12 @@ pub trait Node {
     /// What it asked to be stored is durable.
     fn stored(&mut self, _now: Now) {}
     /// The next thing to be done, until there is none.
-    fn poll(&mut self) -> Option<Effect<Self::Told>>;
+    fn poll(&mut self) -> Option<Effect<Self::Event>>;
 }
 
 /// Nodes of different kinds side by side.
-impl<T, C: Clone> Node for Box<dyn Node<Told = T, Command = C>> {
-    type Told = T;
+impl<T, C: Clone> Node for Box<dyn Node<Event = T, Command = C>> {
+    type Event = T;
     type Command = C;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -115,7 +115,7 @@ pub trait Observer<N: Node> {
     /// A datagram left a node.
     fn sent(&mut self, at: Monotonic, from: usize, to: Reach, datagram: &[u8]);
     /// A node told its application something.
-    fn told(&mut self, at: Monotonic, node: usize, told: N::Told);
+    fn told(&mut self, at: Monotonic, node: usize, told: N::Event);
 }
 
 /// How a node comes to life: again for every start, with what its disk holds.
@@ -139,7 +139,7 @@ pub struct Sim<N: Node> {
 /// One computer: its clock and disk stay, its process comes and goes.
 struct Seat<N: Node> {
     clock: Clock,
-    disk: Disk<N::Told>,
+    disk: Disk<N::Event>,
     process: Option<Process<N>>,
     /// Counts processes, so that timers of a dead one are known.
     generation: u64,

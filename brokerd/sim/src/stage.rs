@@ -27,7 +27,7 @@ use sealcast_wire::{Monotonic, Now, Utc};
 use crate::broker::{BLOCK, Broker};
 use crate::cast::{Cast, Desk, EVERYTHING, Interest, Plan, Threshold, key_of, wants};
 use crate::checkers::{self, Book, Violation};
-use crate::client::{Client, Said};
+use crate::client::{Client, ClientEvent};
 use crate::event::Event;
 use crate::joiner::Joiner;
 use crate::liar::{Liar, Lie};
@@ -577,9 +577,9 @@ impl Stage {
         Ok(())
     }
 
-    fn say(&mut self, client: usize, said: Said) -> Result<(), Violation> {
+    fn say(&mut self, client: usize, said: ClientEvent) -> Result<(), Violation> {
         match said {
-            Said::Send(broker, bytes) => {
+            ClientEvent::Send(broker, bytes) => {
                 if let Some(frame) = Request::submitted(&bytes) {
                     let overheard = self.villains.iter_mut().map(|it| &mut it.overheard);
                     overheard.for_each(|it| it.push(frame.to_vec()));
@@ -587,40 +587,40 @@ impl Stage {
                 self.send_to(client, usize::from(broker), bytes);
                 Ok(())
             }
-            Said::Sends(plan, number) => self.tell(Event::Sends { plan, number }),
-            Said::Outcome(plan, height, number, code, sn) => {
+            ClientEvent::Sends(plan, number) => self.tell(Event::Sends { plan, number }),
+            ClientEvent::Outcome(plan, height, number, code, sn) => {
                 self.outcomes.push((plan, height, number, code, sn));
                 self.tell(Event::Outcome { plan, height, number, code, sn })
             }
-            Said::Acted(act, height, code) => {
+            ClientEvent::Acted(act, height, code) => {
                 self.acted.insert(act, (height, code));
                 Ok(())
             }
-            Said::Subscribed => {
+            ClientEvent::Subscribed => {
                 self.subscribed.insert(client);
                 self.tell(Event::Subscribed { client })
             }
-            Said::Delivered(place, entry, body) => {
+            ClientEvent::Delivered(place, entry, body) => {
                 self.counts.delivered += 1;
                 *self.delivered.entry(client).or_default() += 1;
                 let topic = entry.places.first().map(|(it, ps)| (it.topic.clone(), *ps)).unwrap_or_default();
                 let (sn, publisher, number) = (entry.sn, entry.client, entry.number);
                 self.tell(Event::Delivered { client, place, sn, publisher, number, topic, body })
             }
-            Said::Empty(place, count) => {
+            ClientEvent::Empty(place, count) => {
                 self.counts.empty += count;
                 *self.delivered.entry(client).or_default() += count;
                 self.tell(Event::Empty { client, place, count })
             }
-            Said::Receipt(plan, receipt) => {
+            ClientEvent::Receipt(plan, receipt) => {
                 self.counts.receipts += 1;
                 self.tell(Event::Receipt { plan, receipt })
             }
-            Said::Accused(broker, what) => {
+            ClientEvent::Accused(broker, what) => {
                 self.counts.accused += 1;
                 self.tell(Event::Accused { client, broker: usize::from(broker), what })
             }
-            Said::Convicted(publisher, number) => {
+            ClientEvent::Convicted(publisher, number) => {
                 let correct = self.clients.iter().any(|it| it.id == publisher);
                 let what = format!("client {client} convicts a correct publisher of number {number}");
                 if correct { Err(self.violation("accusations", what)) } else { Ok(()) }

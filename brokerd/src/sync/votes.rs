@@ -157,9 +157,9 @@ mod tests {
     use crate::sync::Source;
 
     /// Three others, of whom some answer, with these heights.
-    struct Said<'a>(World, &'a [Option<u64>]);
+    struct Heights<'a>(World, &'a [Option<u64>]);
 
-    impl Others for Said<'_> {
+    impl Others for Heights<'_> {
         fn genesis(&self) -> &Genesis {
             &self.0.genesis
         }
@@ -177,7 +177,7 @@ mod tests {
 
     fn is_over(forgotten: &mut Forgotten, heights: &[u64]) -> bool {
         let heights: Vec<Option<u64>> = heights.iter().copied().map(Some).collect();
-        forgotten.is_over(&Said(World::new(), &heights))
+        forgotten.is_over(&Heights(World::new(), &heights))
     }
 
     #[test]
@@ -204,18 +204,18 @@ mod tests {
         // Whoever answers late shortens nothing for the others.
         let world = || World::new();
         let mut forgotten = Forgotten::new(128);
-        assert!(!forgotten.is_over(&Said(world(), &[Some(0), Some(190), None])));
-        assert!(!forgotten.is_over(&Said(world(), &[Some(u64::MAX), Some(301), Some(301)])));
-        assert!(forgotten.is_over(&Said(world(), &[Some(u64::MAX), Some(302), Some(301)])));
+        assert!(!forgotten.is_over(&Heights(world(), &[Some(0), Some(190), None])));
+        assert!(!forgotten.is_over(&Heights(world(), &[Some(u64::MAX), Some(301), Some(301)])));
+        assert!(forgotten.is_over(&Heights(world(), &[Some(u64::MAX), Some(302), Some(301)])));
         // f may be silent, and no more: one that answers may be the liar.
         let mut forgotten = Forgotten::new(128);
         assert!(!is_over(&mut forgotten, &[]) && !is_over(&mut forgotten, &[0]));
         assert!(!is_over(&mut forgotten, &[u64::MAX]));
-        assert_eq!(forgotten.blocks_left(&Said(World::new(), &[])), None);
+        assert_eq!(forgotten.blocks_left(&Heights(World::new(), &[])), None);
         // Who does not hear the others is not told that they stand still.
         let mut forgotten = Forgotten::new(128);
-        assert!(!is_over(&mut forgotten, &[190, 190]) && forgotten.are_heard(&Said(World::new(), &[])));
-        assert!(!is_over(&mut forgotten, &[190]) && !forgotten.are_heard(&Said(World::new(), &[])));
+        assert!(!is_over(&mut forgotten, &[190, 190]) && forgotten.are_heard(&Heights(World::new(), &[])));
+        assert!(!is_over(&mut forgotten, &[190]) && !forgotten.are_heard(&Heights(World::new(), &[])));
         // The limit of it: beside a liar, one that lags far behind the others decides. They remember more then.
         let mut forgotten = Forgotten::new(128);
         assert!(!is_over(&mut forgotten, &[150, 5000, 0]));

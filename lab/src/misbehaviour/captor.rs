@@ -11,7 +11,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, CertHash, Monotonic, Now};
 
 use super::{evicted, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -22,7 +22,7 @@ pub(super) struct Captor {
     /// Where the target's messages come from, once it was heard.
     source: Option<Address>,
     keys: Vec<Arc<Epoch>>,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Captor {
@@ -38,9 +38,9 @@ impl Captor {
                     let to = self.target.map_or(Reach::All, |(node, _)| Reach::One(node));
                     self.effects.push_back(Effect::Send { to, datagram });
                 }
-                Effect::Tell(Told::Keyed { epoch, passed }) => {
+                Effect::Tell(MemberEvent::Keyed { epoch, passed }) => {
                     self.keys.push(epoch.clone());
-                    self.effects.push_back(Effect::Tell(Told::Keyed { epoch, passed }));
+                    self.effects.push_back(Effect::Tell(MemberEvent::Keyed { epoch, passed }));
                 }
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }
@@ -49,7 +49,7 @@ impl Captor {
 }
 
 impl Node for Captor {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -90,7 +90,7 @@ impl Node for Captor {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         if self.effects.is_empty() {
             self.drain();
         }

@@ -11,7 +11,7 @@ use sealcast_sim::{Effect, Node};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{Make, as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -25,7 +25,7 @@ pub(super) struct Churner {
     in_group: bool,
     out: bool,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Churner {
@@ -42,11 +42,11 @@ impl Churner {
                     let datagram = self.claim(now, &datagram).unwrap_or(datagram);
                     self.effects.push_back(Effect::Send { to, datagram });
                 }
-                Effect::Tell(Told::Installed(epoch)) => {
+                Effect::Tell(MemberEvent::Installed(epoch)) => {
                     self.in_group = epoch.view.members.len() > 1;
                     self.counter = epoch.view.epoch.counter;
                 }
-                Effect::Tell(Told::Excluded(_)) => self.out = true,
+                Effect::Tell(MemberEvent::Excluded(_)) => self.out = true,
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }
         }
@@ -70,7 +70,7 @@ impl Churner {
 }
 
 impl Node for Churner {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -98,7 +98,7 @@ impl Node for Churner {
         self.drain(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -8,14 +8,14 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
 pub(super) struct Downgrader {
     robot: Robot,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Downgrader {
@@ -38,7 +38,7 @@ impl Downgrader {
 }
 
 impl Node for Downgrader {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -78,7 +78,7 @@ impl Node for Downgrader {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
 pub(super) struct Equivocator {
     faces: [Robot; 2],
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
     heard: u32,
 }
 
@@ -41,7 +41,7 @@ impl Equivocator {
 }
 
 impl Node for Equivocator {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -81,7 +81,7 @@ impl Node for Equivocator {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         let effect = self.effects.pop_front();
         if effect.is_none() {
             self.drain();

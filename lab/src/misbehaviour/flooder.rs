@@ -9,7 +9,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::{GROUP, Robot, identity};
 
 /// The outsider.
@@ -17,7 +17,7 @@ pub(super) struct Flooder {
     dice: Dice,
     heard: Vec<Vec<u8>>,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Flooder {
@@ -27,7 +27,7 @@ impl Flooder {
 }
 
 impl Node for Flooder {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
@@ -55,7 +55,7 @@ impl Node for Flooder {
         }
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }
@@ -64,7 +64,7 @@ impl Node for Flooder {
 pub(super) struct Inside {
     robot: Robot,
     dice: Dice,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Inside {
@@ -83,7 +83,7 @@ impl Inside {
 }
 
 impl Node for Inside {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -106,7 +106,7 @@ impl Node for Inside {
         self.robot.stored(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
         }

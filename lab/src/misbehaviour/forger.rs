@@ -8,7 +8,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, EpochId, Header, Monotonic, Now, Slot};
 
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::company::TOPIC;
 
 /// See the module.
@@ -16,7 +16,7 @@ pub(super) struct Forger {
     dice: Dice,
     heard: VecDeque<Vec<u8>>,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Forger {
@@ -83,7 +83,7 @@ impl Forger {
 }
 
 impl Node for Forger {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
@@ -105,7 +105,7 @@ impl Node for Forger {
         self.effects.push_back(Effect::Send { to: Reach::All, datagram });
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -7,14 +7,14 @@ use sealcast_sim::dice::{Chance, Dice};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 
 /// See the module.
 pub(super) struct Replayer {
     dice: Dice,
     heard: VecDeque<Vec<u8>>,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Replayer {
@@ -24,7 +24,7 @@ impl Replayer {
 }
 
 impl Node for Replayer {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
@@ -51,7 +51,7 @@ impl Node for Replayer {
         }
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

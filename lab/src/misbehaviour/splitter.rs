@@ -9,7 +9,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(super) struct Splitter {
     told_truth: usize,
     others: BTreeSet<usize>,
     in_group: bool,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Splitter {
@@ -31,7 +31,7 @@ impl Splitter {
         while let Some(effect) = self.robot.poll() {
             match effect {
                 Effect::Send { datagram, .. } => self.say(now, datagram),
-                Effect::Tell(Told::Installed(epoch)) => self.in_group |= epoch.view.members.len() > 2,
+                Effect::Tell(MemberEvent::Installed(epoch)) => self.in_group |= epoch.view.members.len() > 2,
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }
         }
@@ -52,7 +52,7 @@ impl Splitter {
 }
 
 impl Node for Splitter {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -79,7 +79,7 @@ impl Node for Splitter {
         self.drain(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

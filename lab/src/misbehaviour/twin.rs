@@ -8,7 +8,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -18,7 +18,7 @@ pub(super) struct Twin {
     /// Who is shown the card with which it asks to be let in, and who the other one.
     halves: [BTreeSet<usize>; 2],
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Twin {
@@ -47,7 +47,7 @@ impl Twin {
 }
 
 impl Node for Twin {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -79,7 +79,7 @@ impl Node for Twin {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -12,7 +12,7 @@ use sealcast_wire::frame::OPEN_HEADER_LEN;
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::threshold_shaped::answers;
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 
 /// The broker as a node.
 pub struct Broker {
@@ -24,7 +24,7 @@ pub struct Broker {
     /// Shares that leave at their time: to (node, index).
     later: BTreeMap<(Monotonic, u64), (usize, u64)>,
     made: u64,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 /// How a broker is set up.
@@ -96,7 +96,7 @@ impl Broker {
 }
 
 impl Node for Broker {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -127,7 +127,7 @@ impl Node for Broker {
         }
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -10,7 +10,7 @@ use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now};
 use super::broker::{self, Broker};
 use super::mls_shaped::{self, MlsShaped};
 use super::threshold_shaped::{BROKERS, ThresholdShaped};
-use crate::member::{Ask, Member, Told, keys_records};
+use crate::member::{Ask, Member, MemberEvent, keys_records};
 use crate::scenarios::channels::BOTH;
 use crate::scenarios::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 
@@ -123,11 +123,11 @@ pub fn orderer() -> Birth<Player> {
 
 struct OrdererNode {
     orderer: Orderer,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Node for OrdererNode {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, _now: Now, from: Address, datagram: &mut [u8]) {
@@ -149,7 +149,7 @@ impl Node for OrdererNode {
 
     fn handle_timeout(&mut self, _now: Now) {}
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

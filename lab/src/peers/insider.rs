@@ -23,7 +23,7 @@ use sealcast_wire::{Address, Monotonic, Now, Utc};
 use super::identities::GROUP;
 use super::roles::say;
 use crate::Failure;
-use crate::member::Told;
+use crate::member::MemberEvent;
 use crate::misbehaviour::{self, Misbehaviour};
 use crate::netns::Bridge;
 use crate::scenarios::company::Player;
@@ -84,7 +84,7 @@ pub(super) fn run(group: SocketAddr, home: &Path, me: usize) -> Result<(), Failu
                     };
                     let _ = sender.map(|sender| sender.send(&batch));
                 }
-                Effect::Tell(Told::Keyed { epoch, .. }) if epoch.view.members.len() > 1 => {
+                Effect::Tell(MemberEvent::Keyed { epoch, .. }) if epoch.view.members.len() > 1 => {
                     say(format!("keyed {}", epoch.view.members.len()));
                 }
                 Effect::Tell(_) | Effect::Store { .. } => {}

@@ -12,7 +12,7 @@ use sealcast_wire::{Address, Monotonic, Now};
 use super::contributory::Robot;
 use super::lan::{SECOND, TIMEOUT, all_publish, network, without};
 use super::script::{Knobs, Script, Step};
-use crate::member::{Ask, Told};
+use crate::member::{Ask, MemberEvent};
 use crate::misbehaviour::Misbehaviour;
 
 /// A robot that tells of which version its epoch is.
@@ -29,7 +29,7 @@ impl Speaker {
 }
 
 impl Node for Speaker {
-    type Told = Told;
+    type Event = MemberEvent;
     type Command = Ask;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -56,12 +56,12 @@ impl Node for Speaker {
         self.robot.stored(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         if let Some(version) = self.version.take() {
-            return Some(Effect::Tell(Told::Speaks(version)));
+            return Some(Effect::Tell(MemberEvent::Speaks(version)));
         }
         let effect = self.robot.poll();
-        if let Some(Effect::Tell(Told::Installed(_))) = effect {
+        if let Some(Effect::Tell(MemberEvent::Installed(_))) = effect {
             self.version = Some(self.robot.group().keys().inner().status(self.now).version);
         }
         effect

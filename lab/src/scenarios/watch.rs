@@ -9,7 +9,7 @@ use sealcast_wire::{EpochId, Monotonic, View};
 
 use super::company::Player;
 use crate::checkers::{Body, Cast, Event, Panel};
-use crate::member::Told;
+use crate::member::MemberEvent;
 
 /// See the module.
 pub(crate) struct Watch {
@@ -140,25 +140,25 @@ impl Observer<Player> for Watch {
         }
     }
 
-    fn told(&mut self, at: Monotonic, node: usize, told: Told) {
+    fn told(&mut self, at: Monotonic, node: usize, told: MemberEvent) {
         match &told {
-            Told::Prepared(view) => {
+            MemberEvent::Prepared(view) => {
                 self.tell(at, || format!("node {node} prepares {:?} ({:?})", view.epoch.counter, view.change));
             }
-            Told::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
-            Told::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
-            Told::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
-            Told::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
-            Told::Installed(epoch) => {
+            MemberEvent::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
+            MemberEvent::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
+            MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
+            MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
+            MemberEvent::Installed(epoch) => {
                 let (view, nodes) = (epoch.view.clone(), self.cast.nodes_of(&epoch.view));
                 self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
             }
             _ => {}
         }
         let event = match told {
-            Told::Prepared(view) => Event::Prepared(view),
-            Told::Abandoned => Event::Abandoned,
-            Told::Installed(epoch) => {
+            MemberEvent::Prepared(view) => Event::Prepared(view),
+            MemberEvent::Abandoned => Event::Abandoned,
+            MemberEvent::Installed(epoch) => {
                 self.installed += 1;
                 self.changed = true;
                 if let Some(seat) = self.views.get_mut(node) {
@@ -173,7 +173,7 @@ impl Observer<Player> for Watch {
                 self.look_for_majority(at, node);
                 Event::Installed(epoch.view.clone(), Some(epoch))
             }
-            Told::Excluded(_) => {
+            MemberEvent::Excluded(_) => {
                 self.changed = true;
                 if node < self.members {
                     self.views[node] = None;
@@ -181,7 +181,7 @@ impl Observer<Player> for Watch {
                 }
                 Event::Excluded
             }
-            Told::Delivered(message) => {
+            MemberEvent::Delivered(message) => {
                 self.delivered += 1;
                 if Body::read(message.payload()).is_some_and(|body| body.author as usize != node) {
                     *self.heard.entry(node).or_default() += 1;
@@ -198,25 +198,29 @@ impl Observer<Player> for Watch {
                     epoch: message.epoch(),
                 }
             }
-            Told::Read(body, epoch) => {
+            MemberEvent::Read(body, epoch) => {
                 if self.deaf.contains(&node) {
                     self.panel.report(at, "deaf", format!("node {node} reads {body:?}"));
                 }
                 Event::Read(body, epoch)
             }
-            Told::Notice(Notice::LeftOut { cert, why }) => {
+            MemberEvent::Notice(Notice::LeftOut { cert, why }) => {
                 if let Some(whom) = self.cast.node(&cert).filter(|_| why != Misbehaviour::Silent) {
                     self.changed |= self.named.insert((node, whom));
                 }
                 Event::LeftOut(cert, why)
             }
-            Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
-            Told::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
-            Told::Speaks(version) => {
+            MemberEvent::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
+            MemberEvent::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
+            MemberEvent::Speaks(version) => {
                 self.versions.insert(node, version);
                 return;
             }
-            Told::Keyed { .. } | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
+            MemberEvent::Keyed { .. }
+            | MemberEvent::Refused(..)
+            | MemberEvent::Denied(_)
+            | MemberEvent::Outcome(_)
+            | MemberEvent::Notice(_) => return,
         };
         self.panel.event(at, node, &event);
     }

@@ -92,16 +92,16 @@ impl Publish<'_> {
         let mut step = Step::Publish;
         let mut taken = || match (self.advance(&mut step, true), step) {
             (Some(Err(why)), _) => Some(Err(why)),
-            (Some(Ok(done)), _) => Some(Ok(Told::Done(done))),
-            (None, Step::AwaitOrder(token)) => Some(Ok(Told::Waits(token))),
+            (Some(Ok(done)), _) => Some(Ok(TicketState::Done(done))),
+            (None, Step::AwaitOrder(token)) => Some(Ok(TicketState::Waits(token))),
             (None, Step::Publish | Step::Done) => None,
         };
-        let told = match taken() {
-            Some(told) => Some(told),
+        let state = match taken() {
+            Some(state) => Some(state),
             None => shared.changed.wait_until(deadline, taken),
         };
-        let told = told.unwrap_or_else(|| Err(shared.late(timeout)))?;
-        Ok(Ticket { shared, told, deadline })
+        let state = state.unwrap_or_else(|| Err(shared.late(timeout)))?;
+        Ok(Ticket { shared, state, deadline })
     }
 
     /// Why it took too long.
@@ -166,12 +166,12 @@ fn no_place_in(shared: &Shared, token: Token, timeout: Duration) -> Error {
 #[must_use = "what becomes of the message is told to whoever asks"]
 pub struct Ticket {
     shared: Arc<Shared>,
-    told: Told,
+    state: TicketState,
     deadline: Instant,
 }
 
 #[derive(Clone, Copy)]
-enum Told {
+enum TicketState {
     Waits(Token),
     Done(Published),
 }
@@ -179,9 +179,9 @@ enum Told {
 impl Ticket {
     /// What became of it, if that is known by now.
     pub fn try_wait(&mut self) -> Option<Result<Published>> {
-        let done = match self.told {
-            Told::Done(published) => Ok(published),
-            Told::Waits(token) => ordered_at(&self.shared, token)?,
+        let done = match self.state {
+            TicketState::Done(published) => Ok(published),
+            TicketState::Waits(token) => ordered_at(&self.shared, token)?,
         };
         Some(self.keep(done))
     }
@@ -199,16 +199,16 @@ impl Ticket {
     /// Whoever asks again is told the same.
     fn keep(&mut self, done: Result<Published>) -> Result<Published> {
         if let Ok(published) = done {
-            self.told = Told::Done(published);
+            self.state = TicketState::Done(published);
         }
         done
     }
 
     fn late(&self) -> Error {
         let timeout = self.shared.url.options.wait;
-        match self.told {
-            Told::Waits(token) => no_place_in(&self.shared, token, timeout),
-            Told::Done(_) => self.shared.late(timeout),
+        match self.state {
+            TicketState::Waits(token) => no_place_in(&self.shared, token, timeout),
+            TicketState::Done(_) => self.shared.late(timeout),
         }
     }
 }
@@ -225,7 +225,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Told::Waits(token) = self.told {
+        if let TicketState::Waits(token) = self.state {
             lock(&self.shared.outcomes).remove(&token);
         }
     }

@@ -28,12 +28,12 @@ struct World<G: Group> {
     height: u64,
     made: BTreeMap<u16, Box<Made<G>>>,
     /// What each machine said of others, in its order.
-    seen: BTreeMap<u16, Vec<Said>>,
+    seen: BTreeMap<u16, Vec<Verdict>>,
 }
 
 /// What events say of brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum Verdict {
     Excluded(u16, Fault),
     Refuted { complainer: u16, dealer: u16 },
     Failed(Failure),
@@ -90,9 +90,9 @@ impl<G: Group> World<G> {
                         assert!(self.made.insert(index, made).is_none(), "a key is made once");
                         continue;
                     }
-                    Event::Excluded { broker, fault, .. } => Said::Excluded(broker, fault),
-                    Event::Refuted { complainer, dealer, .. } => Said::Refuted { complainer, dealer },
-                    Event::Failed { why, .. } => Said::Failed(why),
+                    Event::Excluded { broker, fault, .. } => Verdict::Excluded(broker, fault),
+                    Event::Refuted { complainer, dealer, .. } => Verdict::Refuted { complainer, dealer },
+                    Event::Failed { why, .. } => Verdict::Failed(why),
                 };
                 self.seen.entry(index).or_default().push(said);
             }
@@ -129,7 +129,7 @@ impl<G: Group> World<G> {
     }
 
     /// What all machines saw alike.
-    fn said(&self) -> Vec<Said> {
+    fn said(&self) -> Vec<Verdict> {
         let first = self.seen.get(&0).cloned().unwrap_or_default();
         for index in 0..self.machines.len() as u16 {
             assert_eq!(self.seen.get(&index).cloned().unwrap_or_default(), first, "broker {index}");
@@ -218,7 +218,7 @@ fn rule_e8_a_broker_that_never_speaks_is_excluded_and_has_no_share() {
     let mut world = World::<R>::new(4, 3).liar(3, |_, _| vec![]);
     world.run();
     assert_eq!(world.agreed().dealers, [0, 1, 2].into());
-    assert_eq!(world.said(), [Said::Excluded(3, Fault::Silent(Round::Announce))]);
+    assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Silent(Round::Announce))]);
     assert!(world.made[&3].share.is_none());
     opens_with_every_t(&world.agreed().key, &world.shares());
 }
@@ -228,7 +228,7 @@ fn rule_e8_a_silent_dealer_is_excluded_and_still_holds_a_share() {
     let mut world = World::<R>::new(4, 3).liar(1, silent(Round::Deal));
     world.run();
     assert_eq!(world.agreed().dealers, [0, 2, 3].into());
-    assert_eq!(world.said(), [Said::Excluded(1, Fault::Silent(Round::Deal))]);
+    assert_eq!(world.said(), [Verdict::Excluded(1, Fault::Silent(Round::Deal))]);
     assert_eq!(world.shares().len(), 4);
     opens_with_every_t(&world.agreed().key, &world.shares());
 }
@@ -245,7 +245,7 @@ fn wrong_shares<G: Group>() {
     let mut world = World::<G>::new(4, 3).liar(3, dealing(|machine, it| wrong_share(machine, it, 0)));
     world.run();
     assert_eq!(world.agreed().dealers, [0, 1, 2].into());
-    assert_eq!(world.said(), [Said::Excluded(3, Fault::Share(0))]);
+    assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Share(0))]);
     assert_eq!(world.shares().len(), 4);
     opens_with_every_t(&world.agreed().key, &world.shares());
 }
@@ -264,7 +264,7 @@ fn rule_e8_a_complaint_of_a_wrong_share_is_upheld_on_p256() {
 fn rule_e8_a_complaint_of_a_share_that_does_not_open_is_upheld() {
     let mut world = World::<R>::new(4, 3).liar(2, dealing(|_, it| it.sealed[1] = [5; SEALED_LEN]));
     world.run();
-    assert_eq!(world.said(), [Said::Excluded(2, Fault::Share(1))]);
+    assert_eq!(world.said(), [Verdict::Excluded(2, Fault::Share(1))]);
     opens_with_every_t(&world.agreed().key, &world.shares());
 }
 
@@ -276,7 +276,7 @@ fn rule_e8_a_false_complaint_is_refuted_and_the_dealer_stays() {
     let mut world = World::<R>::new(4, 3).liar(3, complaining(honest));
     world.run();
     assert_eq!(world.agreed().dealers.len(), 4, "of a good share");
-    assert_eq!(world.said(), [Said::Refuted { complainer: 3, dealer: 0 }]);
+    assert_eq!(world.said(), [Verdict::Refuted { complainer: 3, dealer: 0 }]);
 
     let another = |machine: &Ceremony<R>, _: &Dealing<R>| {
         let other = machine.own.sender.public();
@@ -285,7 +285,7 @@ fn rule_e8_a_false_complaint_is_refuted_and_the_dealer_stays() {
     let mut world = World::<R>::new(4, 3).liar(3, complaining(another));
     world.run();
     assert_eq!(world.agreed().dealers.len(), 4, "with a proof of something else");
-    assert_eq!(world.said(), [Said::Refuted { complainer: 3, dealer: 0 }]);
+    assert_eq!(world.said(), [Verdict::Refuted { complainer: 3, dealer: 0 }]);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn rule_e8_the_excluded_do_not_return_to_the_run() {
     };
     let mut world = World::<R>::new(4, 3).liar(3, repent);
     world.run();
-    assert_eq!(world.said(), [Said::Excluded(3, Fault::Promise)]);
+    assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Promise)]);
     assert_eq!(world.agreed().dealers, [0, 1, 2].into());
 }
 
@@ -341,7 +341,7 @@ fn rule_e8_s30_a_broker_deals_what_it_promised_before_it_saw_anything() {
     });
     let mut world = World::<R>::new(4, 3).liar(3, choose);
     world.run();
-    assert_eq!(world.said(), [Said::Excluded(3, Fault::Promise)]);
+    assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Promise)]);
     let announced = world.log.iter().filter(|(_, _, word)| round_of(word) == Round::Announce);
     for (_, broker, word) in announced {
         let commitment = &world.machines[usize::from(*broker)].own.dealt.commitment;
@@ -361,7 +361,7 @@ fn rule_e8_what_another_broker_proved_cannot_be_copied() {
         _ => vec![word],
     });
     world.run();
-    assert_eq!(world.said()[0], Said::Excluded(3, Fault::Proof(Round::Announce)));
+    assert_eq!(world.said()[0], Verdict::Excluded(3, Fault::Proof(Round::Announce)));
 
     let mut world = World::<R>::new(4, 3);
     let (sender, context) = (&world.machines[0].own.sender, world.machines[0].binding.proof(0, SENDER));
@@ -374,7 +374,7 @@ fn rule_e8_what_another_broker_proved_cannot_be_copied() {
         }),
     );
     world.run();
-    assert_eq!(world.said(), [Said::Excluded(3, Fault::Proof(Round::Deal))]);
+    assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Proof(Round::Deal))]);
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn rule_e8_more_than_f_exclusions_fail_the_run_and_the_next_one_makes_a_key() {
     world.run();
     let failure = Failure::Excluded { excluded: 2, brokers: 4 };
     let silent = Fault::Silent(Round::Deal);
-    assert_eq!(world.said(), [Said::Excluded(1, silent), Said::Excluded(3, silent), Said::Failed(failure)]);
+    assert_eq!(world.said(), [Verdict::Excluded(1, silent), Verdict::Excluded(3, silent), Verdict::Failed(failure)]);
     assert!(world.made.is_empty());
 
     let before = world.log.clone();
@@ -422,7 +422,7 @@ fn rule_e8_late_words_are_ignored() {
         assert!(world.said().is_empty());
         world.block(vec![]);
     }
-    assert_eq!(world.said(), [Said::Excluded(3, Fault::Silent(Round::Deal))], "at the deadline, and not before");
+    assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Silent(Round::Deal))], "at the deadline, and not before");
     world.block(vec![(3, late)]);
     world.run();
     assert_eq!(world.agreed().dealers, [0, 1, 2].into());
