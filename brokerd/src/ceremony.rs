@@ -31,7 +31,7 @@ use crate::shares::{Ceremony, Event, Made, Setup};
 #[derive(Debug)]
 pub(crate) enum Note {
     /// A broker's word has its place.
-    Word {
+    Statement {
         /// In which block.
         height: u64,
         /// Whose.
@@ -118,7 +118,7 @@ impl Making {
                 }
             }
             match notes.recv_timeout(AGAIN) {
-                Ok(Note::Word { height, broker, word }) => ceremony.word(height, broker, &word),
+                Ok(Note::Statement { height, broker, word }) => ceremony.word(height, broker, &word),
                 Ok(Note::Executed(executed)) => {
                     height = executed;
                     ceremony.at(height);

@@ -532,7 +532,7 @@ impl Outlet for Hall {
     }
 
     fn ceremony(&self, height: u64, broker: u16, word: &[u8]) {
-        self.note(Note::Word { height, broker, word: word.to_vec() });
+        self.note(Note::Statement { height, broker, word: word.to_vec() });
     }
 
     fn executed(&self, height: u64) {

@@ -292,7 +292,7 @@ impl Quorum {
     /// Whoever must register again says the same again.
     fn remember(&mut self, registration: Registration) {
         let all = &mut self.config.registrations;
-        all.retain(|it| !it.proof.is_same_word(&registration.proof));
+        all.retain(|it| !it.proof.is_same_statement(&registration.proof));
         all.iter_mut().for_each(|it| it.intent = registration.intent);
         all.push(registration);
     }

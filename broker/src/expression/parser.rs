@@ -76,7 +76,7 @@ impl Parser {
 
     /// Takes the keyword if it comes next.
     pub fn keyword(&mut self, keyword: &str) -> bool {
-        self.take(|t| matches!(t, Token::Word(w) if w == keyword)).is_some()
+        self.take(|t| matches!(t, Token::Bare(w) if w == keyword)).is_some()
     }
 
     /// Takes a word that is no keyword, or what stands in quotes.
@@ -85,12 +85,12 @@ impl Parser {
     /// Something else comes next; `expected` says what should.
     pub fn word(&mut self, expected: &str) -> Result<String, ParseError> {
         let is_name = |t: &Token| match t {
-            Token::Word(word) => !KEYWORDS.contains(&word.as_str()),
+            Token::Bare(word) => !KEYWORDS.contains(&word.as_str()),
             Token::Quoted(_) => true,
             _ => false,
         };
         match self.take(is_name) {
-            Some(Token::Word(text) | Token::Quoted(text)) => Ok(text),
+            Some(Token::Bare(text) | Token::Quoted(text)) => Ok(text),
             _ => Err(self.expected(expected)),
         }
     }
@@ -99,10 +99,10 @@ impl Parser {
     pub fn expected(&self, expected: &str) -> ParseError {
         let (location, token) = &self.tokens[self.next];
         let hint = match token {
-            Token::Word(word) if KEYWORDS.contains(&word.as_str()) => {
+            Token::Bare(word) if KEYWORDS.contains(&word.as_str()) => {
                 Some(format!("in quotes \"{word}\" is a name or value"))
             }
-            Token::Word(word) => {
+            Token::Bare(word) => {
                 let lower = word.to_lowercase();
                 let keyword = KEYWORDS.iter().find(|k| **k == lower);
                 keyword.map(|k| format!("keywords are written in lower case: `{k}`"))

@@ -17,7 +17,7 @@ pub struct Location {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A word without quotes.
-    Word(String),
+    Bare(String),
     /// What stood in quotes.
     Quoted(String),
     /// One of [`SIGNS`].
@@ -68,7 +68,7 @@ impl Scanner<'_> {
             let hint = "put other characters into double quotes".to_owned();
             return Err(ParseError::new(self.location, "a word", &format!("`{}`", first.escape_debug()), Some(hint)));
         }
-        Ok(Token::Word(word))
+        Ok(Token::Bare(word))
     }
 
     fn quotes(&mut self) -> Result<Token, ParseError> {
@@ -112,7 +112,7 @@ impl Token {
     /// As a message names it.
     pub(super) fn shown(&self) -> String {
         match self {
-            Token::Word(word) => format!("`{word}`"),
+            Token::Bare(word) => format!("`{word}`"),
             Token::Quoted(text) => quoted(text),
             Token::Sign(sign) => format!("`{sign}`"),
             Token::End => "the end of the text".to_owned(),

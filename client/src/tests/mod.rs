@@ -4,8 +4,8 @@ mod broker;
 mod reading;
 mod retention;
 mod sending;
+mod statements;
 mod transport;
-mod words;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,9 +157,9 @@ fn rule_e3_several_may_vouch_for_a_client_and_one_that_is_false_keeps_out_no_oth
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
         // More than a frame has room for, the first one another client's.
         let desks: Vec<String> = (0..2 * limits::FRAME_PROOFS_MAX).map(|n| format!("desk{n}")).collect();
-        let words = desks.iter().zip(11..).map(|(desk, serial)| world.word(1, serial, &[(desk, "fx")]));
-        let words = [world.registration(9, &[])].into_iter().chain(words).collect();
-        let (reader, publisher) = (world.join_by(1, words), world.join(2, &[]));
+        let statements = desks.iter().zip(11..).map(|(desk, serial)| world.word(1, serial, &[(desk, "fx")]));
+        let statements = [world.registration(9, &[])].into_iter().chain(statements).collect();
+        let (reader, publisher) = (world.join_by(1, statements), world.join(2, &[]));
         subscribe(&mut world, &[reader]);
         let all = desks.iter().map(|desk| format!("exchange:{desk} = fx")).collect::<Vec<_>>().join(" and ");
         for round in 1..=2 {

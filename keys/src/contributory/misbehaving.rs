@@ -17,7 +17,7 @@ use super::version::Versions;
 
 /// What a message under the veil is, as far as it matters to who misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum MessageKind {
     /// Somebody wants in, with this certificate.
     Join(CertHash),
     /// A card or a statement is handed on.
@@ -99,12 +99,12 @@ pub(super) fn collides(cert: &CertHash) -> Option<ShortId> {
 
 impl Contributory {
     /// What a message says; `None` if it is not under our veil.
-    pub fn read(&self, veiled: &[u8]) -> Option<Word> {
+    pub fn read(&self, veiled: &[u8]) -> Option<MessageKind> {
         Some(match self.unveil(veiled)? {
-            Message::Join(m) => Word::Join(m.card.cert),
-            Message::Give(_) => Word::Give,
-            Message::R1(_) | Message::R2(_) | Message::Kc(_) => Word::Round,
-            _ => Word::Other,
+            Message::Join(m) => MessageKind::Join(m.card.cert),
+            Message::Give(_) => MessageKind::Give,
+            Message::R1(_) | Message::R2(_) | Message::Kc(_) => MessageKind::Round,
+            _ => MessageKind::Other,
         })
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sealcast::group::Epoch;
-use sealcast_keys::contributory::misbehaving::{Claim, Word};
+use sealcast_keys::contributory::misbehaving::{Claim, MessageKind};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, CertHash, Monotonic, Now};
 
@@ -57,7 +57,7 @@ impl Node for Captor {
         self.effects.extend(read.into_iter().map(Effect::Tell));
         let word = open_message(datagram).and_then(|veiled| self.robot.group().keys().inner().read(veiled));
         let whom = self.target.map(|(_, cert)| cert);
-        let joins = matches!(word, Some(Word::Join(cert)) if whom.is_none_or(|whom| cert == whom));
+        let joins = matches!(word, Some(MessageKind::Join(cert)) if whom.is_none_or(|whom| cert == whom));
         if joins && self.target.is_some() {
             self.source = Some(from);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sealcast_keys::contributory::misbehaving::{Collision, Word};
+use sealcast_keys::contributory::misbehaving::{Collision, MessageKind};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
@@ -34,7 +34,7 @@ impl Twin {
             let Effect::Send { datagram, .. } = effect else { continue };
             let word = open_message(&datagram).and_then(|veiled| self.robot.group().keys().inner().read(veiled));
             match word {
-                Some(Word::Join(_) | Word::Give) => self.show(0, &datagram),
+                Some(MessageKind::Join(_) | MessageKind::Give) => self.show(0, &datagram),
                 _ => self.effects.push_back(Effect::Send { to: Reach::All, datagram }),
             }
         }

@@ -20,7 +20,7 @@ use sealcast_wire::{Address, EpochId, Header, MemberId, Monotonic, Slot, View, l
 
 use super::gate::Epoch;
 use super::policy::Policy;
-use super::vouch::{Part, Word};
+use super::vouch::{Part, Vouched};
 
 /// See the module. Newest last.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     /// Until when records in an order, before the cut, may need the key.
     kept: Option<Monotonic>,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
-    vouched: BTreeMap<Slot, Word>,
+    vouched: BTreeMap<Slot, Vouched>,
     /// When a datagram of each slot was last opened; from before the epoch is installed, too.
     pub(super) heard: BTreeMap<Slot, Heard>,
 }

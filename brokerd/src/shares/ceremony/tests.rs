@@ -458,10 +458,10 @@ fn making(cluster: Cluster, epoch: u32) -> World<R> {
 #[test]
 fn rule_e8_words_of_another_cluster_or_epoch_or_said_for_another_broker_are_ignored() {
     for (cluster, epoch) in [(Cluster([8; 32]), 0), (CLUSTER, 1)] {
-        ignores_words_of(making(cluster, epoch), making(CLUSTER, 0), 0);
-        ignores_words_of(making(CLUSTER, 0), making(cluster, epoch), epoch.into());
+        ignores_statements_of(making(cluster, epoch), making(CLUSTER, 0), 0);
+        ignores_statements_of(making(CLUSTER, 0), making(cluster, epoch), epoch.into());
     }
-    ignores_words_of(making(CLUSTER, 1), making(CLUSTER, 2), 2);
+    ignores_statements_of(making(CLUSTER, 1), making(CLUSTER, 2), 2);
 }
 
 /// The words of epoch 0 are bound as they always were: brokers find the key in those that were ordered long ago.
@@ -475,7 +475,7 @@ fn rule_e8_the_binding_of_epoch_0_stays_and_that_of_a_later_epoch_names_it() {
     assert_eq!((bound(0), bound(9)), (first, end(later).finish()));
 }
 
-fn ignores_words_of(mut other: World<R>, mut world: World<R>, epoch: u64) {
+fn ignores_statements_of(mut other: World<R>, mut world: World<R>, epoch: u64) {
     other.run();
     let replay = |world: &mut World<R>| {
         world.block(other.log.iter().map(|(_, broker, word)| (*broker, word.clone())).collect());

@@ -15,7 +15,7 @@ use super::*;
 use sealcast_delivery::{Batch, Input};
 use sealcast_wire::Address;
 
-struct Words {
+struct Statements {
     quorum: Quorum,
     at: Monotonic,
     /// Questions that were not answered yet: whom, by which name.
@@ -51,9 +51,9 @@ fn welcome(broker: u16, height: u64, next: u64) -> Vec<u8> {
     Reply::Welcome(it).to_bytes()
 }
 
-impl Words {
-    fn new() -> Words {
-        Words {
+impl Statements {
+    fn new() -> Statements {
+        Statements {
             quorum: Quorum::new(config()),
             at: Monotonic(1_000_000),
             asked: Vec::new(),
@@ -146,7 +146,7 @@ fn rule_e2_a_revocation_returns_only_after_2f_plus_1_signed_answers() {
         ("of another state", Some(sign(2, word(2, 4, 0, [9; 32])))),
     ];
     for (what, lie) in lies {
-        let mut words = Words::new();
+        let mut words = Statements::new();
         (0..4).for_each(|broker| words.welcome(broker, 10, 3));
         let token = words.quorum.bound(words.now(), 4, 0).expect("there is room");
         words.drain();
@@ -169,7 +169,7 @@ fn rule_e2_a_revocation_returns_only_after_2f_plus_1_signed_answers() {
 
 #[test]
 fn rule_e4_who_alone_named_a_block_that_others_no_longer_keep_is_not_accused() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     words.say(0, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
     // The channels break before others say so; when they open, it is long past.
@@ -185,7 +185,7 @@ fn rule_e4_who_alone_named_a_block_that_others_no_longer_keep_is_not_accused() {
 
 #[test]
 fn rule_e4_a_believed_block_whose_contents_nobody_brings_accuses_nobody() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     for broker in 0..3 {
         words.say(broker, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
@@ -200,7 +200,7 @@ fn rule_e4_a_believed_block_whose_contents_nobody_brings_accuses_nobody() {
 
 #[test]
 fn rule_e4_who_names_a_block_that_was_none_is_still_accused() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     words.say(0, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
     for broker in 1..3 {
@@ -211,7 +211,7 @@ fn rule_e4_who_names_a_block_that_was_none_is_still_accused() {
 
 #[test]
 fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     let token = words.quorum.receipt(words.now(), 4, 0).expect("there is room");
     let subscribed = words.quorum.subscribe(words.now(), "a".parse().expect("an interest"));
@@ -272,7 +272,7 @@ fn what_nobody_reads_any_more_before_it_stands_ends_when_it_does() {
 
 #[test]
 fn a_broker_that_hangs_keeps_nobody_from_hearing_where_the_others_stand() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     words.quorum.status(words.now()).expect("there is room");
     words.drain();
@@ -289,7 +289,7 @@ fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_mor
     // Who denies it: one liar, then a liar and one that is behind for a moment, then all but a liar.
     let cases: [(&[u16], u32, bool); 3] = [(&[3], u32::MAX, false), (&[2, 3], 1, false), (&[1, 2, 3], u32::MAX, true)];
     for (denying, times, is_told) in cases {
-        let mut words = Words::new();
+        let mut words = Statements::new();
         (0..4).for_each(|broker| words.welcome(broker, 10, 3));
         words.quorum.subscribe(words.now(), "a".parse().expect("an interest")).expect("there is room");
         words.drain();
@@ -310,7 +310,7 @@ fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_mor
 
 #[test]
 fn who_waits_for_nothing_does_not_ask_whether_somebody_vouches() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     let mut asked = 0;
     words.run(Duration::from_secs(30), |_, question| {
@@ -322,7 +322,7 @@ fn who_waits_for_nothing_does_not_ask_whether_somebody_vouches() {
 
 #[test]
 fn nothing_is_published_at_a_topic_that_only_looks_like_another() {
-    let mut words = Words::new();
+    let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     let at = |topic: &str| Publication {
         headers: vec![sealcast_broker::operation::Header { topic: topic.into(), value: None }],
