@@ -71,7 +71,7 @@ pub use event::{
 };
 pub use handle::Handle;
 pub use item::{Content, Item, Took};
-pub use machine::{Cargo, Done};
+pub use machine::{Done, PayloadKind};
 pub use transport::Transport;
 
 use asking::{Asking, Purpose};

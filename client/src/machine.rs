@@ -39,7 +39,7 @@ use sealcast_delivery::{Body, Delivered, Outcome, Outgoing, Output, SendError, T
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) quorum: Quorum,
-    pub(super) cargo: Cargo,
+    pub(super) payload_kind: PayloadKind,
     /// For a key scheme that asks for the brokers' key.
     cluster: Option<Arc<ClusterFile>>,
     /// The scheme asked last under this id, and the brokers had no key.
@@ -93,7 +93,7 @@ pub(super) struct Machine {
 
 /// What publications hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cargo {
+pub enum PayloadKind {
     /// A message each.
     Messages {
         /// Brokers hold shares of the key that it is sealed under.
@@ -148,7 +148,7 @@ impl Machine {
         now: Now,
         config: Config,
         record: Option<&[u8]>,
-        cargo: Cargo,
+        payload_kind: PayloadKind,
         cluster: Option<Arc<ClusterFile>>,
         resumes: bool,
     ) -> Result<Machine, sealcast_wire::Malformed> {
@@ -161,7 +161,7 @@ impl Machine {
         }
         let mut machine = Machine {
             quorum,
-            cargo,
+            payload_kind,
             cluster,
             key_asked: None,
             frames: BestEffort::up_to(limits::BODY_BYTES_MAX),
@@ -190,7 +190,7 @@ impl Machine {
             paused: false,
             held: false,
         };
-        if let Cargo::Group(name) = &machine.cargo {
+        if let PayloadKind::Group(name) = &machine.payload_kind {
             for place in [group_pattern(name, KEYS), group_pattern(name, MESSAGES)] {
                 // What waits to be numbered has room for the first of all.
                 let _ = machine.read_pattern(now, &place);
@@ -343,9 +343,9 @@ impl Machine {
         if message.guarantee == Guarantee::Safe {
             return Err(SendError::NotGiven(message.guarantee));
         }
-        let token = match (&self.cargo, message.what) {
-            (Cargo::Group(_), What::Message { .. }) => return Err(SendError::PerDatagram),
-            (Cargo::Group(name), what) => {
+        let token = match (&self.payload_kind, message.what) {
+            (PayloadKind::Group(_), What::Message { .. }) => return Err(SendError::PerDatagram),
+            (PayloadKind::Group(name), what) => {
                 let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
                 let topic = format!("{}/{kind}", group_topic(name));
                 let datagram = self.frames.datagram(protect.map(|p| &**p), &message)?;
@@ -354,19 +354,19 @@ impl Machine {
                 self.ours.entry(id).or_default().push_back(token);
                 token
             }
-            (Cargo::Messages { .. }, What::Data { topic, sent_micros, body, .. }) => {
+            (PayloadKind::Messages { .. }, What::Data { topic, sent_micros, body, .. }) => {
                 check_topic(topic).map_err(|_| SendError::BadTopic)?;
                 let sent = sent_micros.map_or_else(Vec::new, |at| [SENT, &at.to_be_bytes()[..]].concat());
                 self.publish(now, topic.to_owned(), sent, body.to_vec())?
             }
-            (Cargo::Messages { sealed: true }, What::Message { body: Body::Sealed(seal), again, .. }) => {
+            (PayloadKind::Messages { sealed: true }, What::Message { body: Body::Sealed(seal), again, .. }) => {
                 let number = self.quorum.number(now)?;
                 let sealed = seal.seal(Some(u128::from(number).to_be_bytes()))?;
                 let (number, publication) =
                     sealed_publication(&sealed.header, &sealed.body).ok_or(SendError::TooLong)?;
                 self.quorum.publish_sealed(now, number, publication, again)?
             }
-            (Cargo::Messages { sealed: false }, What::Message { envelope, body: Body::Clear(body), .. }) => {
+            (PayloadKind::Messages { sealed: false }, What::Message { envelope, body: Body::Clear(body), .. }) => {
                 if body.len() > limits::BODY_BYTES_MAX {
                     return Err(SendError::TooLong);
                 }
@@ -374,7 +374,9 @@ impl Machine {
                 let publication = Publication::of(envelope, body).map_err(|_| SendError::TooLong)?;
                 self.quorum.publish(now, publication)?
             }
-            (Cargo::Messages { .. }, What::Message { .. } | What::Keys { .. }) => return Err(SendError::PerDatagram),
+            (PayloadKind::Messages { .. }, What::Message { .. } | What::Keys { .. }) => {
+                return Err(SendError::PerDatagram);
+            }
         };
         self.drain(now);
         Ok(token)
@@ -541,7 +543,7 @@ impl Machine {
 
     /// Whether keys open what is sealed.
     pub(super) fn opens(&self) -> bool {
-        self.cargo == Cargo::Messages { sealed: true }
+        self.payload_kind == PayloadKind::Messages { sealed: true }
     }
 
     /// A sealed publication opened, or is ⊥.
@@ -612,10 +614,10 @@ impl Machine {
             self.finish(token, Done::Outcome(became.clone()));
         }
         let outcome = match became {
-            Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.cargo {
+            Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.payload_kind {
                 // Its place is told when it comes back.
-                Cargo::Group(_) => return,
-                Cargo::Messages { .. } => {
+                PayloadKind::Group(_) => return,
+                PayloadKind::Messages { .. } => {
                     let sn = outcome.detail.first_chunk::<8>().map(|sn| u64::from_be_bytes(*sn));
                     sn.map_or(Outcome::Accepted, Outcome::Ordered)
                 }
@@ -649,8 +651,8 @@ impl Machine {
     fn published(&mut self, it: Published) -> Result<(), Dropped> {
         let Published { entry, publication, .. } = it;
         let key = entry.client.0;
-        match (&self.cargo, publication.body) {
-            (Cargo::Group(_), Contents::Plain(datagram)) => {
+        match (&self.payload_kind, publication.body) {
+            (PayloadKind::Group(_), Contents::Plain(datagram)) => {
                 let source = Source::Client { key, epoch: EpochId::default() };
                 let ours = if entry.client == *self.quorum.client() { self.came_back(&datagram) } else { None };
                 if datagram.get(1) == Some(&KIND_SEALED) {
@@ -668,8 +670,8 @@ impl Machine {
                 self.put(Output::Keys { source, position: Some(entry.sn), bytes: bytes.to_vec() });
                 Ok(())
             }
-            (Cargo::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
-            (Cargo::Messages { .. }, body) => {
+            (PayloadKind::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
+            (PayloadKind::Messages { .. }, body) => {
                 if self.passed.is_some_and(|passed| passed >= entry.sn) {
                     return Ok(());
                 }
@@ -732,13 +734,13 @@ impl Machine {
 impl Machine {
     /// A group's messages have one order, and so have what its members say for its key.
     pub(super) fn orders_all(&self) -> bool {
-        matches!(self.cargo, Cargo::Group(_))
+        matches!(self.payload_kind, PayloadKind::Group(_))
     }
 
     /// The group takes no more messages, or takes them again.
     pub(super) fn pause(&mut self, now: Now, paused: bool) {
         self.paused = paused;
-        if let Cargo::Group(name) = &self.cargo {
+        if let PayloadKind::Group(name) = &self.payload_kind {
             let messages = self.patterns.get(&group_pattern(name, MESSAGES));
             if let Some(Wanted { status: Some(Ok(id)), .. }) = messages {
                 self.quorum.pause(now, *id, paused);

@@ -9,7 +9,7 @@ use sealcast::url::OriginMode;
 use sealcast_broker::operation::{Client as Id, Operation};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code, Entry};
-use sealcast_client::{Cargo, Config, Content, Done, Handle, Item, Notice, Outcome, Transport};
+use sealcast_client::{Config, Content, Done, Handle, Item, Notice, Outcome, PayloadKind, Transport};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::{Batch, Delivery, Token};
@@ -83,8 +83,9 @@ impl Client {
         let registrations = vec![cast.registration(seed, desk)];
         let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
         let now = Now { monotonic: Monotonic(0), utc: None };
-        let cargo = Cargo::Messages { sealed: true };
-        let (transport, handle) = Transport::open(now, config, None, cargo, None, true).expect("there is no record");
+        let payload_kind = PayloadKind::Messages { sealed: true };
+        let (transport, handle) =
+            Transport::open(now, config, None, payload_kind, None, true).expect("there is no record");
         let keys = keys(cast, id, [seed; 32]);
         let group = Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need");
         Client {

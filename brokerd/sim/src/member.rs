@@ -11,7 +11,7 @@ use sealcast::group::{Axis, Group, Publication, ViewEvent};
 use sealcast::session::core::{Core, Filter, Output};
 use sealcast::url::{OriginMode, Scheme};
 use sealcast_broker::operation::Client as Id;
-use sealcast_client::{Cargo, Config, Transport};
+use sealcast_client::{Config, PayloadKind, Transport};
 use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Pattern, Request, Right};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::{Batch, Delivery};
@@ -172,19 +172,19 @@ fn core(
     let id = Id(origin.public_bytes());
     let registrations = vec![cast.registration(seed, None)];
     let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
-    let (keys, cargo): (Box<dyn Keys>, Cargo) = match scheme {
-        Scheme::Plain => (Box::new(Plain::new("member", incarnation)), Cargo::Messages { sealed: false }),
-        Scheme::Threshold => (client::keys(cast, id, chance), Cargo::Messages { sealed: true }),
+    let (keys, payload_kind): (Box<dyn Keys>, PayloadKind) = match scheme {
+        Scheme::Plain => (Box::new(Plain::new("member", incarnation)), PayloadKind::Messages { sealed: false }),
+        Scheme::Threshold => (client::keys(cast, id, chance), PayloadKind::Messages { sealed: true }),
         Scheme::Contributory => {
             // As sessions through brokers do.
             let pace = NonZeroU32::new(4).expect("it is not 0");
             let mut of_keys = contributory::Config::new(GROUP, identity.clone());
             (of_keys.pace, of_keys.rekey_after) = (pace, of_keys.rekey_after / pace.get());
             let records: Vec<(u64, Vec<u8>)> = keys_records.clone().into_iter().collect();
-            (Box::new(Contributory::restore(of_keys, chance, now, &records)), Cargo::Group(GROUP.to_owned()))
+            (Box::new(Contributory::restore(of_keys, chance, now, &records)), PayloadKind::Group(GROUP.to_owned()))
         }
     };
-    let opened = Transport::open(now, config, record, cargo, None, false);
+    let opened = Transport::open(now, config, record, payload_kind, None, false);
     let (transport, _handle) = opened.expect("the record is its own");
     Core::new(Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need"))
 }

@@ -1,5 +1,5 @@
 //! Every scenario for some seeds, every checker against what it is to report, and one trace for one seed.
-//! `SEALCAST_SEED=<seed> cargo test -p sealcast-brokers-sim <test>` plays one seed.
+//! `SEALCAST_SEED=<seed> payload_kind test -p sealcast-brokers-sim <test>` plays one seed.
 
 use std::sync::Arc;
 

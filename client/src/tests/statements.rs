@@ -244,8 +244,9 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
 #[test]
 fn what_nobody_reads_any_more_before_it_stands_ends_when_it_does() {
     let now = Now { monotonic: Monotonic(1_000_000), utc: Some(Utc(0)) };
-    let cargo = Cargo::Messages { sealed: false };
-    let (mut transport, _) = Transport::open(now, config(), None, cargo, None, false).expect("there is no record");
+    let payload_kind = PayloadKind::Messages { sealed: false };
+    let (mut transport, _) =
+        Transport::open(now, config(), None, payload_kind, None, false).expect("there is no record");
     let pattern = "a".parse().expect("a pattern");
     transport.handle(now, Input::Subscribe(&pattern));
     transport.handle(now, Input::Unsubscribe(&pattern));

@@ -59,17 +59,17 @@ fn everything() -> Interest {
 }
 
 impl Stage {
-    fn new(cargo: Cargo, record: Option<&[u8]>) -> Stage {
+    fn new(payload_kind: PayloadKind, record: Option<&[u8]>) -> Stage {
         let config = config();
         let cluster = config.genesis.cluster();
         let (transport, handle) =
-            Transport::open(now(), config, record, cargo, None, true).expect("the record is good");
+            Transport::open(now(), config, record, payload_kind, None, true).expect("the record is good");
         let (opens, delivered) = (VecDeque::new(), Vec::new());
         Stage { transport, handle, cluster, height: 1, sn: 0, opens, delivered, active: 0, requests: 0 }
     }
 
     fn sealed() -> Stage {
-        Stage::new(Cargo::Messages { sealed: true }, None)
+        Stage::new(PayloadKind::Messages { sealed: true }, None)
     }
 
     fn tell(&mut self, input: Input<'_>) {
@@ -231,7 +231,7 @@ fn rule_g7_a_sealed_backlog_larger_than_may_wait_is_opened_in_order() {
 
 #[test]
 fn rule_g7_what_was_handed_over_counts_as_waiting_until_its_reader_took_it() {
-    let mut stage = Stage::new(Cargo::Messages { sealed: false }, None);
+    let mut stage = Stage::new(PayloadKind::Messages { sealed: false }, None);
     stage.welcome();
     let subscription = stage.subscribe();
     let mut handed = VecDeque::new();
@@ -315,7 +315,7 @@ fn a_pattern_and_a_reader_of_the_same_both_get_what_is_published() {
 
 #[test]
 fn rule_g6_a_reader_goes_on_behind_what_was_taken_and_a_pattern_begins_now() {
-    let mut stage = Stage::new(Cargo::Messages { sealed: false }, None);
+    let mut stage = Stage::new(PayloadKind::Messages { sealed: false }, None);
     stage.welcome();
     let subscription = stage.subscribe();
     stage.block(3, 10);
@@ -326,12 +326,12 @@ fn rule_g6_a_reader_goes_on_behind_what_was_taken_and_a_pattern_begins_now() {
         let all = stage.handle.confirmed_subscriptions();
         all.iter().map(|it| (it.subscription, it.next, it.places)).collect::<Vec<_>>()
     };
-    let mut again = Stage::new(Cargo::Messages { sealed: false }, Some(&record));
+    let mut again = Stage::new(PayloadKind::Messages { sealed: false }, Some(&record));
     (again.height, again.sn) = (stage.height, stage.sn);
     again.welcome();
     again.subscribe();
     assert_eq!(next(&again), [(ACTIVE, 1, 3)], "it goes on behind what was taken");
-    let mut again = Stage::new(Cargo::Messages { sealed: false }, Some(&record));
+    let mut again = Stage::new(PayloadKind::Messages { sealed: false }, Some(&record));
     (again.height, again.sn) = (stage.height, stage.sn);
     again.tell(Input::Subscribe(&"#".parse().expect("a pattern")));
     again.welcome();
@@ -366,7 +366,7 @@ fn rule_g7_of_a_read_that_timed_out_nothing_is_kept() {
 
 #[test]
 fn rule_g7_a_reader_that_does_not_keep_up_holds_back_no_groups_messages() {
-    let mut stage = Stage::new(Cargo::Group("g".into()), None);
+    let mut stage = Stage::new(PayloadKind::Group("g".into()), None);
     stage.welcome();
     let subscription = stage.subscribe();
     let before = stage.requests;

@@ -25,9 +25,9 @@ pub(crate) enum Frame<'a> {
     /// Application data that the scheme sealed as a whole.
     Sealed { topic: &'a str, header: &'a [u8], body: &'a [u8] },
     /// To the orderer: give this a place.
-    Submit { id: EntryId, cargo: &'a [u8] },
+    Submit { id: EntryId, payload: &'a [u8] },
     /// From the orderer: this has a position, behind all that has this hash.
-    Entry { index: u64, id: EntryId, before: Chain, cargo: &'a [u8] },
+    Entry { index: u64, id: EntryId, before: Chain, payload: &'a [u8] },
     /// From the orderer to the submitter: it has that position, behind all that has this hash.
     Ordered { id: EntryId, index: u64, before: Chain },
     /// To the orderer: send again from this index on; `u64::MAX` asks only for the head.
@@ -72,8 +72,8 @@ impl<'a> Frame<'a> {
                 body: r.rest(),
             }),
             2 => Frame::Sealed { topic: text(&mut r)?, header: r.bytes16(usize::from(u16::MAX))?, body: r.rest() },
-            3 => Frame::Submit { id: r.array()?, cargo: r.rest() },
-            4 => Frame::Entry { index: r.u64()?, id: r.array()?, before: r.array()?, cargo: r.rest() },
+            3 => Frame::Submit { id: r.array()?, payload: r.rest() },
+            4 => Frame::Entry { index: r.u64()?, id: r.array()?, before: r.array()?, payload: r.rest() },
             5 => Frame::Ordered { id: r.array()?, index: r.u64()?, before: r.array()? },
             7 => Frame::Again { from: r.u64()? },
             8 => Frame::Head { next: r.u64()? },
@@ -109,8 +109,8 @@ impl<'a> Frame<'a> {
                 w.bytes16(d.proof).bytes16(d.topic.as_bytes()).raw(d.body)
             }
             Frame::Sealed { topic, header, body } => w.u8(2).bytes16(topic.as_bytes()).bytes16(header).raw(body),
-            Frame::Submit { id, cargo } => w.u8(3).raw(id).raw(cargo),
-            Frame::Entry { index, id, before, cargo } => w.u8(4).u64(*index).raw(id).raw(before).raw(cargo),
+            Frame::Submit { id, payload } => w.u8(3).raw(id).raw(payload),
+            Frame::Entry { index, id, before, payload } => w.u8(4).u64(*index).raw(id).raw(before).raw(payload),
             Frame::Ordered { id, index, before } => w.u8(5).raw(id).u64(*index).raw(before),
             Frame::Again { from } => w.u8(7).u64(*from),
             Frame::Head { next } => w.u8(8).u64(*next),
@@ -180,8 +180,8 @@ mod tests {
             Frame::Data(data),
             Frame::Data(Data { sent_micros: None, proof: &[], ..data }),
             Frame::Sealed { topic: "t", header: b"h", body: b"b" },
-            Frame::Submit { id: [1; 16], cargo: b"c" },
-            Frame::Entry { index: 1, id: [2; 16], before: [9; 32], cargo: b"c" },
+            Frame::Submit { id: [1; 16], payload: b"c" },
+            Frame::Entry { index: 1, id: [2; 16], before: [9; 32], payload: b"c" },
             Frame::Ordered { id: [3; 16], index: 4, before: [8; 32] },
             Frame::Again { from: 8 },
             Frame::Head { next: 8 },

@@ -151,18 +151,18 @@ impl Ordered {
         if self.pending.len() >= SUBMITTED_MAX {
             return Err(SendError::Full);
         }
-        let cargo = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
+        let payload = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
         // A message that needed no order is another one when it is sent again: a newcomer may lack it.
         let mut named = self.all.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
-        named.extend_from_slice(&cargo);
+        named.extend_from_slice(&payload);
         self.all = self.all.map(|it| it.wrapping_add(1));
-        Ok(self.submit_as(now, &named, &cargo).0)
+        Ok(self.submit_as(now, &named, &payload).0)
     }
 
     /// Submits something under the name that these bytes give it.
-    fn submit_as(&mut self, now: Now, named: &[u8], cargo: &[u8]) -> (Token, EntryId) {
+    fn submit_as(&mut self, now: Now, named: &[u8], payload: &[u8]) -> (Token, EntryId) {
         let id: EntryId = sha256(named)[..16].try_into().expect("a hash has 32 bytes");
-        let datagram = open_datagram(&Frame::Submit { id, cargo });
+        let datagram = open_datagram(&Frame::Submit { id, payload });
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
         let retry_at = now.monotonic + RETRY;
@@ -182,8 +182,8 @@ impl Ordered {
             (Some(cut), _) => self.best_effort.outputs.push_front(Output::Flushed(epoch, cut)),
             (None, Flush::Now) => {
                 self.forget_flush();
-                let cargo = open_datagram(&Frame::Flush { epoch });
-                let (_, id) = self.submit_as(now, &cargo, &cargo);
+                let payload = open_datagram(&Frame::Flush { epoch });
+                let (_, id) = self.submit_as(now, &payload, &payload);
                 self.flushing = Some((epoch, id));
             }
             // Nothing is known so far back: whoever asks waits in vain.
@@ -224,7 +224,7 @@ impl Ordered {
     ) -> Result<(), Dropped> {
         let from_orderer = source == Source::Outside(self.orderer);
         match frame {
-            Frame::Entry { index, id, before, cargo } if from_orderer => {
+            Frame::Entry { index, id, before, payload } if from_orderer => {
                 let next = *self.next.get_or_insert(index);
                 if index < next {
                     return Err(Dropped::Stale);
@@ -232,7 +232,7 @@ impl Ordered {
                 if self.ahead.len() >= ORDERED_AHEAD_MAX && index != next {
                     return Err(Dropped::Queue);
                 }
-                self.ahead.insert(index, (id, before, cargo.to_vec()));
+                self.ahead.insert(index, (id, before, payload.to_vec()));
                 if index > next {
                     self.again_at = self.again_at.min(now.monotonic + RETRY);
                 }
@@ -311,7 +311,7 @@ impl Ordered {
     /// Hands on what is next in the order, as far as it is here.
     fn advance(&mut self) {
         while let Some(next) = self.next
-            && let Some((id, before, cargo)) = self.ahead.remove(&next)
+            && let Some((id, before, payload)) = self.ahead.remove(&next)
         {
             if self.chain.is_some_and(|chain| chain != before) {
                 // Another order than the one that we followed: nothing of it is taken.
@@ -319,25 +319,25 @@ impl Ordered {
             }
             self.next = Some(next + 1);
             self.chain = Some(chained(&before, &id));
-            if let Err(why) = self.hand_on(next, id, cargo) {
+            if let Err(why) = self.hand_on(next, id, payload) {
                 self.best_effort.drops.count(why);
             }
         }
     }
 
     /// Hands on what has this position: a sealed datagram as it came, since its receiver opens it there.
-    fn hand_on(&mut self, index: u64, id: EntryId, cargo: Vec<u8>) -> Result<(), Dropped> {
+    fn hand_on(&mut self, index: u64, id: EntryId, payload: Vec<u8>) -> Result<(), Dropped> {
         let ours = self.pending.remove(&id).map(|p| p.token);
         let source = Source::Outside(self.orderer);
         let outputs = &mut self.best_effort.outputs;
-        if cargo.get(1) == Some(&KIND_SEALED) {
-            outputs.push_back(Output::Record { index, from: source, ours, datagram: cargo });
+        if payload.get(1) == Some(&KIND_SEALED) {
+            outputs.push_back(Output::Record { index, from: source, ours, datagram: payload });
             return Ok(());
         }
         if let Some(token) = ours {
             outputs.push_back(Output::Outcome(token, Outcome::Ordered(index)));
         }
-        match open_content(&cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
+        match open_content(&payload).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
             Frame::Sealed { topic, header, body } => {
                 outputs.push_back(Output::Deliver(Delivered {
                     index,

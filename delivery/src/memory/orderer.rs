@@ -31,7 +31,7 @@ impl Orderer {
     /// A datagram has come.
     pub fn handle(&mut self, from: Address, datagram: &[u8]) {
         match open_content(datagram).and_then(Frame::parse) {
-            Ok(Frame::Submit { id, cargo }) => self.submit(from, id, cargo),
+            Ok(Frame::Submit { id, payload }) => self.submit(from, id, payload),
             Ok(Frame::Again { from: index }) => self.again(from, index),
             // What is asked of brokers is not for us.
             Ok(Frame::Ask { what: Fetch::Shares { .. }, .. }) => {}
@@ -60,7 +60,7 @@ impl Orderer {
         &self.drops
     }
 
-    fn submit(&mut self, from: Address, id: EntryId, cargo: &[u8]) {
+    fn submit(&mut self, from: Address, id: EntryId, payload: &[u8]) {
         let next = self.log.len() as u64;
         let index = match self.places.entry(id) {
             MapEntry::Occupied(place) => *place.get(),
@@ -69,8 +69,8 @@ impl Orderer {
                 place.insert(next);
                 let before = self.chain;
                 self.chain = chained(&before, &id);
-                self.log.push((id, before, cargo.to_vec()));
-                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, before, cargo })));
+                self.log.push((id, before, payload.to_vec()));
+                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, before, payload })));
                 next
             }
         };
@@ -82,8 +82,8 @@ impl Orderer {
         let next = self.log.len() as u64;
         self.answer(to, &Frame::Head { next });
         let from = usize::try_from(index.min(next)).expect("an index below the log's length");
-        for (i, (id, before, cargo)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
-            let entry = Frame::Entry { index: i as u64, id: *id, before: *before, cargo };
+        for (i, (id, before, payload)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
+            let entry = Frame::Entry { index: i as u64, id: *id, before: *before, payload };
             self.outbox.push_back((Some(to), open_datagram(&entry)));
         }
     }

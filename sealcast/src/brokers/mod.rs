@@ -33,7 +33,7 @@ use sealcast_broker::operation::{
 use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
-use sealcast_client::{Answer, Cargo, ConfirmedSubscription, Done, OrderStatus, Outcome, Proofs, Read};
+use sealcast_client::{Answer, ConfirmedSubscription, Done, OrderStatus, Outcome, PayloadKind, Proofs, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Now, Utc, limits};
 
@@ -259,7 +259,7 @@ impl Brokers {
     pub fn begin_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Token> {
         // Once for all of it: each comparison of process ids is a system call.
         self.driven.check()?;
-        let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.cargo, Cargo::Group(_))));
+        let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.payload_kind, PayloadKind::Group(_))));
         if is_group {
             return Err(Error::new(
                 Code::Usage,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealcast_client::{Cargo, Done, Outcome};
+use sealcast_client::{Done, Outcome, PayloadKind};
 use sealcast_delivery::Token;
 use sealcast_keys::Status;
 use sealcast_wire::Now;
@@ -66,8 +66,8 @@ impl Opening {
 /// A session of a client of brokers that has its key already.
 pub(crate) fn open_client(opening: brokers::Opening) -> Result<Session> {
     let brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse } = opening;
-    let cargo = Cargo::Messages { sealed: keys != Scheme::Plain };
-    let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes: true };
+    let payload_kind = PayloadKind::Messages { sealed: keys != Scheme::Plain };
+    let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes: true };
     start(Url::of_brokers(keys, timeout), Parts::of_client(None, reach)?, Clock::start(), false)
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealcast_client::Cargo;
+use sealcast_client::PayloadKind;
 use sealcast_crypto::identity::{CertificateError, Identity as Held};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
@@ -58,9 +58,9 @@ impl Parts {
     /// Those of a client of brokers that is in no group.
     pub(super) fn of_client(me: Option<String>, reach: Reach) -> Result<Parts> {
         let (me, group) = (me.unwrap_or_else(|| "client".to_owned()), String::new());
-        let keys = match reach.cargo {
-            Cargo::Messages { sealed: false } => schemes::plain(&me)?,
-            Cargo::Messages { sealed: true } | Cargo::Group(_) => {
+        let keys = match reach.payload_kind {
+            PayloadKind::Messages { sealed: false } => schemes::plain(&me)?,
+            PayloadKind::Messages { sealed: true } | PayloadKind::Group(_) => {
                 schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
             }
         };
@@ -163,12 +163,12 @@ impl Opening {
             let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
             return Err(Error::new(Code::Denied, what).with_hint(hint));
         }
-        let cargo = match &member {
-            Some(member) => Cargo::Group(member.group.clone()),
-            None => Cargo::Messages { sealed: url.is_sealed() },
+        let payload_kind = match &member {
+            Some(member) => PayloadKind::Group(member.group.clone()),
+            None => PayloadKind::Messages { sealed: url.is_sealed() },
         };
         let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, self.client.is_some());
-        let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes };
+        let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes };
         if let Some(member) = member {
             return Ok(Parts { reach: Some(reach), ..member });
         }

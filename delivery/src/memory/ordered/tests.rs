@@ -171,7 +171,7 @@ fn what_one_offers_another_fetches() {
 fn only_the_orderer_orders() {
     let mut client = Ordered::new(ORDERER, Start::Beginning);
     let now = Now { monotonic: Monotonic(0), utc: None };
-    let mut entry = Frame::Entry { index: 0, id: [0; 16], before: [0; 32], cargo: b"x" }.bytes();
+    let mut entry = Frame::Entry { index: 0, id: [0; 16], before: [0; 32], payload: b"x" }.bytes();
     client.handle(now, Input::open(Address::Node(9), &mut entry));
     assert_eq!(dropped(&mut client), [Dropped::Auth]);
 }
@@ -198,8 +198,8 @@ fn prepare(client: &mut Ordered, now: Now, view: &View, flush: Flush) {
 /// An orderer shows a client this, behind what has that hash.
 fn show(client: &mut Ordered, index: u64, id: u8, before: Chain) {
     let now = Now { monotonic: Monotonic(0), utc: None };
-    let cargo = open_datagram(&Frame::Keys(b"commit"));
-    let mut entry = Frame::Entry { index, id: [id; 16], before, cargo: &cargo }.bytes();
+    let payload = open_datagram(&Frame::Keys(b"commit"));
+    let mut entry = Frame::Entry { index, id: [id; 16], before, payload: &payload }.bytes();
     client.handle(now, Input::open(ORDERER, &mut entry));
 }
 

@@ -13,7 +13,7 @@ use sealcast_broker::cluster_file::{Addresses, ClusterFile, VouchedKey};
 use sealcast_broker::operation::{Operation, Registration};
 use sealcast_broker::protocol::Status;
 use sealcast_broker::state::Code as Became;
-use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, OrderStatus};
+use sealcast_client::{self as client, Config, Done, Handle, Notice, OrderStatus, PayloadKind};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_delivery::{Batch, Delivery, SendError, Token};
 use sealcast_keys::Keys;
@@ -33,7 +33,7 @@ pub(in crate::session) struct Reach {
     pub(in crate::session) cluster: Arc<ClusterFile>,
     pub(in crate::session) key: ClientKey,
     pub(in crate::session) registrations: Vec<Registration>,
-    pub(in crate::session) cargo: Cargo,
+    pub(in crate::session) payload_kind: PayloadKind,
     /// Operations that one signature vouches for, at most.
     pub(in crate::session) frame_operations: usize,
     /// Whether evidence against publishers is brought before the brokers (E4).
@@ -51,7 +51,7 @@ pub(crate) struct BrokerLink {
     pub(crate) cluster: Arc<ClusterFile>,
     /// What can be asked of brokers beside what every transport does.
     pub(crate) handle: Handle,
-    pub(crate) cargo: Cargo,
+    pub(crate) payload_kind: PayloadKind,
     /// What says again who this is.
     pub(crate) registrations: Vec<Registration>,
     pub(crate) findings: Findings,
@@ -79,7 +79,7 @@ pub(crate) struct BrokerLink {
 
 /// A client of these brokers.
 pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transport> {
-    let Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes } = reach;
+    let Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes } = reach;
     let (key, record) = key.into_parts();
     let config = Config {
         genesis: cluster.genesis.clone(),
@@ -88,12 +88,13 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         frame_operations,
     };
     let last = record.last();
-    let opened = client::Transport::open(now, config, last.as_deref(), cargo.clone(), Some(cluster.clone()), resumes);
+    let opened =
+        client::Transport::open(now, config, last.as_deref(), payload_kind.clone(), Some(cluster.clone()), resumes);
     let (delivery, handle) =
         opened.map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
     let link = BrokerLink {
         handle,
-        cargo,
+        payload_kind,
         status: ClientStatus::new(&registrations),
         registrations,
         findings: Findings::new(accuse),
@@ -359,7 +360,7 @@ impl BrokerLink {
 
     /// Whether publications are sealed under the brokers' key.
     pub(crate) fn seals(&self) -> bool {
-        self.cargo == Cargo::Messages { sealed: true }
+        self.payload_kind == PayloadKind::Messages { sealed: true }
     }
 
     /// Why nothing more can be done, if so.
