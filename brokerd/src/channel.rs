@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Frame;
-use sealcast_broker::protocol::{Answer, Question, Reply, Request, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request, Welcome};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 
@@ -23,7 +23,7 @@ pub struct Channel {
     timeout: Duration,
     /// Limit of one call, whatever is asked.
     last: Option<Instant>,
-    questions: u64,
+    queries: u64,
     /// What came while an answer was waited for: the last [`limits::CHANNEL_EARLIER_BYTES_MAX`] of it.
     earlier: VecDeque<(Reply, usize)>,
     earlier_bytes: usize,
@@ -68,8 +68,8 @@ impl Channel {
         socket.set_nodelay(true)?;
         let connection = ClientConnection::new(tls::client(key, broker), tls::name()).map_err(io::Error::other)?;
         let stream = StreamOwned::new(connection, Timed { socket, until, end: None });
-        let (questions, earlier, earlier_bytes) = (0, VecDeque::new(), 0);
-        Ok(Channel { stream, timeout, last: None, questions, earlier, earlier_bytes })
+        let (queries, earlier, earlier_bytes) = (0, VecDeque::new(), 0);
+        Ok(Channel { stream, timeout, last: None, queries, earlier, earlier_bytes })
     }
 
     /// From `last` on nothing is waited for, and nothing once `end` is set.
@@ -91,11 +91,11 @@ impl Channel {
     ///
     /// # Errors
     /// If the channel broke, or the answer was not there in time.
-    pub fn ask(&mut self, question: Question) -> io::Result<Answer> {
-        self.questions += 1;
-        let asked = self.questions;
+    pub fn ask(&mut self, query: Query) -> io::Result<Answer> {
+        self.queries += 1;
+        let asked = self.queries;
         self.begin(self.timeout);
-        self.write_message(&Request::Ask { id: asked, question })?;
+        self.write_message(&Request::Query { id: asked, query })?;
         loop {
             match self.read()? {
                 (Reply::Answer { id, answer }, _) if id == asked => return Ok(answer),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a channel ended, or a frame or a question was not served.
+/// Why a channel ended, or a frame or a query was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Reason {
@@ -31,9 +31,9 @@ pub enum Reason {
     Broken,
     /// The broker ends.
     Ending,
-    /// Too many questions are open.
+    /// Too many queries are open.
     Questions,
-    /// An unregistered client exceeded its open questions again and again.
+    /// An unregistered client exceeded its open queries again and again.
     Strikes,
     /// A frame whose bytes are none.
     FrameMalformed,

@@ -15,7 +15,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite as SuiteName, VouchedKey};
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Report, Status, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Report, Status, Welcome};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
@@ -190,7 +190,7 @@ impl Broker {
     /// Where it stands.
     pub fn status(&self) -> Status {
         let client = Client([0; 32]);
-        match self.executor.answer(&client, Question::Status) {
+        match self.executor.answer(&client, Query::Status) {
             Answer::Status(status) => *status,
             _ => Status::default(),
         }
@@ -352,7 +352,7 @@ impl Broker {
                 _ => None,
             };
             // Nobody may wait any more.
-            let _ = answer.send(peers.ask(&Question::Status).into_iter().filter_map(time).collect());
+            let _ = answer.send(peers.ask(&Query::Status).into_iter().filter_map(time).collect());
         });
         answered
     }
@@ -612,8 +612,8 @@ impl Service for Front {
         self.admission.submit(client, frame)
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
-        self.executor.answer(client, question)
+    fn answer(&self, client: &Client, query: Query) -> Answer {
+        self.executor.answer(client, query)
     }
 }
 

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sealcast_broker::operation::{Operation, OperationId, Publication};
-use sealcast_broker::protocol::{Contents, Question, Update};
+use sealcast_broker::protocol::{Contents, Query, Update};
 use sealcast_broker::state::{Entry, Notice, Run};
 use sealcast_wire::{Monotonic, Now, limits};
 
 use super::Quorum;
-use super::asking::Purpose;
 use super::catching::Company;
 use super::event::{Delivered, Misdeed, Output};
 use super::line::{Item, Line};
+use super::queries::Purpose;
 use super::updates::Known;
 
 /// Bodies of publications and advertisements, named by their operations' ids.
@@ -311,9 +311,9 @@ impl Quorum {
                     let purpose = Purpose::Resume(*id);
                     let (place, sn) = line.anchor;
                     let floor = self.known.height;
-                    if !self.asking.is_open(&purpose) && self.asking.has_room() {
-                        let question = Question::Resume { subscription: *id, place, sn, floor };
-                        self.ask(now, purpose, question, self.faulty + 1);
+                    if !self.queries.is_open(&purpose) && self.queries.has_room() {
+                        let query = Query::Resume { subscription: *id, place, sn, floor };
+                        self.ask(now, purpose, query, self.faulty + 1);
                     }
                 }
             }
@@ -343,10 +343,10 @@ impl Quorum {
     }
 
     /// Takes in what f + 1 brokers say of a subscription; of what they do not agree on something is given up only once
-    /// nobody is to be waited for, and if it is `late` for nobody. `true` if the question is done with.
+    /// nobody is to be waited for, and if it is `late` for nobody. `true` if the query is done with.
     pub(super) fn resumed(&mut self, id: u64, ask: u64, late: bool) -> bool {
         let (up, brokers, faulty) = (self.up(), self.channels.len(), self.faulty);
-        let (Some(line), Some(ask)) = (self.lines.get_mut(&id), self.asking.get(ask)) else { return true };
+        let (Some(line), Some(ask)) = (self.lines.get_mut(&id), self.queries.get(ask)) else { return true };
         let waits = |broker: u16| !late && up.contains(&broker) && !ask.has_said(broker);
         let may_agree = !late || ask.rounds < DIFFERING_ROUNDS;
         line.fetch(&Company { brokers, faulty, waits: &waits, may_agree })
@@ -355,7 +355,7 @@ impl Quorum {
     /// Asks those brokers on whose pages ended before what is wanted; whether there are such.
     pub(super) fn ask_on(&mut self, id: u64, ask: u64) -> bool {
         let up = self.up();
-        let (Some(line), Some(ask_of)) = (self.lines.get(&id), self.asking.get_mut(ask)) else { return false };
+        let (Some(line), Some(ask_of)) = (self.lines.get(&id), self.queries.get_mut(ask)) else { return false };
         let mut behind = line.streams.behind(line.fetched());
         behind.retain(|broker| up.contains(broker));
         behind.iter().for_each(|broker| ask_of.is_asked_on(*broker));
@@ -411,19 +411,19 @@ impl Quorum {
     pub(super) fn ask_for_bodies(&mut self, now: Now) {
         // What nobody may be handed now is not asked for.
         let sns = if self.held { self.missing_of_reads() } else { self.bodies.missing() };
-        if !sns.is_empty() && self.asking.has_room() && !self.asking.is_open(&Purpose::Bodies) {
-            self.ask(now, Purpose::Bodies, Question::Bodies { sns }, 1);
+        if !sns.is_empty() && self.queries.has_room() && !self.queries.is_open(&Purpose::Bodies) {
+            self.ask(now, Purpose::Bodies, Query::Bodies { sns }, 1);
         }
     }
 
     /// When the first block has waited long enough to be asked for.
     pub(super) fn late_update(&self) -> Option<Monotonic> {
         let due = |(height, it): (u64, &super::updates::Height)| {
-            (!self.asking.is_open(&Purpose::Update(height))).then(|| it.since + TIMEOUT * (1 + it.asked))
+            (!self.queries.is_open(&Purpose::Update(height))).then(|| it.since + TIMEOUT * (1 + it.asked))
         };
         let reached = self.reached(|it| it.claim.height)?;
         let executed = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);
-        executed.filter_map(due).min().filter(|_| self.asking.has_room())
+        executed.filter_map(due).min().filter(|_| self.queries.has_room())
     }
 
     /// Whether nothing of a block is missing but perhaps bodies.
@@ -444,7 +444,7 @@ impl Quorum {
         for height in late {
             let (known, is_here) = (self.known_of(height), self.has_update(height));
             let purpose = Purpose::Update(height);
-            if self.asking.is_open(&purpose) || !self.asking.has_room() {
+            if self.queries.is_open(&purpose) || !self.queries.has_room() {
                 continue;
             }
             let Some(it) = self.updates.get_mut(height) else { continue };
@@ -458,7 +458,7 @@ impl Quorum {
                 continue;
             }
             let width = if known == Known::Unclear { self.channels.len() } else { 1 };
-            self.ask(now, purpose, Question::Update { height }, width);
+            self.ask(now, purpose, Query::Update { height }, width);
         }
     }
 
@@ -544,7 +544,7 @@ const DIFFERING_ROUNDS: u32 = 4;
 const TIMEOUT: Duration = Duration::from_millis(100);
 /// How often a block is asked for before it is given up, which leaves a gap that is caught up.
 const UPDATE_ASKS: u32 = 5;
-/// Of how many blocks questions are open at once.
+/// Of how many blocks queries are open at once.
 const ASKED_AT_ONCE: usize = 16;
 /// How often the record is stored at most: what was delivered since may come again after a crash.
 const STORE_EVERY: Duration = Duration::from_millis(200);

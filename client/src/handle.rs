@@ -174,7 +174,7 @@ impl Handle {
     }
 }
 
-/// Reads and other questions.
+/// Reads and other queries.
 impl Handle {
     /// Reads the newest state that f + 1 brokers agree on; [`Done::Read`] answers. What is sealed there [`Handle::open`]
     /// opens.

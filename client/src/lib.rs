@@ -20,7 +20,7 @@
 //! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
 //! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
 //! | `pace` | handing on no faster than it is taken |
-//! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
+//! | `queries`, `reading`, `receipts` | queries, until f + 1 brokers answer alike |
 //! | `vouching` | whether a client that only waits is still registered |
 //! | `record` | what a restarted program goes on from (G6) |
 //! | `transport` | the trait [`sealcast_delivery::Delivery`] over all of this |
@@ -31,7 +31,6 @@
 #![forbid(unsafe_code)]
 
 mod advertised;
-mod asking;
 mod catching;
 mod channel;
 mod delivering;
@@ -43,6 +42,7 @@ mod machine;
 mod order_status;
 mod outcomes;
 mod pace;
+mod queries;
 mod readers;
 mod reading;
 mod receipts;
@@ -60,7 +60,7 @@ use std::time::Duration;
 
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Client, Interest, Operation, Publication, Registration};
-use sealcast_broker::protocol::{Question, Reply, Request};
+use sealcast_broker::protocol::{Query, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, Utc, limits};
 
@@ -74,11 +74,11 @@ pub use item::{Content, Item, Took};
 pub use machine::{Done, PayloadKind};
 pub use transport::Transport;
 
-use asking::{Asking, Purpose};
 use channel::Channel;
 use delivering::Bodies;
 use line::Line;
 use order_status::Known;
+use queries::{Purpose, Queries};
 use reading::Reading;
 use receipts::Receipts;
 use sealcast_delivery::{SendError, Token};
@@ -130,7 +130,7 @@ pub struct Quorum {
     /// What is wanted and not yet subscribed to: before it is known where the order is.
     wanted: Vec<(Token, Interest, Begin)>,
     bodies: Bodies,
-    asking: Asking,
+    queries: Queries,
     reads: BTreeMap<Token, Reading>,
     receipts: Receipts,
     vouching: Vouching,
@@ -169,7 +169,7 @@ impl Quorum {
             ended: BTreeSet::new(),
             wanted: Vec::new(),
             bodies: Bodies::default(),
-            asking: Asking::default(),
+            queries: Queries::default(),
             reads: BTreeMap::new(),
             receipts: Receipts::default(),
             vouching: Vouching::default(),
@@ -365,16 +365,16 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn shares(&mut self, now: Now, sn: u64, proved: bool) -> Result<(), SendError> {
-        if !self.asking.has_room_for_shares() {
+        if !self.queries.has_room_for_shares() {
             return Err(SendError::Full);
         }
-        self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved }, self.channels.len());
+        self.ask(now, Purpose::Shares(sn), Query::Share { sn, proved }, self.channels.len());
         Ok(())
     }
 
     /// A sealed publication is opened, or never will be: shares of brokers that did not answer are waited for no more.
     pub fn opened(&mut self, sn: u64) {
-        self.asking.close_shares(sn);
+        self.queries.close_shares(sn);
     }
 
     /// Asks for what a key scheme wants of the brokers; shares are all that they have for one. They do not come as the
@@ -461,7 +461,7 @@ impl Quorum {
     /// When [`Quorum::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
         let (vouching, known) = (self.vouching.timeout(), self.known.timeout());
-        let own = [known, self.asking.timeout(), self.late_update(), self.store_at, vouching];
+        let own = [known, self.queries.timeout(), self.late_update(), self.store_at, vouching];
         own.into_iter().flatten().chain(self.timeout_of_operations()).min()
     }
 

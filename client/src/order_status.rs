@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast_broker::operation::{Interest, Operation, Publication};
-use sealcast_broker::protocol::{self, Question, Welcome};
+use sealcast_broker::protocol::{self, Query, Welcome};
 use sealcast_wire::{Monotonic, Now, Utc, limits};
 
-use super::asking::Purpose;
 use super::channel::{Channel, Greeted, reached};
 use super::event::{ConfirmedSubscription, Misdeed, Notice, OrderStatus, Output};
 use super::line::Line;
+use super::queries::Purpose;
 use super::sending::{Op, What};
 use super::{Begin, Quorum};
 use sealcast_delivery::Token;
@@ -110,8 +110,8 @@ impl Quorum {
                 // few blocks behind those that we heard before.
                 self.known.greeted = Some(now.monotonic);
                 let behind = *self.known.behind.get_or_insert(now.monotonic);
-                if !self.asking.is_open(&Purpose::Age) {
-                    self.ask(now, Purpose::Age, Question::Status, self.channels.len());
+                if !self.queries.is_open(&Purpose::Age) {
+                    self.ask(now, Purpose::Age, Query::Status, self.channels.len());
                 }
                 let is_late = spoken > 2 * self.faulty && now.monotonic.since(behind) >= BEHIND_PATIENCE;
                 if is_late && !std::mem::replace(&mut self.known.has_told, true) {
@@ -125,8 +125,8 @@ impl Quorum {
         self.known.epoch = self.known.epoch.max(epoch);
         self.known.policy = self.known.policy.max(self.reached(|it| it.claim.policy).unwrap_or(0));
         if self.known.ask_at.is_none_or(|at| at <= now.monotonic) {
-            if self.known.ask_at.is_some() && !self.asking.is_open(&Purpose::Age) {
-                self.ask(now, Purpose::Age, Question::Status, self.channels.len());
+            if self.known.ask_at.is_some() && !self.queries.is_open(&Purpose::Age) {
+                self.ask(now, Purpose::Age, Query::Status, self.channels.len());
             }
             self.known.ask_at = Some(now.monotonic + limits::SEAL_BLOCK_AGE_MAX / 4);
         }

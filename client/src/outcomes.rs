@@ -1,14 +1,14 @@
 //! What became of operations: results that f + 1 brokers back, refusals, silence.
 
 use sealcast_broker::operation::Operation;
-use sealcast_broker::protocol::{Question, Refusal, Why};
+use sealcast_broker::protocol::{Query, Refusal, Why};
 use sealcast_broker::state::{self, Code, Results};
 use sealcast_wire::Now;
 
-use super::asking::Purpose;
 use super::event::{Notice, Outcome, Output};
 use super::line::Line;
 use super::order_status::INTERNAL;
+use super::queries::Purpose;
 use super::sending::{Op, Settled, What};
 use super::{Known, Quorum};
 use sealcast_delivery::Token;
@@ -27,8 +27,8 @@ impl Quorum {
     /// Somebody used a number of ours, perhaps we: which frame it was tells.
     pub(super) fn ask_for_result(&mut self, now: Now, number: u64) {
         let purpose = Purpose::Result(number);
-        if self.asking.has_room() && !self.asking.is_open(&purpose) {
-            self.ask(now, purpose, Question::Result { number }, self.faulty + 1);
+        if self.queries.has_room() && !self.queries.is_open(&purpose) {
+            self.ask(now, purpose, Query::Result { number }, self.faulty + 1);
         }
     }
 

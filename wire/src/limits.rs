@@ -287,7 +287,7 @@ pub const NUMBERS_KNOWN_CLIENTS: usize = 16_384;
 /// Clients of which a broker knows without its store that they never registered; with more of them all are looked up anew.
 pub const NUMBERS_UNKNOWN_CLIENTS: usize = 4096;
 /// Questions of one client that one broker has not yet answered.
-pub const QUESTIONS_MAX: usize = 256;
+pub const QUERIES_MAX: usize = 256;
 /// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
 pub const OUTBOXES_KEPT: usize = 256;
 /// Bytes of a cluster file: keys, addresses and issuers' certificates.
@@ -377,11 +377,11 @@ pub const CLIENT_WAITING_BYTES_MAX: usize = 32 << 20;
 /// Advertisements that wait at a client until its program takes them; older ones make room.
 pub const CLIENT_ADVERTISEMENTS_MAX: usize = 256;
 /// Questions of a client that are open at once, those for shares not counted,
-pub const CLIENT_QUESTIONS_MAX: usize = 128;
+pub const CLIENT_QUERIES_MAX: usize = 128;
 /// and those for shares.
 pub const CLIENT_SHARES_MAX: usize = 128;
 
-const _: () = assert!(CLIENT_QUESTIONS_MAX + CLIENT_SHARES_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
+const _: () = assert!(CLIENT_QUERIES_MAX + CLIENT_SHARES_MAX <= QUERIES_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
 /// Rows that a broker reads from its store in one call.
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
@@ -496,22 +496,22 @@ pub const GATEWAY_READING_HOLDER_BYTES_MAX: usize = 32 << 20;
 /// The same of all others.
 pub const GATEWAY_READING_STRANGERS_BYTES_MAX: usize = 32 << 20;
 /// Questions of all registered clients that one broker has not yet answered.
-pub const QUESTIONS_ALL_MAX: usize = 16_384;
+pub const QUERIES_TOTAL_MAX: usize = 16_384;
 /// Questions of a client that is not registered that one broker has not yet answered.
-pub const QUESTIONS_STRANGER_MAX: usize = 16;
+pub const QUERIES_UNREGISTERED_MAX: usize = 16;
 /// The same of all of them.
-pub const QUESTIONS_STRANGERS_MAX: usize = 1024;
-/// Questions beyond `QUESTIONS_STRANGER_MAX` with which a client that is not registered loses its channel: more than one
-/// that asks all its `CLIENT_QUESTIONS_MAX` at once.
-pub const QUESTION_STRIKES_MAX: u32 = 128;
+pub const QUERIES_UNREGISTERED_TOTAL_MAX: usize = 1024;
+/// Questions beyond `QUERIES_UNREGISTERED_MAX` with which a client that is not registered loses its channel: more than one
+/// that asks all its `CLIENT_QUERIES_MAX` at once.
+pub const QUERY_STRIKES_MAX: u32 = 128;
 /// Time for which a broker does not hear a client after each of them.
-pub const QUESTION_STRIKE_PAUSE: Duration = Duration::from_millis(10);
-/// Time for which a broker does not hear an unregistered client whose question found `QUESTIONS_STRANGERS_MAX` open. The
+pub const QUERY_STRIKE_PAUSE: Duration = Duration::from_millis(10);
+/// Time for which a broker does not hear an unregistered client whose question found `QUERIES_UNREGISTERED_TOTAL_MAX` open. The
 /// others took them, so that it is no strike; all 1,024 connections together still get few such answers a second.
-pub const QUESTION_BUSY_PAUSE: Duration = Duration::from_millis(50);
+pub const QUERY_BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
 /// much they ask, it costs an eighth of a core.
-pub const QUESTIONS_STRANGERS_REST: u32 = 7;
+pub const QUERIES_UNREGISTERED_REST: u32 = 7;
 /// Frames whose signatures are checked in one batch; larger batches gain little.
 pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
@@ -555,7 +555,7 @@ pub const TURN_PATIENCE_BLOCKS: u64 = 64;
 /// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
 pub const FALSE_FORWARDS_MAX: u32 = 16;
 
-const _: () = assert!(QUESTIONS_STRANGER_MAX + QUESTION_STRIKES_MAX as usize > CLIENT_QUESTIONS_MAX);
+const _: () = assert!(QUERIES_UNREGISTERED_MAX + QUERY_STRIKES_MAX as usize > CLIENT_QUERIES_MAX);
 const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);

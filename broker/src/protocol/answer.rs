@@ -8,7 +8,7 @@ use crate::operation::{Client, Policy};
 use crate::receipt::Testimony;
 use crate::state::{Entry, Floor, Notice, Reading, Results, SubjectStatus, TopicPosition};
 
-/// The answer to a [`super::Question`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
+/// The answer to a [`super::Query`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
 /// bodies, which their ids name, and for what is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -84,7 +84,7 @@ pub enum Why {
     /// It is no longer kept here.
     #[error("it is no longer kept")]
     Pruned = 4,
-    /// Too many questions are open, or proofs were asked for too often (E4).
+    /// Too many queries are open, or proofs were asked for too often (E4).
     #[error("too many questions")]
     Busy = 5,
     /// The broker's storage failed.

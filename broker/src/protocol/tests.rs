@@ -119,30 +119,29 @@ fn replies() -> Vec<Reply> {
 
 fn requests() -> Vec<Request> {
     let header = || crate::operation::Header { topic: "market/eurusd".into(), value: Some("105".into()) };
-    let questions = vec![
-        Question::Update { height: 1 },
-        Question::Result { number: 2 },
-        Question::Receipt { height: 3, number: 4 },
-        Question::Witness { sn: 5 },
-        Question::TopicPosition { header: header(), ps: 9 },
-        Question::Range { header: header(), from: 1, limit: 100, floor: 8 },
-        Question::Latest { header: header(), floor: 8 },
-        Question::Value { topic: "t".into(), key: b"k".to_vec(), floor: 1 },
-        Question::Resume { subscription: 1, place: 2, sn: 3, floor: 4 },
-        Question::Bodies { sns: vec![1, 5] },
-        Question::Share { sn: 1, proved: true },
-        Question::Status,
-        Question::Key,
-        Question::History,
-        Question::Checkpoint { height: 64 },
-        Question::Part { height: 64, offset: 1 << 20 },
-        Question::Policy { floor: 8 },
-        Question::Evidence,
-        Question::Subject { subject: Subject::Client(client(1)), floor: 8 },
-        Question::Subject { subject: credential(), floor: 8 },
+    let queries = vec![
+        Query::Update { height: 1 },
+        Query::Result { number: 2 },
+        Query::Receipt { height: 3, number: 4 },
+        Query::Witness { sn: 5 },
+        Query::TopicPosition { header: header(), ps: 9 },
+        Query::Range { header: header(), from: 1, limit: 100, floor: 8 },
+        Query::Latest { header: header(), floor: 8 },
+        Query::Value { topic: "t".into(), key: b"k".to_vec(), floor: 1 },
+        Query::Resume { subscription: 1, place: 2, sn: 3, floor: 4 },
+        Query::Bodies { sns: vec![1, 5] },
+        Query::Share { sn: 1, proved: true },
+        Query::Status,
+        Query::Key,
+        Query::History,
+        Query::Checkpoint { height: 64 },
+        Query::Part { height: 64, offset: 1 << 20 },
+        Query::Policy { floor: 8 },
+        Query::Evidence,
+        Query::Subject { subject: Subject::Client(client(1)), floor: 8 },
+        Query::Subject { subject: credential(), floor: 8 },
     ];
-    let mut all: Vec<Request> =
-        questions.into_iter().zip(0..).map(|(question, id)| Request::Ask { id, question }).collect();
+    let mut all: Vec<Request> = queries.into_iter().zip(0..).map(|(query, id)| Request::Query { id, query }).collect();
     all.extend([Request::Hello { cluster: World::new().cluster }, Request::Submit(vec![1; 5])]);
     all
 }
@@ -155,10 +154,10 @@ fn credential() -> Subject {
 #[test]
 fn rule_g9_the_question_about_a_subject_has_its_form() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let asked = Request::Ask { id: 5, question: Question::Subject { subject: credential(), floor: 8 } };
+    let asked = Request::Query { id: 5, query: Query::Subject { subject: credential(), floor: 8 } };
     let expected = "03000000000000000513000000000000000802000865786368616e6765000107";
     assert_eq!(hex(&asked.to_bytes()), expected);
-    let asked = Request::Ask { id: 5, question: Question::Subject { subject: Subject::Client(client(1)), floor: 8 } };
+    let asked = Request::Query { id: 5, query: Query::Subject { subject: Subject::Client(client(1)), floor: 8 } };
     assert_eq!(
         hex(&asked.to_bytes()),
         format!("030000000000000005130000000000000008 01{}", hex(&client(1).0)).replace(' ', "")

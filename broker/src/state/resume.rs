@@ -14,7 +14,7 @@ use crate::operation::Client;
 pub struct Resumed {
     /// As a block would have notified it, but judged on the newest state.
     pub notice: Notice,
-    /// All operations below this number were looked at; the next question begins here.
+    /// All operations below this number were looked at; the next query begins here.
     pub until: u64,
     /// What the notice delivers, by sn.
     pub publications: Vec<Entry>,

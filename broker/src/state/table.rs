@@ -22,7 +22,7 @@
 //! | `F` | u64 height ‖ u64 sn: [`super::Floor`] | no |
 //! | `G` ‖ u64 height ‖ client ‖ u64 id | u64 place: what a subscription had next at the floor of this height | no |
 //!
-//! Rows that are not in the root are for questions that f + 1 brokers answer; what a block does must follow from the others
+//! Rows that are not in the root are for queries that f + 1 brokers answer; what a block does must follow from the others
 //! alone, since brokers prune at different times. A snapshot is the head and the set's
 //! elements; publications are pruned below the floor, and whoever begins with a snapshot has none.
 

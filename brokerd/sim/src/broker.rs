@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Client, Head};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_broker::state::Store as _;
 use sealcast_brokerd::drops::Drops;
 use sealcast_brokerd::store::Memory;
@@ -297,8 +297,8 @@ impl Broker {
                 life.door.push(client, Reply::Welcome(welcome));
                 true
             }
-            Ok(Request::Ask { id, question }) => {
-                let answer = life.executor.executor().answer(client, question);
+            Ok(Request::Query { id, query }) => {
+                let answer = life.executor.executor().answer(client, query);
                 life.door.push(client, Reply::Answer { id, answer });
                 true
             }
@@ -307,8 +307,8 @@ impl Broker {
     }
 
     /// What it answers to another broker, or to a client; `None` if it does not run.
-    pub fn answer(&self, client: &Client, question: &Question) -> Option<Answer> {
-        self.life.as_ref().map(|life| life.executor.executor().answer(client, question.clone()))
+    pub fn answer(&self, client: &Client, query: &Query) -> Option<Answer> {
+        self.life.as_ref().map(|life| life.executor.executor().answer(client, query.clone()))
     }
 
     /// Publications below this one are not kept.

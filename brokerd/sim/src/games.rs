@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use sealcast_broker::operation::{self, Body, Client as Id, Frame, Operation, Publication};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_brokerd::store::Memory;
 use sealcast_brokerd::sync::{Keep, Snapshots};
 use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, executor};
@@ -274,9 +274,9 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
     view.extend(sent.into_iter().filter(|(client, _)| *client == publisher).map(|(_, reply)| reply.to_bytes()));
     view.push(Reply::Welcome(broker.executor().welcome(&publisher)).to_bytes());
     for number in 0..4 {
-        let questions = [Question::Result { number }, Question::Update { height: number + 1 }, Question::Status];
-        for question in questions {
-            let mut answer = broker.executor().answer(&publisher, question);
+        let queries = [Query::Result { number }, Query::Update { height: number + 1 }, Query::Status];
+        for query in queries {
+            let mut answer = broker.executor().answer(&publisher, query);
             // The state's root, as hashes in receipts, stands for everything: who knows all keys can test a guess by it.
             if let Answer::Status(it) = &mut answer {
                 it.state_root = [0; 32];
@@ -284,8 +284,7 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
             view.push(Reply::Answer { id: number, answer }.to_bytes());
         }
         // A receipt bears hashes over everything; what it shows is the publisher's own.
-        if let Answer::Receipt(it) =
-            broker.executor().answer(&publisher, Question::Receipt { height: number + 1, number })
+        if let Answer::Receipt(it) = broker.executor().answer(&publisher, Query::Receipt { height: number + 1, number })
         {
             view.push(format!("{:?}", it.fact).into_bytes());
         }

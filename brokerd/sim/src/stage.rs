@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast::url::Scheme;
 use sealcast_broker::operation::{Body, Client as Id, Frame, Operation};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_broker::state::Code;
 use sealcast_brokerd::sync::{self, Forgotten, Keep};
 use sealcast_crypto::group::Ristretto255;
@@ -58,8 +58,8 @@ pub struct Stage {
     queue: Agenda<Message>,
     /// Of members, to brokers.
     channels: Channels,
-    /// Open questions for shares: member, broker, id; of which publication.
-    questions: BTreeMap<(usize, usize, u64), u64>,
+    /// Open queries for shares: member, broker, id; of which publication.
+    queries: BTreeMap<(usize, usize, u64), u64>,
     /// Whose ciphertexts were sent, and under which number, by ctid.
     sealed: BTreeMap<[u8; 32], (Id, u64)>,
     /// Publications that are planned and not begun: when, whose, what.
@@ -145,7 +145,7 @@ impl Stage {
             now: 0,
             queue: Agenda::default(),
             channels: Channels::default(),
-            questions: BTreeMap::new(),
+            queries: BTreeMap::new(),
             sealed: BTreeMap::new(),
             planned: 0,
             outcomes: Vec::new(),
@@ -708,7 +708,7 @@ impl Stage {
         let shared = match reply {
             Reply::Attach { sn, attachment } => Some((*sn, attachment)),
             Reply::Answer { id, answer } => {
-                let sn = self.questions.remove(&(member, broker, *id));
+                let sn = self.queries.remove(&(member, broker, *id));
                 match answer {
                     Answer::Share(attachment) => sn.map(|sn| (sn, attachment)),
                     _ => None,
@@ -747,8 +747,8 @@ impl Stage {
                     self.counts.misdeeds += u64::from(frame.is_some_and(|it| villain.misdeeds.contains(it)));
                 }
                 self.tell(Event::Held { broker, bytes: bytes.clone() })?;
-                if let Ok(Request::Ask { id, question: Question::Share { sn, .. } }) = Request::from_bytes(&bytes) {
-                    self.questions.insert((member, broker, id), sn);
+                if let Ok(Request::Query { id, query: Query::Share { sn, .. } }) = Request::from_bytes(&bytes) {
+                    self.queries.insert((member, broker, id), sn);
                 }
                 if !self.brokers[broker].hear(&id, &bytes) {
                     self.push(0, Message::Cut { member, broker });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_broker::operation::{Body, Client as Id, Frame, Operation, Publication};
-use sealcast_broker::protocol::{Question, Request};
+use sealcast_broker::protocol::{Query, Request};
 use sealcast_crypto::signature::OriginKey;
 
 use crate::cast::{Cast, Desk, Plan, key};
@@ -102,8 +102,8 @@ impl Villain {
                 self.misdeeds.extend(frames.map(<[u8]>::to_vec));
                 // Whoever reads what he may not asks everybody for shares, with proofs.
                 for broker in 0..brokers {
-                    let question = Question::Share { sn: (dice >> 16) % 40, proved: turn.is_multiple_of(2) };
-                    act.messages.push((broker, Request::Ask { id: turn, question }.to_bytes()));
+                    let query = Query::Share { sn: (dice >> 16) % 40, proved: turn.is_multiple_of(2) };
+                    act.messages.push((broker, Request::Query { id: turn, query }.to_bytes()));
                 }
             }
         }

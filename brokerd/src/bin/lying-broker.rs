@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 use sealcast_broker::cluster_file::Suite;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Update, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Update, Welcome};
 use sealcast_broker::receipt::Testimony;
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::config::Config;
@@ -95,8 +95,8 @@ impl Service for Liar {
         self.honest.submit(client, frame)
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
-        match self.honest.answer(client, question) {
+    fn answer(&self, client: &Client, query: Query) -> Answer {
+        match self.honest.answer(client, query) {
             Answer::Update(update) => Answer::Update(other(update)),
             Answer::Receipt(testimony) => Answer::Receipt(Box::new(self.perjure(*testimony))),
             Answer::Places(mut places) => {

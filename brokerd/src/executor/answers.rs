@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealcast_broker::operation::{Client, Interest};
-use sealcast_broker::protocol::{ActiveSubscription, Answer, Contents, Question, Status, Update, Welcome, Why};
+use sealcast_broker::protocol::{ActiveSubscription, Answer, Contents, Query, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{Entry, Part, Past, ReadError, Resuming, StoreError, TopicPosition};
 use sealcast_wire::limits;
@@ -38,11 +38,11 @@ impl Shared {
         }
     }
 
-    pub(super) fn answer(&self, client: &Client, question: Question) -> Answer {
-        self.find(client, question).unwrap_or_else(Answer::No)
+    pub(super) fn answer(&self, client: &Client, query: Query) -> Answer {
+        self.find(client, query).unwrap_or_else(Answer::No)
     }
 
-    fn find(&self, client: &Client, question: Question) -> Result<Answer, Why> {
+    fn find(&self, client: &Client, query: Query) -> Result<Answer, Why> {
         let read = |error| match error {
             ReadError::Behind { .. } => Why::Behind,
             ReadError::Denied => Why::Denied,
@@ -52,56 +52,56 @@ impl Shared {
         };
         let found =
             |places: Vec<TopicPosition>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
-        match question {
-            Question::Update { height } => self.update(client, height),
-            Question::Result { number } => {
+        match query {
+            Query::Update { height } => self.update(client, height),
+            Query::Result { number } => {
                 let (height, results) = self.state().result(client, number).map_err(storage)?.ok_or(Why::Nothing)?;
                 Ok(Answer::Result { height, results })
             }
-            Question::Receipt { height, number } => self.testify(client, height, number),
-            Question::Witness { sn } => {
+            Query::Receipt { height, number } => self.testify(client, height, number),
+            Query::Witness { sn } => {
                 let entry = self.readable(client, sn)?;
                 self.testify(&entry.client, entry.height, entry.number)
             }
-            Question::TopicPosition { header, ps } => {
+            Query::TopicPosition { header, ps } => {
                 let reading = self.state().read(client, &header, ps).map_err(read)?;
                 found(reading.map(|reading| TopicPosition { ps, reading }).into_iter().collect())
             }
-            Question::Range { header, from, limit, floor } => {
+            Query::Range { header, from, limit, floor } => {
                 found(self.state().read_range(client, &header, from, usize::from(limit), floor).map_err(read)?)
             }
-            Question::Latest { header, floor } => {
+            Query::Latest { header, floor } => {
                 found(self.state().read_latest(client, &header, floor).map_err(read)?.into_iter().collect())
             }
-            Question::Value { topic, key, floor } => {
+            Query::Value { topic, key, floor } => {
                 self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
             }
-            Question::Evidence => {
+            Query::Evidence => {
                 self.state().tells(client).map_err(read)?;
                 Ok(Answer::Evidence(self.outlet.evidence()))
             }
-            Question::Policy { floor } => {
+            Query::Policy { floor } => {
                 let state = self.state();
                 let (number, policy) = state.read_policy(client, floor).map_err(read)?;
                 Ok(Answer::Policy { number, policy: policy.clone() })
             }
-            Question::Subject { subject, floor } => {
+            Query::Subject { subject, floor } => {
                 self.state().read_subject(client, &subject, floor).map(Answer::Subject).map_err(read)
             }
-            Question::Resume { subscription, place, sn, floor } => {
+            Query::Resume { subscription, place, sn, floor } => {
                 let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
                 // Blocks are executed between two steps.
                 while resuming.step(&self.state()).map_err(read)? {}
                 let it = resuming.found();
                 Ok(Answer::Resumed { lost: it.lost, notice: it.notice, until: it.until, publications: it.publications })
             }
-            Question::Bodies { sns } => self.bodies(client, &sns),
-            Question::Share { sn, proved } => self.release.answer(self, client, sn, proved).map(Answer::Share),
-            Question::Status => Ok(Answer::Status(Box::new(self.status()))),
-            Question::Key => self.release.signed_key().map(Answer::Key).ok_or(Why::Nothing),
-            Question::History => self.history(client),
-            Question::Checkpoint { height } => self.checkpoint(client, height),
-            Question::Part { height, offset } => self.part(client, height, offset),
+            Query::Bodies { sns } => self.bodies(client, &sns),
+            Query::Share { sn, proved } => self.release.answer(self, client, sn, proved).map(Answer::Share),
+            Query::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Query::Key => self.release.signed_key().map(Answer::Key).ok_or(Why::Nothing),
+            Query::History => self.history(client),
+            Query::Checkpoint { height } => self.checkpoint(client, height),
+            Query::Part { height, offset } => self.part(client, height, offset),
         }
     }
 

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, StrangerError};
-use sealcast_broker::protocol::{Answer, Question, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Welcome};
 use sealcast_broker::state::{Floor, State, StoreError, may_vouch};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
@@ -192,9 +192,9 @@ impl Executor {
         self.shared.welcome(client)
     }
 
-    /// The answer to a client's question. Takes its time where bodies of old blocks or proofs are asked for.
-    pub fn answer(&self, client: &Client, question: Question) -> Answer {
-        self.shared.answer(client, question)
+    /// The answer to a client's query. Takes its time where bodies of old blocks or proofs are asked for.
+    pub fn answer(&self, client: &Client, query: Query) -> Answer {
+        self.shared.answer(client, query)
     }
 
     /// The threshold key, and this broker's share of it if it has one: sealed publications are accepted and released from

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sealcast_broker::operation::{Client, Head};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request, Welcome, Why};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request, Welcome, Why};
 use sealcast_wire::limits;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -163,11 +163,11 @@ struct Listener {
     client: Client,
     channel: Arc<Outgoing>,
     service: Arc<dyn Service>,
-    /// Questions beyond those that it may have open, while it was not registered.
+    /// Queries beyond those that it may have open, while it was not registered.
     strikes: u32,
 }
 
-/// Why a question is not answered now.
+/// Why a query is not answered now.
 enum Busy {
     /// The client has as many open as it may.
     Own,
@@ -197,11 +197,11 @@ impl Listener {
                 continue;
             }
             match Request::from_bytes(&message) {
-                Ok(Request::Ask { id, question }) => {
+                Ok(Request::Query { id, query }) => {
                     self.guest.look_again(&shared, &self.service).await;
-                    match self.ask(&open, id, question) {
+                    match self.ask(&open, id, query) {
                         Err(Busy::Own) if self.guest.is_stranger() => self.strike().await?,
-                        Err(Busy::All) if self.guest.is_stranger() => sleep(limits::QUESTION_BUSY_PAUSE).await,
+                        Err(Busy::All) if self.guest.is_stranger() => sleep(limits::QUERY_BUSY_PAUSE).await,
                         Ok(()) | Err(Busy::Own | Busy::All) => {}
                     }
                 }
@@ -221,21 +221,21 @@ impl Listener {
     /// An unregistered client asked more than it may: it is not heard for a while, and at last no more.
     async fn strike(&mut self) -> Result<(), Reason> {
         self.strikes += 1;
-        if self.strikes > limits::QUESTION_STRIKES_MAX {
+        if self.strikes > limits::QUERY_STRIKES_MAX {
             return Err(Reason::Strikes);
         }
-        sleep(limits::QUESTION_STRIKE_PAUSE).await;
+        sleep(limits::QUERY_STRIKE_PAUSE).await;
         Ok(())
     }
 
-    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`.
+    /// Answers on another thread, since it may read the disk. Each open query holds a clone of `open`.
     ///
     /// # Errors
     /// [`Busy`], which the client is told.
-    fn ask(&self, open: &Arc<()>, id: u64, question: Question) -> Result<(), Busy> {
+    fn ask(&self, open: &Arc<()>, id: u64, query: Query) -> Result<(), Busy> {
         let means = self.guest.means(&self.shared);
-        let of_all = match means.questions.clone().try_acquire_owned() {
-            _ if Arc::strong_count(open) > means.questions_each => Err(Busy::Own),
+        let of_all = match means.queries.clone().try_acquire_owned() {
+            _ if Arc::strong_count(open) > means.queries_each => Err(Busy::Own),
             of_all => of_all.map_err(|_| Busy::All),
         };
         let of_all = of_all.inspect_err(|_| {
@@ -253,7 +253,7 @@ impl Listener {
             }
             tokio::task::spawn_blocking(move || {
                 let begun = std::time::Instant::now();
-                let answer = service.answer(&client, question);
+                let answer = service.answer(&client, query);
                 reply(&shared, &channel, &Reply::Answer { id, answer });
                 drop((mine, of_all));
                 if rest > 0 {

@@ -31,14 +31,14 @@ enum Access {
 pub(super) struct Means {
     /// One permit for each byte of long messages.
     pub(super) reading: Semaphore,
-    /// One permit for each open question.
-    pub(super) questions: Arc<Semaphore>,
+    /// One permit for each open query.
+    pub(super) queries: Arc<Semaphore>,
     /// One permit for each thread that answers.
     pub(super) lane: Arc<Semaphore>,
     /// Bytes of one message.
     pub(super) request_bytes: usize,
-    /// Open questions of one client.
-    pub(super) questions_each: usize,
+    /// Open queries of one client.
+    pub(super) queries_each: usize,
     /// A thread rests so many times as long as an answer took it.
     pub(super) rest: u32,
 }

@@ -34,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Welcome};
 use sealcast_broker::state::Holder;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
@@ -75,8 +75,8 @@ pub trait Service: Send + Sync + 'static {
     /// [`Refusal`], which the client is told.
     fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal>;
 
-    /// Answers a question; may read the disk.
-    fn answer(&self, client: &Client, question: Question) -> Answer;
+    /// Answers a query; may read the disk.
+    fn answer(&self, client: &Client, query: Query) -> Answer;
 
     /// Has the last word on what leaves for a client, an encoded [`Reply`]: honest brokers change nothing.
     fn says(&self, _client: &Client, message: Bytes) -> Bytes {
@@ -125,7 +125,7 @@ impl Default for Sizes {
         Sizes {
             connections: Connections::ALL,
             strangers_reading_bytes: limits::GATEWAY_READING_STRANGERS_BYTES_MAX,
-            strangers_questions: limits::QUESTIONS_STRANGERS_MAX,
+            strangers_questions: limits::QUERIES_UNREGISTERED_TOTAL_MAX,
         }
     }
 }
@@ -139,19 +139,19 @@ impl Gateway {
     fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
         let strangers = Means {
             reading: Semaphore::new(sizes.strangers_reading_bytes),
-            questions: Arc::new(Semaphore::new(sizes.strangers_questions)),
+            queries: Arc::new(Semaphore::new(sizes.strangers_questions)),
             lane: Arc::new(Semaphore::new(1)),
             request_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
-            questions_each: limits::QUESTIONS_STRANGER_MAX,
-            rest: limits::QUESTIONS_STRANGERS_REST,
+            queries_each: limits::QUERIES_UNREGISTERED_MAX,
+            rest: limits::QUERIES_UNREGISTERED_REST,
         };
         let known = Means {
             reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
-            questions: Arc::new(Semaphore::new(limits::QUESTIONS_ALL_MAX)),
+            queries: Arc::new(Semaphore::new(limits::QUERIES_TOTAL_MAX)),
             // Its threads come with the door.
             lane: Arc::new(Semaphore::new(0)),
             request_bytes: limits::GATEWAY_REQUEST_BYTES_MAX,
-            questions_each: limits::QUESTIONS_MAX,
+            queries_each: limits::QUERIES_MAX,
             rest: 0,
         };
         let shared = Shared {

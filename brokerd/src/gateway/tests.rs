@@ -59,7 +59,7 @@ impl Service for Counter {
         Ok(())
     }
 
-    fn answer(&self, client: &Client, _: Question) -> Answer {
+    fn answer(&self, client: &Client, _: Query) -> Answer {
         while self.client_status(client) == ClientStatus::Stranger && self.thinks.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -132,7 +132,7 @@ fn a_client_submits_asks_and_hears() {
     let world = World::new();
     let mut channel = world.open(1);
     assert!(world.gateway.is_here(&client(1)) && !world.gateway.is_here(&client(2)));
-    assert_eq!(channel.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(channel.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     channel.say(&Request::Submit(vec![1; 100_000])).expect("it is sent");
     channel.say(&Request::Submit(vec![0; 100])).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Quota });
@@ -140,7 +140,7 @@ fn a_client_submits_asks_and_hears() {
     world.gateway.send(&client(1), &update(6));
     world.gateway.send(&client(2), &update(6));
     assert_eq!(channel.hear().expect("an update"), update(6));
-    // A hello, a question and two frames; a welcome, an answer, a refusal and an update.
+    // A hello, a query and two frames; a welcome, an answer, a refusal and an update.
     let frames = [100_000, 100].map(|n| 4 + Request::Submit(vec![1; n]).to_bytes().len());
     let (messages, bytes) = world.gateway.heard();
     assert!(messages == 4 && bytes > frames.iter().sum::<usize>() as u64, "{messages} messages, {bytes} bytes");
@@ -191,7 +191,7 @@ fn rule_g7_hostile_bytes_cost_their_sender_his_channel_and_nobody_else_anything(
     drop(broken);
     world.dropped(Reason::Broken);
 
-    assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(honest.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     until("only the honest one is left", || world.gateway.clients() == 1);
 }
 
@@ -209,7 +209,7 @@ fn rule_g7_who_takes_nothing_loses_its_channel() {
     until("it has left", || world.gateway.clients() == 1);
     while slow.hear().is_ok() {}
     assert_eq!(world.gateway.outgoing_bytes(), 0);
-    assert_eq!(quick.ask(Question::Key).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(quick.ask(Query::Key).expect("an answer"), Answer::No(Why::Nothing));
 }
 
 #[test]

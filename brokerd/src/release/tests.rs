@@ -5,7 +5,7 @@ use rand_core::SeedableRng;
 use sealcast_broker::operation::{
     Accusation, Action, Body, Client, Frame, FrameError, Operation, Publication, Sealed, check,
 };
-use sealcast_broker::protocol::{Answer, Question, SignedKey, Why};
+use sealcast_broker::protocol::{Answer, Query, SignedKey, Why};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
@@ -63,7 +63,7 @@ where
     }
 
     fn ask(&self, broker: usize, seed: u8, sn: u64, proved: bool) -> Result<What<G>, Why> {
-        match self.brokers[broker].executor.answer(&client(seed), Question::Share { sn, proved }) {
+        match self.brokers[broker].executor.answer(&client(seed), Query::Share { sn, proved }) {
             Answer::Share(bytes) => Ok(self.read(&bytes)),
             Answer::No(why) => Err(why),
             other => panic!("{other:?}"),
@@ -228,7 +228,7 @@ where
     let height = cluster.world.order(vec![(1, vec![good])]);
     for broker in &mut cluster.brokers {
         broker.execute(&cluster.world, height);
-        let Answer::Status(status) = broker.executor.answer(&client(2), Question::Status) else { panic!("a status") };
+        let Answer::Status(status) = broker.executor.answer(&client(2), Query::Status) else { panic!("a status") };
         assert_eq!(status.suspended, [(client(3), height)]);
     }
 }
@@ -258,7 +258,7 @@ fn ciphertexts_are_good_for_their_own_label_and_under_a_key() {
     }
     let keyless = Broker::start(&cluster.world, 0, &[]);
     assert_eq!(keyless.executor.ciphertexts_valid(&all), [false; 4]);
-    assert_eq!(keyless.executor.answer(&client(1), Question::Key), Answer::No(Why::Nothing));
+    assert_eq!(keyless.executor.answer(&client(1), Query::Key), Answer::No(Why::Nothing));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_broker_without_a_share_checks_by_the_key_and_helps_nobody_to_read() {
     assert_eq!(cluster.ask(3, 1, sn, true), Err(Why::Nothing));
     assert_eq!(cluster.ask(3, 2, sn, false), Ok(What::Denied), "it says whom it finds to have no right");
     assert!(matches!(cluster.ask(0, 1, sn, false), Ok(What::Share(_))), "others do");
-    let Answer::Status(status) = cluster.brokers[3].executor.answer(&client(1), Question::Status) else { panic!() };
+    let Answer::Status(status) = cluster.brokers[3].executor.answer(&client(1), Query::Status) else { panic!() };
     assert!(status.key_age.is_some() && !status.has_share);
 }
 
@@ -309,7 +309,7 @@ fn after_a_restart_shares_are_of_ciphertexts_checked_anew() {
 fn a_broker_vouches_for_the_key_in_its_own_name() {
     let cluster = Cluster::<Ristretto255>::new();
     let executor = &cluster.brokers[2].executor;
-    let Answer::Key(signed) = executor.answer(&client(1), Question::Key) else { panic!("no key") };
+    let Answer::Key(signed) = executor.answer(&client(1), Query::Key) else { panic!("no key") };
     assert_eq!(signed.key, cluster.combiner.key().encode());
     let statement = SignedKey::statement(&cluster.world.cluster, 0, &signed.key);
     let broker = sealcast_crypto::ed25519::Key::new(&brokers()[2].public_bytes()).expect("a key");

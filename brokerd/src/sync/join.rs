@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rand_core::Rng;
-use sealcast_broker::protocol::{Answer, History, Question};
+use sealcast_broker::protocol::{Answer, History, Query};
 use sealcast_broker::state::{Restore, SnapshotHead, Store};
 use sealcast_order::Floor;
 use sealcast_wire::limits;
@@ -271,7 +271,7 @@ impl Coming<'_> {
     fn fill<S: Store>(mut self, mut restore: Restore<S>, length: u64) -> io::Result<S> {
         while self.offset < length {
             let whole = (length - self.offset).min(limits::SNAPSHOT_PART_BYTES as u64);
-            let part = match (self.source)(Question::Part { height: self.height, offset: self.offset })? {
+            let part = match (self.source)(Query::Part { height: self.height, offset: self.offset })? {
                 Answer::Part(part) if part.len() as u64 == whole => part,
                 _ => return Err(wrong("it breaks off")),
             };

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::operation::{Client, Operation};
-use sealcast_broker::protocol::{Answer, Question, Refusal, Welcome, Why};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Welcome, Why};
 use sealcast_broker::state::{Memory, Reading, Restore};
 use sealcast_order::Floor;
 use sealcast_wire::limits;
@@ -104,8 +104,8 @@ impl Service for Door {
         Err(Refusal::Ended)
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
-        match (self.lie, self.executor.answer(client, question)) {
+    fn answer(&self, client: &Client, query: Query) -> Answer {
+        match (self.lie, self.executor.answer(client, query)) {
             (Lie::Bit, Answer::Part(mut part)) => {
                 let middle = part.len() / 2;
                 part.get_mut(middle).into_iter().for_each(|byte| *byte ^= 1);
@@ -212,26 +212,24 @@ fn a_broker_without_history_begins_with_a_snapshot_and_goes_on_like_the_others()
     assert!(roots.iter().all(|root| *root == roots[0]));
 
     // What it lacks it says it lacks; what it has, it answers like the others.
-    let ask = |broker: &Broker, question: &Question| broker.executor.answer(&client(1), question.clone());
+    let ask = |broker: &Broker, query: &Query| broker.executor.answer(&client(1), query.clone());
     let header = sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None };
-    let latest = Question::Latest { header: header.clone(), floor: last };
+    let latest = Query::Latest { header: header.clone(), floor: last };
     assert!(aged.iter().all(|it| ask(it, &latest) == ask(&aged[0], &latest)));
-    let oldest = Question::TopicPosition { header: header.clone(), ps: 0 };
+    let oldest = Query::TopicPosition { header: header.clone(), ps: 0 };
     assert!(aged.iter().all(|it| ask(it, &oldest) == Answer::No(Why::Pruned)), "E9");
     let Answer::Places(places) = ask(&aged[0], &latest) else { panic!("no place") };
     let Reading::Publication(entry) = &places[0].reading else { panic!("it may be read") };
-    let resume = Question::Resume { subscription: 1, place: 0, sn: 0, floor: last };
+    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, floor: last };
     for broker in &aged {
         let Answer::Resumed { lost, notice, publications, .. } = ask(broker, &resume) else { panic!("not resumed") };
         assert_eq!((notice.first, publications.last()), (lost, Some(&**entry)));
         assert_eq!(lost + notice.places(), places[0].ps + 1, "places are what they were");
     }
-    assert_eq!(ask(&aged[0], &Question::Bodies { sns: vec![8] }), Answer::No(Why::Pruned));
+    assert_eq!(ask(&aged[0], &Query::Bodies { sns: vec![8] }), Answer::No(Why::Pruned));
     // Nobody but brokers hears of snapshots.
-    for question in
-        [Question::History, Question::Checkpoint { height: begun }, Question::Part { height: begun, offset: 0 }]
-    {
-        assert_eq!(ask(&aged[0], &question), Answer::No(Why::Denied));
+    for query in [Query::History, Query::Checkpoint { height: begun }, Query::Part { height: begun, offset: 0 }] {
+        assert_eq!(ask(&aged[0], &query), Answer::No(Why::Denied));
     }
     drop(gateways);
 }

@@ -150,7 +150,7 @@ const VIEWS_AT_ONCE: u64 = 8;
 #[cfg(test)]
 mod tests {
     use sealcast_broker::genesis::Genesis;
-    use sealcast_broker::protocol::{Answer, History, Question};
+    use sealcast_broker::protocol::{Answer, History, Query};
 
     use super::*;
     use crate::fixture::{Folder, World};
@@ -164,7 +164,7 @@ mod tests {
             &self.0.genesis
         }
 
-        fn ask(&self, _: &Question) -> BTreeMap<u16, Answer> {
+        fn ask(&self, _: &Query) -> BTreeMap<u16, Answer> {
             let history = |height| History { height, oldest: 1, snapshot: None };
             let answers = (0..).zip(self.1).filter_map(|(broker, height)| Some((broker, (*height)?)));
             answers.map(|(broker, height)| (broker, Answer::History(Box::new(history(height))))).collect()

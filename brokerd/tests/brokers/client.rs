@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use sealcast_broker::operation::{Client, Frame, Operation};
-use sealcast_broker::protocol::{Answer, Contents, Question, Refusal, Reply, Update};
+use sealcast_broker::protocol::{Answer, Contents, Query, Refusal, Reply, Update};
 use sealcast_broker::state::Code;
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::serve::Broker;
@@ -90,7 +90,7 @@ impl Reader {
         let heights: Vec<u64> = lacking.map(|(height, _)| *height).collect();
         for height in heights {
             for broker in 0..self.channels.len() {
-                if let Ok(Answer::Update(update)) = self.channels[broker].ask(Question::Update { height }) {
+                if let Ok(Answer::Update(update)) = self.channels[broker].ask(Query::Update { height }) {
                     self.heard.entry(height).or_default().insert(broker, update);
                     break;
                 }
@@ -128,8 +128,8 @@ impl Reader {
     }
 
     /// Asks all brokers; those that are behind are asked again.
-    pub(crate) fn ask_all(&mut self, question: &Question) -> Vec<Answer> {
-        self.channels.iter_mut().map(|channel| channel.ask(question.clone()).expect("an answer")).collect()
+    pub(crate) fn ask_all(&mut self, query: &Query) -> Vec<Answer> {
+        self.channels.iter_mut().map(|channel| channel.ask(query.clone()).expect("an answer")).collect()
     }
 }
 

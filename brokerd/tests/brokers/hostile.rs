@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::operation::{Operation, OperationId, sign_encoded};
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Request};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::drops::Reason;
@@ -183,6 +183,6 @@ fn rule_e11_with_a_wrong_cluster_file_nobody_gets_anywhere_and_nothing_is_harmed
     let height = brokers[0].status().height;
     until("it has caught up", || brokers[3].status().height >= height);
     let mut reader = Reader::open(&home, &brokers, 1);
-    let answers = reader.ask_all(&Question::Result { number: 11 });
+    let answers = reader.ask_all(&Query::Result { number: 11 });
     assert!(answers.iter().all(|it| *it == answers[0] && matches!(it, Answer::Result { .. })), "{answers:?}");
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
-use sealcast_broker::protocol::{Answer, Question};
+use sealcast_broker::protocol::{Answer, Query};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
@@ -164,7 +164,7 @@ fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
         knock.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
         assert_eq!(knock.read(&mut [0; 1]).unwrap_or(0), 0);
     }
-    let status = |channel: &mut Channel| match channel.ask(Question::Status).expect("an answer") {
+    let status = |channel: &mut Channel| match channel.ask(Query::Status).expect("an answer") {
         Answer::Status(status) => *status,
         other => panic!("{other:?}"),
     };
@@ -325,7 +325,7 @@ fn a_dealt_key_is_signed_by_all_and_held_from_the_start() {
     let ages = brokers.iter().map(|broker| broker.status().key_age.unwrap_or_default());
     let old: Vec<bool> = ages.map(|age| age >= 7200).collect();
     assert_eq!(old, [false, false, true, false], "a key is as old as when it was made, not as the process");
-    let answers = Reader::open(&home, &brokers, 1).ask_all(&Question::Key);
+    let answers = Reader::open(&home, &brokers, 1).ask_all(&Query::Key);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Key(it) if it.key == key.key)), "{answers:?}");
     brokers.into_iter().for_each(Broker::stop);
 }

@@ -1,10 +1,10 @@
-//! A broker as the client meets it: executes blocks, sends updates, answers questions; and how it may lie.
+//! A broker as the client meets it: executes blocks, sends updates, answers queries; and how it may lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
 use sealcast_broker::protocol::{
-    ActiveSubscription, Answer, Contents, Misdeed, Question, Refusal, Reply, Report, Request, Status, Update, Welcome,
+    ActiveSubscription, Answer, Contents, Misdeed, Query, Refusal, Reply, Report, Request, Status, Update, Welcome,
     Why, speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
@@ -193,11 +193,11 @@ impl Broker {
                 }
                 (Vec::new(), taken.then_some(frame))
             }
-            Request::Ask { id, question } => {
+            Request::Query { id, query } => {
                 if self.behaviour == Behaviour::Withholder {
                     return (Vec::new(), None);
                 }
-                let answer = self.answer(&client, question);
+                let answer = self.answer(&client, query);
                 (vec![Reply::Answer { id, answer }], None)
             }
         }
@@ -241,16 +241,16 @@ impl Broker {
         self.early = Some(Box::new(self.state.clone()));
     }
 
-    fn answer(&self, client: &Client, mut question: Question) -> Answer {
+    fn answer(&self, client: &Client, mut query: Query) -> Answer {
         let stale = self.behaviour == Behaviour::StaleState;
         let state = self.early.as_deref().filter(|_| stale).unwrap_or(&self.state);
         if stale
-            && let Question::Range { floor, .. }
-            | Question::Latest { floor, .. }
-            | Question::Value { floor, .. }
-            | Question::Policy { floor }
-            | Question::Subject { floor, .. }
-            | Question::Resume { floor, .. } = &mut question
+            && let Query::Range { floor, .. }
+            | Query::Latest { floor, .. }
+            | Query::Value { floor, .. }
+            | Query::Policy { floor }
+            | Query::Subject { floor, .. }
+            | Query::Resume { floor, .. } = &mut query
         {
             *floor = 0;
         }
@@ -263,24 +263,24 @@ impl Broker {
                 ReadError::Store(_) => Why::Storage,
             })
         };
-        let honest = match question {
-            Question::Update { height } if height > state.height() => Answer::No(Why::Behind),
-            Question::Update { height } => {
+        let honest = match query {
+            Query::Update { height } if height > state.height() => Answer::No(Why::Behind),
+            Query::Update { height } => {
                 self.update(client, height, true).map_or(Answer::No(Why::Nothing), Answer::Update)
             }
-            Question::Result { number } => match self.results.get(&(*client, number)) {
+            Query::Result { number } => match self.results.get(&(*client, number)) {
                 Some((height, results)) => Answer::Result { height: *height, results: results.clone() },
                 None => Answer::No(Why::Nothing),
             },
-            Question::Receipt { height, number } => self.testify(client, height, number),
-            Question::Witness { sn } => match state.published(sn) {
+            Query::Receipt { height, number } => self.testify(client, height, number),
+            Query::Witness { sn } => match state.published(sn) {
                 Ok(Some(entry)) if state.may_read_entry(client, &entry).is_ok_and(|may| may) => {
                     self.testify(&entry.client, entry.height, entry.number)
                 }
                 Ok(Some(_)) => Answer::No(Why::Denied),
                 _ => Answer::No(Why::Nothing),
             },
-            Question::TopicPosition { header, ps } => match state.read(client, &header, ps) {
+            Query::TopicPosition { header, ps } => match state.read(client, &header, ps) {
                 Ok(Some(reading)) => {
                     let reading = if self.behaviour == Behaviour::LiarInEmpty { Reading::Empty } else { reading };
                     Answer::Places(vec![sealcast_broker::state::TopicPosition { ps, reading }])
@@ -288,7 +288,7 @@ impl Broker {
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
-            Question::Range { header, from, limit, floor } => {
+            Query::Range { header, from, limit, floor } => {
                 match state.read_range(client, &header, from, usize::from(limit), floor) {
                     Ok(places) if places.is_empty() => Answer::No(Why::Nothing),
                     Ok(mut places) => {
@@ -300,17 +300,17 @@ impl Broker {
                     Err(error) => no(error),
                 }
             }
-            Question::Latest { header, floor } => match state.read_latest(client, &header, floor) {
+            Query::Latest { header, floor } => match state.read_latest(client, &header, floor) {
                 Ok(Some(place)) => Answer::Places(vec![place]),
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
-            Question::Value { topic, key, floor } => {
+            Query::Value { topic, key, floor } => {
                 let lies = self.behaviour == Behaviour::LiarInResults;
                 let found = state.read_value(client, &topic, &key, floor);
                 found.map_or_else(no, |it| Answer::Value(if lies { Some((u64::MAX / 2, b"lie".to_vec())) } else { it }))
             }
-            Question::Policy { floor } => match state.read_policy(client, floor) {
+            Query::Policy { floor } => match state.read_policy(client, floor) {
                 // The number that others name, and rules that ask nothing.
                 Ok((number, _)) if self.behaviour == Behaviour::LiarInResults => {
                     Answer::Policy { number, policy: Policy::default() }
@@ -318,14 +318,14 @@ impl Broker {
                 Ok((number, policy)) => Answer::Policy { number, policy: policy.clone() },
                 Err(error) => no(error),
             },
-            Question::Subject { subject, floor } => match state.read_subject(client, &subject, floor) {
+            Query::Subject { subject, floor } => match state.read_subject(client, &subject, floor) {
                 Ok(it) if self.behaviour == Behaviour::LiarInResults => {
                     Answer::Subject(SubjectStatus { revoked: !it.revoked, ..it })
                 }
                 Ok(it) => Answer::Subject(it),
                 Err(error) => no(error),
             },
-            Question::Resume { subscription, place, sn, floor } => {
+            Query::Resume { subscription, place, sn, floor } => {
                 // One step of what a broker would look at, so that few publications make several pages.
                 let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
                 match resuming.step(state).map(|_| resuming.found()) {
@@ -340,7 +340,7 @@ impl Broker {
                     Err(error) => no(error),
                 }
             }
-            Question::Bodies { sns } => {
+            Query::Bodies { sns } => {
                 let may_read = |sn: &&u64| state.may_read(client, **sn).expect("memory does not fail");
                 let readable = sns.iter().filter(may_read);
                 let mut bodies: Vec<(u64, Vec<u8>)> =
@@ -355,8 +355,8 @@ impl Broker {
                     false => Answer::Bodies(bodies),
                 }
             }
-            Question::Share { sn, proved } => Answer::Share(vec![self.number as u8, sn as u8, u8::from(proved)]),
-            Question::Status => Answer::Status(Box::new(Status {
+            Query::Share { sn, proved } => Answer::Share(vec![self.number as u8, sn as u8, u8::from(proved)]),
+            Query::Status => Answer::Status(Box::new(Status {
                 broker: self.number,
                 height: state.height(),
                 state_root: state.root(),
@@ -365,13 +365,11 @@ impl Broker {
                 epoch: state.epoch(),
                 ..Status::default()
             })),
-            Question::Evidence => {
+            Query::Evidence => {
                 let report = Report { broker: 0, at: 7, misdeed: Misdeed::Equivocated };
                 Answer::Evidence(vec![(report, vec![self.number as u8])])
             }
-            Question::Key | Question::History | Question::Checkpoint { .. } | Question::Part { .. } => {
-                Answer::No(Why::Nothing)
-            }
+            Query::Key | Query::History | Query::Checkpoint { .. } | Query::Part { .. } => Answer::No(Why::Nothing),
         };
         match (self.behaviour, honest) {
             (Behaviour::LiarInResults, Answer::Result { height, mut results }) => {

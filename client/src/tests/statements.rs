@@ -18,8 +18,8 @@ use sealcast_wire::Address;
 struct Statements {
     quorum: Quorum,
     at: Monotonic,
-    /// Questions that were not answered yet: whom, by which name.
-    asked: Vec<(u16, u64, Question)>,
+    /// Queries that were not answered yet: whom, by which name.
+    asked: Vec<(u16, u64, Query)>,
     misdeeds: Vec<(u16, Misdeed)>,
     /// Who said where it stands.
     stands: Vec<u16>,
@@ -72,8 +72,8 @@ impl Statements {
         while let Some(output) = self.quorum.poll(self.now()) {
             match output {
                 Output::Send { broker, request } => {
-                    if let Ok(Request::Ask { id, question }) = Request::from_bytes(&request) {
-                        self.asked.push((broker, id, question));
+                    if let Ok(Request::Query { id, query }) = Request::from_bytes(&request) {
+                        self.asked.push((broker, id, query));
                     }
                 }
                 Output::Notice(Notice::Misbehaved { broker, how }) => self.misdeeds.push((broker, how)),
@@ -98,11 +98,11 @@ impl Statements {
     }
 
     /// Lets time pass while brokers answer so.
-    fn run(&mut self, time: Duration, mut answer: impl FnMut(u16, &Question) -> Option<Answer>) {
+    fn run(&mut self, time: Duration, mut answer: impl FnMut(u16, &Query) -> Option<Answer>) {
         let end = self.at + time;
         loop {
-            for (broker, id, question) in std::mem::take(&mut self.asked) {
-                if let Some(answer) = answer(broker, &question) {
+            for (broker, id, query) in std::mem::take(&mut self.asked) {
+                if let Some(answer) = answer(broker, &query) {
                     self.say(broker, &Reply::Answer { id, answer });
                 }
             }
@@ -133,9 +133,8 @@ fn rule_e2_a_revocation_returns_only_after_2f_plus_1_signed_answers() {
         Testimony { signature: keys[usize::from(by)].sign(&statement), ..it }
     };
     let good = |broker: u16| sign(broker, word(broker, 4, 0, [7; 32]));
-    let says = |it: Testimony, question: &Question| {
-        matches!(question, Question::Receipt { .. }).then(|| Answer::Receipt(Box::new(it)))
-    };
+    let says =
+        |it: Testimony, query: &Query| matches!(query, Query::Receipt { .. }).then(|| Answer::Receipt(Box::new(it)));
     let lies = [
         ("nothing", None),
         ("without a signature", Some(word(2, 4, 0, [7; 32]))),
@@ -151,14 +150,14 @@ fn rule_e2_a_revocation_returns_only_after_2f_plus_1_signed_answers() {
         let token = words.quorum.bound(words.now(), 4, 0).expect("there is room");
         words.drain();
         // Asked again, the 2f say it again.
-        words.run(Duration::from_secs(1), |broker, question| match broker {
-            0 | 1 => says(good(broker), question),
-            2 => says(lie.clone()?, question),
+        words.run(Duration::from_secs(1), |broker, query| match broker {
+            0 | 1 => says(good(broker), query),
+            2 => says(lie.clone()?, query),
             _ => None,
         });
         assert!(words.receipts.is_empty(), "{what}");
-        words.run(Duration::from_secs(2), |broker, question| match broker {
-            3 => says(good(3), question),
+        words.run(Duration::from_secs(2), |broker, query| match broker {
+            3 => says(good(3), query),
             _ => None,
         });
         let [(of, Some(receipt))] = &words.receipts[..] else { panic!("{what}: 2f + 1 have signed it") };
@@ -175,8 +174,8 @@ fn rule_e4_who_alone_named_a_block_that_others_no_longer_keep_is_not_accused() {
     // The channels break before others say so; when they open, it is long past.
     (0..4).for_each(|broker| words.quorum.disconnected(words.now(), broker));
     (0..4).for_each(|broker| words.welcome(broker, 500, 3));
-    words.run(Duration::from_secs(20), |_, question| match question {
-        Question::Update { .. } => Some(Answer::No(Why::Pruned)),
+    words.run(Duration::from_secs(20), |_, query| match query {
+        Query::Update { .. } => Some(Answer::No(Why::Pruned)),
         _ => None,
     });
     assert_eq!(words.misdeeds, []);
@@ -190,8 +189,8 @@ fn rule_e4_a_believed_block_whose_contents_nobody_brings_accuses_nobody() {
     for broker in 0..3 {
         words.say(broker, &Reply::Update(Update { height: 12, digest: [1; 32], contents: None }));
     }
-    words.run(Duration::from_secs(60), |_, question| match question {
-        Question::Update { .. } => Some(Answer::No(Why::Pruned)),
+    words.run(Duration::from_secs(60), |_, query| match query {
+        Query::Update { .. } => Some(Answer::No(Why::Pruned)),
         _ => None,
     });
     assert_eq!(words.misdeeds, []);
@@ -223,13 +222,13 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
     let outcomes = vec![Came { code: Code::Done, detail: Vec::new() }; 2];
     let fact = Fact::Executed(Results { client, first: u64::MAX, frame: [0; 32], outcomes });
     let proof = Proof { part: Part::Result, index: 0, count: 1, path: Vec::new(), roots: [[0; 32]; 4] };
-    words.run(Duration::from_secs(1), |broker, question| match question {
-        Question::Receipt { height, .. } if broker == 0 => {
+    words.run(Duration::from_secs(1), |broker, query| match query {
+        Query::Receipt { height, .. } if broker == 0 => {
             let (height, fact, proof) = (*height, fact.clone(), proof.clone());
             let it = Testimony { broker, height, state_root: [0; 32], fact, proof, signature: [0; 64] };
             Some(Answer::Receipt(Box::new(it)))
         }
-        Question::Resume { subscription, place, .. } if broker == 1 => {
+        Query::Resume { subscription, place, .. } if broker == 1 => {
             let runs = vec![Run::Deliver { sn: 1 }, Run::Empty { count: 9 }];
             let notice = Places { client, subscription: *subscription, first: u64::MAX, runs };
             let lost = u64::MAX - *place;
@@ -277,8 +276,8 @@ fn a_broker_that_hangs_keeps_nobody_from_hearing_where_the_others_stand() {
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     words.quorum.status(words.now()).expect("there is room");
     words.drain();
-    words.run(Duration::from_millis(1900), |broker, question| match question {
-        Question::Status if broker != 1 => Some(Answer::Status(Box::new(Status { broker, ..Status::default() }))),
+    words.run(Duration::from_millis(1900), |broker, query| match query {
+        Query::Status if broker != 1 => Some(Answer::Status(Box::new(Status { broker, ..Status::default() }))),
         _ => None,
     });
     assert_eq!(words.stands, [0, 2, 3]);
@@ -286,7 +285,7 @@ fn a_broker_that_hangs_keeps_nobody_from_hearing_where_the_others_stand() {
 
 #[test]
 fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_more() {
-    let asked_for = |question: &Question| matches!(question, Question::Range { .. });
+    let asked_for = |query: &Query| matches!(query, Query::Range { .. });
     // Who denies it: one liar, then a liar and one that is behind for a moment, then all but a liar.
     let cases: [(&[u16], u32, bool); 3] = [(&[3], u32::MAX, false), (&[2, 3], 1, false), (&[1, 2, 3], u32::MAX, true)];
     for (denying, times, is_told) in cases {
@@ -295,8 +294,8 @@ fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_mor
         words.quorum.subscribe(words.now(), "a".parse().expect("an interest")).expect("there is room");
         words.drain();
         let mut denials = BTreeMap::new();
-        words.run(Duration::from_secs(30), |broker, question| {
-            if !asked_for(question) {
+        words.run(Duration::from_secs(30), |broker, query| {
+            if !asked_for(query) {
                 return None;
             }
             let denied = denials.entry(broker).or_insert(0);
@@ -314,8 +313,8 @@ fn who_waits_for_nothing_does_not_ask_whether_somebody_vouches() {
     let mut words = Statements::new();
     (0..4).for_each(|broker| words.welcome(broker, 10, 3));
     let mut asked = 0;
-    words.run(Duration::from_secs(30), |_, question| {
-        asked += usize::from(matches!(question, Question::Range { .. }));
+    words.run(Duration::from_secs(30), |_, query| {
+        asked += usize::from(matches!(query, Query::Range { .. }));
         None
     });
     assert_eq!(asked, 0);

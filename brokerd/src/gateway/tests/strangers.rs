@@ -31,7 +31,7 @@ fn rule_g8_strangers_who_fill_the_door_keep_out_strangers_alone() {
     let mut newcomer = world.open(30);
     let mut broker = world.open(9);
     for channel in registered.iter_mut().chain([&mut newcomer, &mut broker]) {
-        assert_eq!(channel.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+        assert_eq!(channel.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     }
     // Whom there is no place for waits with the strangers; one that leaves makes room.
     let third = world.open(3);
@@ -99,17 +99,17 @@ fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
     world.knows(1, registered("ann"));
     world.counter.thinks.store(true, Ordering::Release);
     let mut strangers: Vec<Channel> = (20..23).map(|seed| world.open(seed)).collect();
-    for id in 0..=limits::QUESTIONS_STRANGER_MAX as u64 {
-        let ask = Request::Ask { id, question: Question::Status };
+    for id in 0..=limits::QUERIES_UNREGISTERED_MAX as u64 {
+        let ask = Request::Query { id, query: Query::Status };
         strangers.iter_mut().for_each(|it| it.say(&ask).expect("it is sent"));
     }
     until("each has one too many", || world.drops.of(Reason::Questions) == 3);
     let mut honest = world.open(1);
-    assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(honest.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     let mut last = world.open(23);
     // Whoever registers is a stranger no longer, on the same channel.
     world.knows(23, registered("ann"));
-    assert_eq!(last.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(last.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     let longest = Request::Submit(vec![1; limits::FRAME_BYTES_MAX]);
     last.say(&longest).expect("it is sent");
     until("the longest frame is here", || lock(&world.counter.frames).len() == 1);
@@ -120,15 +120,15 @@ fn rule_g8_an_unregistered_client_that_asks_too_much_again_and_again_loses_its_c
     let world = small();
     world.knows(1, registered("ann"));
     world.counter.thinks.store(true, Ordering::Release);
-    let most = limits::QUESTIONS_STRANGER_MAX as u64 + u64::from(limits::QUESTION_STRIKES_MAX);
-    let ask = |channel: &mut Channel, questions: std::ops::Range<u64>| {
-        for id in questions {
-            channel.say(&Request::Ask { id, question: Question::Status }).expect("it is sent");
+    let most = limits::QUERIES_UNREGISTERED_MAX as u64 + u64::from(limits::QUERY_STRIKES_MAX);
+    let ask = |channel: &mut Channel, queries: std::ops::Range<u64>| {
+        for id in queries {
+            channel.say(&Request::Query { id, query: Query::Status }).expect("it is sent");
         }
     };
     let mut greedy = world.open(20);
     ask(&mut greedy, 0..most);
-    let strikes = u64::from(limits::QUESTION_STRIKES_MAX);
+    let strikes = u64::from(limits::QUERY_STRIKES_MAX);
     until("it has all its strikes", || world.drops.of(Reason::Questions) == strikes);
     assert!(world.gateway.is_here(&client(20)) && world.drops.of(Reason::Strikes) == 0);
     ask(&mut greedy, most..most + 1);
@@ -139,7 +139,7 @@ fn rule_g8_an_unregistered_client_that_asks_too_much_again_and_again_loses_its_c
     world.counter.thinks.store(false, Ordering::Release);
     let mut registered = world.open(1);
     for _ in 0..2 * most {
-        assert_eq!(registered.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+        assert_eq!(registered.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     }
     assert_eq!(world.drops.of(Reason::Strikes), 1);
 }
@@ -149,19 +149,19 @@ fn rule_g8_an_unregistered_client_gets_no_strikes_for_what_others_ask() {
     let world = World::sized(&Sizes { strangers_questions: 2, ..Sizes::default() });
     world.counter.thinks.store(true, Ordering::Release);
     let ask = |channel: &mut Channel, id| {
-        channel.say(&Request::Ask { id, question: Question::Status }).expect("it is sent");
+        channel.say(&Request::Query { id, query: Query::Status }).expect("it is sent");
     };
-    // Somebody takes all questions that strangers may have open, and no more than it may itself.
+    // Somebody takes all queries that strangers may have open, and no more than it may itself.
     let mut greedy = world.open(20);
     (0..2).for_each(|id| ask(&mut greedy, id));
     let mut innocent = world.open(21);
-    for id in 0..=u64::from(limits::QUESTION_STRIKES_MAX) {
+    for id in 0..=u64::from(limits::QUERY_STRIKES_MAX) {
         ask(&mut innocent, id);
         assert_eq!(innocent.hear().expect("an answer"), Reply::Answer { id, answer: Answer::No(Why::Busy) });
     }
     world.counter.thinks.store(false, Ordering::Release);
     let innocent = std::cell::RefCell::new(innocent);
-    let answer = || innocent.borrow_mut().ask(Question::Status).expect("an answer");
+    let answer = || innocent.borrow_mut().ask(Query::Status).expect("an answer");
     until("there is room for its questions", || answer() == Answer::No(Why::Nothing));
     assert_eq!(world.drops.of(Reason::Strikes), 0);
 }
@@ -180,7 +180,7 @@ fn rule_g7_at_the_limit_of_descriptors_new_connections_are_closed_and_others_go_
         drop(many);
         world.drops.of(Reason::Descriptors) > 0
     });
-    assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(honest.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     let open = || Channel::open(world.address, key(200).public_bytes(), key(20), CLUSTER, TIMEOUT);
     until("somebody gets in again", || open().is_ok());
 }

@@ -7,10 +7,10 @@ use crate::operation::Header;
 use crate::operation::publication::{read_headers, write_headers};
 use crate::state::Subject;
 
-/// A question. `floor` is the highest block whose effects the client has seen (E9): a broker that has not executed it
+/// A query. `floor` is the highest block whose effects the client has seen (E9): a broker that has not executed it
 /// answers [`super::Why::Behind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum Query {
     /// The client's update of a block, with contents and bodies.
     Update {
         /// The block.
@@ -124,7 +124,7 @@ pub enum Question {
     },
 }
 
-impl Question {
+impl Query {
     /// ```text
     /// 1 ‖ u64 height | 2 ‖ u64 number | 3 ‖ u64 height ‖ u64 number | 4 ‖ header ‖ u64 ps
     /// 5 ‖ header ‖ u64 from ‖ u16 limit ‖ u64 floor | 6 ‖ header ‖ u64 floor | 7 ‖ bytes16 topic ‖ bytes16 key ‖ u64 floor
@@ -134,67 +134,67 @@ impl Question {
     /// ```
     pub(super) fn encode(&self, w: &mut Writer) {
         match self {
-            Question::Update { height } => w.u8(1).u64(*height),
-            Question::Result { number } => w.u8(2).u64(*number),
-            Question::Receipt { height, number } => w.u8(3).u64(*height).u64(*number),
-            Question::TopicPosition { header, ps } => write_header(w.u8(4), header).u64(*ps),
-            Question::Range { header, from, limit, floor } => {
+            Query::Update { height } => w.u8(1).u64(*height),
+            Query::Result { number } => w.u8(2).u64(*number),
+            Query::Receipt { height, number } => w.u8(3).u64(*height).u64(*number),
+            Query::TopicPosition { header, ps } => write_header(w.u8(4), header).u64(*ps),
+            Query::Range { header, from, limit, floor } => {
                 write_header(w.u8(5), header).u64(*from).u16(*limit).u64(*floor)
             }
-            Question::Latest { header, floor } => write_header(w.u8(6), header).u64(*floor),
-            Question::Value { topic, key, floor } => w.u8(7).bytes16(topic.as_bytes()).bytes16(key).u64(*floor),
-            Question::Resume { subscription, place, sn, floor } => {
+            Query::Latest { header, floor } => write_header(w.u8(6), header).u64(*floor),
+            Query::Value { topic, key, floor } => w.u8(7).bytes16(topic.as_bytes()).bytes16(key).u64(*floor),
+            Query::Resume { subscription, place, sn, floor } => {
                 w.u8(8).u64(*subscription).u64(*place).u64(*sn).u64(*floor)
             }
-            Question::Bodies { sns } => {
+            Query::Bodies { sns } => {
                 w.u8(9).u16(u16::try_from(sns.len()).expect("a question's bodies have a limit"));
                 sns.iter().fold(w, |w, sn| w.u64(*sn))
             }
-            Question::Share { sn, proved } => w.u8(10).u64(*sn).u8(u8::from(*proved)),
-            Question::Status => w.u8(11),
-            Question::Key => w.u8(12),
-            Question::History => w.u8(13),
-            Question::Checkpoint { height } => w.u8(14).u64(*height),
-            Question::Part { height, offset } => w.u8(15).u64(*height).u64(*offset),
-            Question::Policy { floor } => w.u8(16).u64(*floor),
-            Question::Evidence => w.u8(17),
-            Question::Witness { sn } => w.u8(18).u64(*sn),
-            Question::Subject { subject, floor } => {
+            Query::Share { sn, proved } => w.u8(10).u64(*sn).u8(u8::from(*proved)),
+            Query::Status => w.u8(11),
+            Query::Key => w.u8(12),
+            Query::History => w.u8(13),
+            Query::Checkpoint { height } => w.u8(14).u64(*height),
+            Query::Part { height, offset } => w.u8(15).u64(*height).u64(*offset),
+            Query::Policy { floor } => w.u8(16).u64(*floor),
+            Query::Evidence => w.u8(17),
+            Query::Witness { sn } => w.u8(18).u64(*sn),
+            Query::Subject { subject, floor } => {
                 subject.encode(w.u8(19).u64(*floor));
                 w
             }
         };
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Question, Malformed> {
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Query, Malformed> {
         Ok(match r.u8()? {
-            1 => Question::Update { height: r.u64()? },
-            2 => Question::Result { number: r.u64()? },
-            3 => Question::Receipt { height: r.u64()?, number: r.u64()? },
-            4 => Question::TopicPosition { header: read_header(r)?, ps: r.u64()? },
-            5 => Question::Range { header: read_header(r)?, from: r.u64()?, limit: r.u16()?, floor: r.u64()? },
-            6 => Question::Latest { header: read_header(r)?, floor: r.u64()? },
+            1 => Query::Update { height: r.u64()? },
+            2 => Query::Result { number: r.u64()? },
+            3 => Query::Receipt { height: r.u64()?, number: r.u64()? },
+            4 => Query::TopicPosition { header: read_header(r)?, ps: r.u64()? },
+            5 => Query::Range { header: read_header(r)?, from: r.u64()?, limit: r.u16()?, floor: r.u64()? },
+            6 => Query::Latest { header: read_header(r)?, floor: r.u64()? },
             7 => {
                 let topic = std::str::from_utf8(r.bytes16(limits::TOPIC_BYTES_MAX)?).map_err(|_| Malformed)?.to_owned();
-                Question::Value { topic, key: r.bytes16(limits::VALUE_KEY_BYTES_MAX)?.to_vec(), floor: r.u64()? }
+                Query::Value { topic, key: r.bytes16(limits::VALUE_KEY_BYTES_MAX)?.to_vec(), floor: r.u64()? }
             }
-            8 => Question::Resume { subscription: r.u64()?, place: r.u64()?, sn: r.u64()?, floor: r.u64()? },
+            8 => Query::Resume { subscription: r.u64()?, place: r.u64()?, sn: r.u64()?, floor: r.u64()? },
             9 => {
                 let count = r.count16(8, limits::READ_POSITIONS_MAX)?;
-                Question::Bodies { sns: (0..count).map(|_| r.u64()).collect::<Result<_, _>>()? }
+                Query::Bodies { sns: (0..count).map(|_| r.u64()).collect::<Result<_, _>>()? }
             }
-            10 => Question::Share { sn: r.u64()?, proved: flag(r)? },
-            11 => Question::Status,
-            12 => Question::Key,
-            13 => Question::History,
-            14 => Question::Checkpoint { height: r.u64()? },
-            15 => Question::Part { height: r.u64()?, offset: r.u64()? },
-            16 => Question::Policy { floor: r.u64()? },
-            17 => Question::Evidence,
-            18 => Question::Witness { sn: r.u64()? },
+            10 => Query::Share { sn: r.u64()?, proved: flag(r)? },
+            11 => Query::Status,
+            12 => Query::Key,
+            13 => Query::History,
+            14 => Query::Checkpoint { height: r.u64()? },
+            15 => Query::Part { height: r.u64()?, offset: r.u64()? },
+            16 => Query::Policy { floor: r.u64()? },
+            17 => Query::Evidence,
+            18 => Query::Witness { sn: r.u64()? },
             19 => {
                 let floor = r.u64()?;
-                Question::Subject { subject: Subject::decode(r)?, floor }
+                Query::Subject { subject: Subject::decode(r)?, floor }
             }
             _ => return Err(Malformed),
         })

@@ -1,11 +1,11 @@
-//! Questions to brokers, each to several until enough of them answer alike.
+//! Queries to brokers, each to several until enough of them answer alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_broker::protocol::{Answer, Question, Request, Why};
+use sealcast_broker::protocol::{Answer, Query, Request, Why};
 use sealcast_wire::{Dropped, Monotonic, Now, limits};
 
 use super::Quorum;
@@ -13,21 +13,21 @@ use super::delivering::Page;
 use super::event::{Misdeed, Output};
 use sealcast_delivery::Token;
 
-/// Open questions.
+/// Open queries.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
-    open: BTreeMap<u64, Ask>,
+pub(super) struct Queries {
+    open: BTreeMap<u64, OpenQuery>,
     /// Of these, those for shares: sn and id.
     shares: BTreeSet<(u64, u64)>,
     names: u64,
     due: BTreeSet<(Monotonic, u64)>,
 }
 
-/// One question.
+/// One query.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct OpenQuery {
     pub(super) purpose: Purpose,
-    pub(super) question: Question,
+    pub(super) query: Query,
     pub(super) answers: BTreeMap<u16, Answer>,
     pub(super) asked: BTreeSet<u16>,
     /// How often its time came.
@@ -59,9 +59,9 @@ pub(super) enum Purpose {
     Shares(u64),
 }
 
-impl Asking {
+impl Queries {
     pub(super) fn has_room(&self) -> bool {
-        self.open.len() - self.shares.len() < limits::CLIENT_QUESTIONS_MAX
+        self.open.len() - self.shares.len() < limits::CLIENT_QUERIES_MAX
     }
 
     /// Shares have room of their own: a broker that does not answer keeps nothing else from being asked.
@@ -74,27 +74,27 @@ impl Asking {
     }
 
     /// Opens one; who is asked is the caller's to say.
-    pub(super) fn open(&mut self, now: Monotonic, purpose: Purpose, question: Question) -> u64 {
+    pub(super) fn open(&mut self, now: Monotonic, purpose: Purpose, query: Query) -> u64 {
         self.names += 1;
         let due = now + TIMEOUT;
         let (answers, asked) = (BTreeMap::new(), BTreeSet::new());
         if let Purpose::Shares(sn) = purpose {
             self.shares.insert((sn, self.names));
         }
-        self.open.insert(self.names, Ask { purpose, question, answers, asked, rounds: 0, due });
+        self.open.insert(self.names, OpenQuery { purpose, query, answers, asked, rounds: 0, due });
         self.due.insert((due, self.names));
         self.names
     }
 
-    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Ask> {
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut OpenQuery> {
         self.open.get_mut(&id)
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Ask> {
+    pub(super) fn get(&self, id: u64) -> Option<&OpenQuery> {
         self.open.get(&id)
     }
 
-    pub(super) fn close(&mut self, id: u64) -> Option<Ask> {
+    pub(super) fn close(&mut self, id: u64) -> Option<OpenQuery> {
         let ask = self.open.remove(&id)?;
         self.due.remove(&(ask.due, id));
         if let Purpose::Shares(sn) = ask.purpose {
@@ -126,7 +126,7 @@ impl Asking {
     }
 }
 
-impl Ask {
+impl OpenQuery {
     /// What more than `faulty` brokers answer alike. That they cannot say it yet is no answer.
     pub(super) fn agreed(&self, faulty: usize) -> Option<&Answer> {
         let alike = |it: &&Answer| self.answers.values().filter(|other| other == it).count() > faulty;
@@ -171,15 +171,15 @@ impl Ask {
 
 impl Quorum {
     /// Asks so many brokers, from the client's home on, those first that have behaved.
-    pub(super) fn ask(&mut self, now: Now, purpose: Purpose, question: Question, width: usize) {
-        let id = self.asking.open(now.monotonic, purpose, question);
+    pub(super) fn ask(&mut self, now: Now, purpose: Purpose, query: Query, width: usize) {
+        let id = self.queries.open(now.monotonic, purpose, query);
         self.ask_more(id, width);
     }
 
     /// Asks so many more.
     fn ask_more(&mut self, id: u64, width: usize) {
         let mut up = self.up();
-        let Some(ask) = self.asking.get(id) else { return };
+        let Some(ask) = self.queries.get(id) else { return };
         let subscription = if let Purpose::Resume(subscription) = ask.purpose { Some(subscription) } else { None };
         up.retain(|broker| !ask.asked.contains(broker) && !subscription.is_some_and(|it| self.is_ahead(it, *broker)));
         up.sort_by_key(|broker| {
@@ -187,8 +187,8 @@ impl Quorum {
             (!conduct.misdeeds.is_empty(), conduct.silent.min(SILENCES))
         });
         up.truncate(width);
-        let request: Arc<[u8]> = Request::Ask { id, question: ask.question.clone() }.to_bytes().into();
-        if let Some(ask) = self.asking.get_mut(id) {
+        let request: Arc<[u8]> = Request::Query { id, query: ask.query.clone() }.to_bytes().into();
+        if let Some(ask) = self.queries.get_mut(id) {
             ask.asked.extend(&up);
         }
         for broker in up {
@@ -201,23 +201,23 @@ impl Quorum {
 
     /// Asks one broker for what follows on its own last page of a subscription.
     pub(super) fn ask_broker(&mut self, id: u64, broker: u16) {
-        let Some(Ask { purpose: Purpose::Resume(of), question, .. }) = self.asking.get(id) else { return };
-        let (Some(line), &Question::Resume { subscription, floor, .. }) = (self.lines.get_mut(of), question) else {
+        let Some(OpenQuery { purpose: Purpose::Resume(of), query, .. }) = self.queries.get(id) else { return };
+        let (Some(line), &Query::Resume { subscription, floor, .. }) = (self.lines.get_mut(of), query) else {
             return;
         };
         let (place, sn) = line.streams.ask(broker, line.anchor);
-        let question = Question::Resume { subscription, place, sn, floor };
-        self.send(broker, Request::Ask { id, question }.to_bytes().into());
+        let query = Query::Resume { subscription, place, sn, floor };
+        self.send(broker, Request::Query { id, query }.to_bytes().into());
     }
 
-    /// Questions that took too long: others are asked too, and in the end all again.
+    /// Queries that took too long: others are asked too, and in the end all again.
     pub(super) fn ask_late(&mut self, now: Now) {
-        while let Some(id) = self.asking.late(now.monotonic) {
-            let Some(ask) = self.asking.get(id) else { continue };
+        while let Some(id) = self.queries.late(now.monotonic) {
+            let Some(ask) = self.queries.get(id) else { continue };
             let silent: Vec<u16> = ask.asked.iter().filter(|it| !ask.answers.contains_key(it)).copied().collect();
             match (ask.purpose.clone(), ask.rounds) {
                 (Purpose::Resume(subscription), 2..) if self.resumed(subscription, id, true) => {
-                    self.asking.close(id);
+                    self.queries.close(id);
                     self.advance(now);
                     continue;
                 }
@@ -231,7 +231,7 @@ impl Quorum {
                 }
                 _ => {}
             }
-            let Some(ask) = self.asking.get_mut(id) else { continue };
+            let Some(ask) = self.queries.get_mut(id) else { continue };
             // Each says its own share once; whoever lacks some asks anew.
             if ask.rounds > 1 && !matches!(ask.purpose, Purpose::Shares(_)) {
                 // Answers age: what brokers said of different heights may agree now.
@@ -257,7 +257,7 @@ impl Quorum {
     }
 
     pub(super) fn answer(&mut self, now: Now, broker: u16, id: u64, mut answer: Answer) {
-        let Some(ask) = self.asking.get_mut(id).filter(|ask| ask.asked.contains(&broker)) else {
+        let Some(ask) = self.queries.get_mut(id).filter(|ask| ask.asked.contains(&broker)) else {
             return self.drops.count(Dropped::Stale);
         };
         let purpose = ask.purpose.clone();
@@ -267,7 +267,7 @@ impl Quorum {
             ask.answers.insert(broker, answer);
             if self.take_bodies(broker, bodies) {
                 // What did not fit is asked for anew.
-                self.asking.close(id);
+                self.queries.close(id);
                 self.read_on(now);
                 return self.advance(now);
             }
@@ -310,16 +310,16 @@ impl Quorum {
             }
             (Purpose::Receipt(token), Answer::Receipt(testimony)) => {
                 let is_complete = self.testified(token, broker, *testimony);
-                is_complete.then(|| self.asking.close(id));
+                is_complete.then(|| self.queries.close(id));
             }
             _ => {}
         }
         self.judge(now, id);
     }
 
-    /// Looks whether a question is answered.
+    /// Looks whether a query is answered.
     fn judge(&mut self, now: Now, id: u64) {
-        let Some(ask) = self.asking.get(id) else { return };
+        let Some(ask) = self.queries.get(id) else { return };
         let faulty = self.faulty;
         let (purpose, all) = (ask.purpose.clone(), ask.is_answered() && !ask.asked.is_empty());
         let is_everybody = ask.asked.len() == self.channels.len();
@@ -339,12 +339,12 @@ impl Quorum {
                     // Not executed yet: it is on its way.
                     _ => {}
                 }
-                self.asking.close(id);
+                self.queries.close(id);
                 differing.into_iter().for_each(|broker| self.misbehaved(broker, Misdeed::Differed));
             }
             Purpose::Resume(subscription) => {
                 if self.resumed(subscription, id, false) {
-                    self.asking.close(id);
+                    self.queries.close(id);
                     self.changed(now);
                     self.advance(now);
                 } else if !self.ask_on(subscription, id) {
@@ -353,7 +353,7 @@ impl Quorum {
             }
             Purpose::Read(token) => {
                 if self.judge_read(now, token, id) {
-                    self.asking.close(id);
+                    self.queries.close(id);
                     self.read_on(now);
                 } else {
                     self.widen(id, all);
@@ -361,7 +361,7 @@ impl Quorum {
             }
             Purpose::Vouched => match ask.agreed(faulty).map(|it| *it == Answer::No(Why::Denied)) {
                 Some(denied) => {
-                    self.asking.close(id);
+                    self.queries.close(id);
                     self.vouched(now, denied);
                 }
                 None => self.widen(id, all),
@@ -369,7 +369,7 @@ impl Quorum {
             Purpose::Update(height) => {
                 let asked = ask.asked.len();
                 if self.has_update(height) || all && asked >= self.up().len() {
-                    self.asking.close(id);
+                    self.queries.close(id);
                 } else {
                     self.widen(id, all);
                 }
@@ -378,13 +378,13 @@ impl Quorum {
             // Each has its own: who is not connected yet is waited for, too.
             Purpose::Proofs(token) if all && is_everybody => self.report_proofs(token, id),
             Purpose::Bodies if ask.is_gone(faulty, self.channels.len()) => {
-                self.asking.close(id);
+                self.queries.close(id);
                 self.bodies_gone(now);
                 self.advance(now);
             }
             Purpose::Receipt(_) | Purpose::Bodies => self.widen(id, all),
             Purpose::Age | Purpose::Key | Purpose::Shares(_) if all => {
-                self.asking.close(id);
+                self.queries.close(id);
             }
             Purpose::Status(_) | Purpose::Proofs(_) | Purpose::Age | Purpose::Key | Purpose::Shares(_) => {}
         }
@@ -397,30 +397,30 @@ impl Quorum {
         }
     }
 
-    /// A question has no answer.
+    /// A query has no answer.
     fn give_up(&mut self, now: Now, id: u64) {
-        let Some(ask) = self.asking.get(id) else { return };
+        let Some(ask) = self.queries.get(id) else { return };
         match ask.purpose.clone() {
             Purpose::Read(token) => {
-                self.asking.close(id);
+                self.queries.close(id);
                 self.fail_read(token, Why::Busy);
             }
             Purpose::Receipt(token) => {
-                self.asking.close(id);
+                self.queries.close(id);
                 self.fail_receipt(token);
             }
             Purpose::Status(token) => self.report_status(token, id),
             Purpose::Proofs(token) => self.report_proofs(token, id),
             // What is still wanted is asked for anew.
             _ => {
-                self.asking.close(id);
+                self.queries.close(id);
                 self.advance(now);
             }
         }
     }
 
     fn report_status(&mut self, token: Token, id: u64) {
-        let Some(ask) = self.asking.close(id) else { return };
+        let Some(ask) = self.queries.close(id) else { return };
         let of = |(broker, answer)| match answer {
             Answer::Status(status) => Some((broker, *status)),
             _ => None,
@@ -429,7 +429,7 @@ impl Quorum {
     }
 
     fn report_proofs(&mut self, token: Token, id: u64) {
-        let Some(ask) = self.asking.close(id) else { return };
+        let Some(ask) = self.queries.close(id) else { return };
         let of = |(broker, answer)| match answer {
             Answer::Evidence(proofs) => Some((broker, proofs)),
             _ => None,
