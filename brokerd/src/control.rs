@@ -28,7 +28,7 @@ pub struct Control {
 }
 
 /// Who asked.
-pub struct Asked(Option<UnixStream>);
+pub struct StopRequest(Option<UnixStream>);
 
 /// What reading the settings again came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,16 +61,16 @@ impl Control {
     }
 
     /// Whether somebody asks now.
-    pub fn asked(&self) -> Option<Asked> {
+    pub fn asked(&self) -> Option<StopRequest> {
         if self.hung_up.swap(false, Ordering::AcqRel) {
-            return Some(Asked(None));
+            return Some(StopRequest(None));
         }
         let (stream, _) = self.socket.as_ref()?.accept().ok()?;
-        heard(&stream).ok()?.then_some(Asked(Some(stream)))
+        heard(&stream).ok()?.then_some(StopRequest(Some(stream)))
     }
 }
 
-impl Asked {
+impl StopRequest {
     /// Tells who asked, and the log, what came of it.
     pub fn answer(self, came: &Result<Reloaded, String>) {
         let line = match came {

@@ -340,7 +340,7 @@ impl Broker {
     }
 
     /// Where each of the others stands by its own words: its last block and that block's time, Unix seconds.
-    fn ask_for_times(&self) -> mpsc::Receiver<BTreeMap<u16, (u64, i64)>> {
+    fn request_times(&self) -> mpsc::Receiver<BTreeMap<u16, (u64, i64)>> {
         let (answer, answered) = mpsc::channel();
         let (cluster, index) = (self.config.cluster.clone(), self.config.index);
         let key = Arc::new(OriginKey::from_seed(&self.config.seed));
@@ -474,7 +474,7 @@ impl Watched {
             Some(Err(TryRecvError::Empty)) => {}
             // Whoever hears the others has a clock that they accept.
             None if self.neighbours.is_alone(now) && self.asked.elapsed() >= CLOCKS_ASKED_EVERY => {
-                (self.asked, self.times) = (Instant::now(), Some(broker.ask_for_times()));
+                (self.asked, self.times) = (Instant::now(), Some(broker.request_times()));
             }
             None => {}
         }
@@ -690,7 +690,7 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
                  it votes: what it said before may convict it then, and for an hour nobody hears it"
             ));
         }
-        thread::sleep(ASKED_EVERY);
+        thread::sleep(REQUEST_INTERVAL);
     }
     Ok(())
 }
@@ -852,6 +852,6 @@ const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// How often a broker that hears too few asks the others for the time.
 const CLOCKS_ASKED_EVERY: Duration = Duration::from_secs(3);
 /// How often the others are asked how far they are, by a broker that waits for them.
-const ASKED_EVERY: Duration = Duration::from_millis(500);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(500);
 /// Others that have not moved for this long do not go on by themselves.
 const STILL: Duration = Duration::from_secs(30);

@@ -138,7 +138,7 @@ impl Quorum {
                 break;
             }
         }
-        self.ask_for_bodies(now);
+        self.request_bodies(now);
     }
 
     fn known_of(&self, height: u64) -> Known {
@@ -408,7 +408,7 @@ impl Quorum {
         self.bodies.got.len() > before
     }
 
-    pub(super) fn ask_for_bodies(&mut self, now: Now) {
+    pub(super) fn request_bodies(&mut self, now: Now) {
         // What nobody may be handed now is not asked for.
         let sns = if self.held { self.missing_of_reads() } else { self.bodies.missing() };
         if !sns.is_empty() && self.queries.has_room() && !self.queries.is_open(&Purpose::Bodies) {
@@ -436,7 +436,7 @@ impl Quorum {
     }
 
     /// Asks for blocks whose digests or contents did not come.
-    pub(super) fn ask_for_updates(&mut self, now: Now) {
+    pub(super) fn request_updates(&mut self, now: Now) {
         let is_late = |(_, it): &(u64, &super::updates::Height)| now.monotonic >= it.since + TIMEOUT * (1 + it.asked);
         let Some(reached) = self.reached(|it| it.claim.height) else { return };
         let first = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);

@@ -470,7 +470,7 @@ impl Quorum {
         self.look_around(now);
         self.send_late(now);
         self.ask_late(now);
-        self.ask_for_updates(now);
+        self.request_updates(now);
         self.advance(now);
         if self.store_at.is_some_and(|at| at <= now.monotonic) {
             self.store_at = None;

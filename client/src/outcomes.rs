@@ -19,13 +19,13 @@ impl Quorum {
         let (settled, doubts) = self.sending.executed(now.monotonic, results);
         settled.into_iter().for_each(|it| self.settle(now, height, it));
         for number in doubts {
-            self.ask_for_result(now, number);
+            self.request_result(now, number);
         }
         self.sending.hasten_early(now.monotonic);
     }
 
     /// Somebody used a number of ours, perhaps we: which frame it was tells.
-    pub(super) fn ask_for_result(&mut self, now: Now, number: u64) {
+    pub(super) fn request_result(&mut self, now: Now, number: u64) {
         let purpose = Purpose::Result(number);
         if self.queries.has_room() && !self.queries.is_open(&purpose) {
             self.ask(now, purpose, Query::Result { number }, self.faulty + 1);
@@ -34,7 +34,7 @@ impl Quorum {
 
     pub(super) fn refused(&mut self, now: Now, broker: u16, first: u64, why: Refusal) {
         if why == Refusal::Executed {
-            return self.ask_for_result(now, first);
+            return self.request_result(now, first);
         }
         if broker == self.home && !matches!(why, Refusal::Quota | Refusal::Unregistered) {
             self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
@@ -67,7 +67,7 @@ impl Quorum {
                 self.channels[usize::from(*broker)].conduct.silent += 1;
             }
             if !late.silent.is_empty() || late.number < executed {
-                self.ask_for_result(now, late.number);
+                self.request_result(now, late.number);
             }
             for broker in late.to {
                 self.send(broker, late.request.clone());

@@ -222,7 +222,7 @@ impl Quorum {
                 .collect();
             self.outputs.push_back(Output::Read(token, Ok(Answer::Places(places))));
         }
-        self.ask_for_bodies(now);
+        self.request_bodies(now);
     }
 
     /// The bodies that reads wait for, by sn.

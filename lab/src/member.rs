@@ -16,7 +16,7 @@ use crate::tap::{Heard, Line, Tap};
 
 /// What a member's application asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum MemberCommand {
     /// Publish a message.
     Publish {
         /// Its topic.
@@ -163,28 +163,28 @@ impl<K: Keys, D: Delivery> Member<K, D> {
 
 impl<K: Keys, D: Delivery> Node for Member<K, D> {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.core.handle_datagram(now, from, datagram);
         self.drain(now);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
+    fn command(&mut self, now: Now, ask: MemberCommand) {
         match ask {
-            Ask::Publish { topic, body, guarantee } => {
+            MemberCommand::Publish { topic, body, guarantee } => {
                 let message = Publication { topic: &topic, body: &body, guarantee, sent_micros: None };
                 match self.core.publish(now, message) {
                     Ok(_) => self.tell(MemberEvent::Published(topic, body)),
                     Err(why) => self.tell(MemberEvent::Refused(body, why)),
                 }
             }
-            Ask::Command(command) => {
+            MemberCommand::Command(command) => {
                 if let Err(why) = self.core.command(now, command) {
                     self.tell(MemberEvent::Denied(why));
                 }
             }
-            Ask::Suspect(cert) => {
+            MemberCommand::Suspect(cert) => {
                 if let Some(slot) = self.core.group().view().and_then(|v| v.slot_of(&cert)) {
                     self.core.group_mut().suspect(now, slot);
                 }

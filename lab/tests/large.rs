@@ -11,7 +11,7 @@ use sealcast_delivery::Batch;
 use sealcast_delivery::memory::{Ordered, Start};
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{self as keys, Command, Exclusion, HandleError, Keys, Properties, Seal, SealError, Sealed};
-use sealcast_lab::member::{Ask, MemberEvent};
+use sealcast_lab::member::{MemberCommand, MemberEvent};
 use sealcast_lab::mocks::company::{MlsCompany, name};
 use sealcast_lab::mocks::mls_shaped::cert;
 use sealcast_lab::scenarios::company::{Company, Player};
@@ -87,7 +87,7 @@ impl Stage {
             for by in by {
                 for (topic, guarantee) in [("pose", Guarantee::BestEffort), ("order", Guarantee::Ordered)] {
                     let body = format!("{by} says {n}").into_bytes();
-                    let ask = Ask::Publish { topic: topic.to_owned(), body, guarantee };
+                    let ask = MemberCommand::Publish { topic: topic.to_owned(), body, guarantee };
                     self.sim.command(*by, ask, &mut self.seen);
                 }
             }
@@ -136,7 +136,7 @@ fn a_thousand_members_share_both_channels() {
     assert!(stage.run(Duration::from_secs(1), |seen| seen.views[0].is_some()), "the founder founds");
     for member in 1..MEMBERS {
         let command = Command::Admit { cert: company.cert(member) };
-        stage.sim.command(0, Ask::Command(command), &mut stage.seen);
+        stage.sim.command(0, MemberCommand::Command(command), &mut stage.seen);
     }
     let of = |n: usize| move |view: &Option<Arc<View>>| view.as_ref().is_some_and(|it| it.members.len() == n);
     let all_in = stage.run(Duration::from_secs(10), |seen| seen.views.iter().all(of(MEMBERS)));
@@ -151,7 +151,7 @@ fn a_thousand_members_share_both_channels() {
 
     stage.seen.sealed.clear();
     let evict = Command::Evict { cert: cert(&name(500)), reason: "lost".to_owned() };
-    stage.sim.command(1, Ask::Command(evict), &mut stage.seen);
+    stage.sim.command(1, MemberCommand::Command(evict), &mut stage.seen);
     let stay = || (0..MEMBERS).filter(|it| *it != 500);
     let all_know = stage.run(Duration::from_secs(5), |seen| stay().all(|it| of(MEMBERS - 1)(&seen.views[it])));
     assert!(all_know && stage.seen.out[500].is_some(), "one is out, and all know");

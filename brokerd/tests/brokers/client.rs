@@ -78,12 +78,12 @@ impl Reader {
                 return (found.iter().map(|(height, _)| *height).collect(), contents.clone());
             }
             self.listen();
-            self.ask_for_contents();
+            self.request_contents();
         }
     }
 
     /// Whoever was to send contents may be gone: another one is asked.
-    fn ask_for_contents(&mut self) {
+    fn request_contents(&mut self) {
         let few = if self.channels.len() == 1 { 1 } else { 2 };
         let lacks = |updates: &BTreeMap<usize, Update>| updates.values().all(|update| update.contents.is_none());
         let lacking = self.heard.iter().filter(|(_, updates)| updates.len() >= few && lacks(updates));

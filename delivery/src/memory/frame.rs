@@ -37,7 +37,7 @@ pub(crate) enum Frame<'a> {
     /// From a broker: its share, digest or proof for a message.
     Attachment { index: u64, broker: u16, bytes: &'a [u8] },
     /// To whoever keeps things: give me this.
-    Ask { id: FetchId, what: Fetch },
+    Fetch { id: FetchId, what: Fetch },
     /// The answer.
     Answer { id: FetchId, result: Fetched },
     /// To whoever keeps things: keep this.
@@ -78,7 +78,7 @@ impl<'a> Frame<'a> {
             7 => Frame::Again { from: r.u64()? },
             8 => Frame::Head { next: r.u64()? },
             9 => Frame::Attachment { index: r.u64()?, broker: r.u16()?, bytes: r.rest() },
-            10 => Frame::Ask { id: FetchId(r.u64()?), what: what(&mut r)? },
+            10 => Frame::Fetch { id: FetchId(r.u64()?), what: what(&mut r)? },
             11 => Frame::Answer {
                 id: FetchId(r.u64()?),
                 result: match r.u8()? {
@@ -115,7 +115,7 @@ impl<'a> Frame<'a> {
             Frame::Again { from } => w.u8(7).u64(*from),
             Frame::Head { next } => w.u8(8).u64(*next),
             Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
-            Frame::Ask { id, what } => put_what(w.u8(10).u64(id.0), what),
+            Frame::Fetch { id, what } => put_what(w.u8(10).u64(id.0), what),
             Frame::Answer { id, result } => match result {
                 Fetched::Missing | Fetched::NotAsked => w.u8(11).u64(id.0).u8(0),
                 Fetched::Bytes(bytes) => w.u8(11).u64(id.0).u8(1).raw(bytes),
@@ -186,10 +186,10 @@ mod tests {
             Frame::Again { from: 8 },
             Frame::Head { next: 8 },
             Frame::Attachment { index: 1, broker: 2, bytes: b"share" },
-            Frame::Ask { id: FetchId(1), what: Fetch::Blob([5; 32]) },
-            Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
-            Frame::Ask { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
-            Frame::Ask { id: FetchId(1), what: Fetch::Key },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Blob([5; 32]) },
+            Frame::Fetch { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Key },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
             Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },

@@ -79,7 +79,7 @@ pub fn heard(datagram: &[u8]) -> Option<Heard<'_>> {
             Frame::Sealed { topic, header, body } => Some(Heard::Ordered { index, topic, header, body }),
             _ => None,
         },
-        Frame::Ask { what: sealcast_wire::Fetch::Shares { index, proved }, .. } => {
+        Frame::Fetch { what: sealcast_wire::Fetch::Shares { index, proved }, .. } => {
             Some(Heard::WantsShare { index, proved })
         }
         _ => None,

@@ -48,7 +48,7 @@ pub struct Ordered {
     /// The prepared epoch whose flush is waited for, and the entry that ends it.
     flushing: Option<(EpochId, EntryId)>,
     pending: BTreeMap<EntryId, Pending>,
-    asked: BTreeMap<FetchId, Asked>,
+    asked: BTreeMap<FetchId, Fetching>,
     offered: BTreeMap<Fetch, Offered>,
     again_at: Monotonic,
     started: bool,
@@ -85,7 +85,7 @@ struct Offered {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct Fetching {
     what: Fetch,
     retry_at: Monotonic,
     tries: u32,
@@ -275,7 +275,7 @@ impl Ordered {
                 let attachments = vec![(broker, bytes.to_vec())];
                 self.best_effort.outputs.push_back(Output::Attach { index, attachments });
             }
-            Frame::Submit { .. } | Frame::Again { .. } | Frame::Ask { .. } | Frame::Offer { .. } => {}
+            Frame::Submit { .. } | Frame::Again { .. } | Frame::Fetch { .. } | Frame::Offer { .. } => {}
             Frame::Entry { .. } | Frame::Head { .. } | Frame::Ordered { .. } | Frame::Kept { .. } => {
                 return Err(Dropped::Auth);
             }
@@ -419,7 +419,7 @@ impl Delivery for Ordered {
                 self.best_effort.outputs.push_back(Output::Fetched(id, Fetched::Missing));
             }
             Input::Fetch(id, what) => {
-                self.asked.insert(id, Asked { what: what.clone(), retry_at: now.monotonic, tries: 0 });
+                self.asked.insert(id, Fetching { what: what.clone(), retry_at: now.monotonic, tries: 0 });
             }
             Input::Offer { bytes, .. }
                 if bytes.len() > OFFER_BYTES_MAX || self.offered.len() >= ORDERED_PENDING_MAX =>
@@ -485,7 +485,7 @@ impl Delivery for Ordered {
         }
         let mut missing = Vec::new();
         for (id, asked) in self.asked.iter_mut().filter(|(_, a)| a.retry_at <= now.monotonic) {
-            if asked.tries == ASK_TRIES {
+            if asked.tries == FETCH_TRIES_MAX {
                 missing.push(*id);
                 continue;
             }
@@ -495,7 +495,7 @@ impl Delivery for Ordered {
                 Fetch::Shares { .. } => To::Group, // brokers hear the group's datagrams
                 _ => To::Peer(self.orderer),
             };
-            datagrams.push_back((to, open_datagram(&Frame::Ask { id: *id, what: asked.what.clone() })));
+            datagrams.push_back((to, open_datagram(&Frame::Fetch { id: *id, what: asked.what.clone() })));
         }
         for id in missing {
             self.asked.remove(&id);
@@ -520,7 +520,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// How often an idle client asks whether it missed the last message.
 const IDLE: Duration = Duration::from_millis(200);
 /// How often something is asked for before it is missing: about two seconds.
-const ASK_TRIES: u32 = 6;
+const FETCH_TRIES_MAX: u32 = 6;
 
 #[cfg(test)]
 mod tests;

@@ -34,8 +34,8 @@ impl Orderer {
             Ok(Frame::Submit { id, payload }) => self.submit(from, id, payload),
             Ok(Frame::Again { from: index }) => self.again(from, index),
             // What is asked of brokers is not for us.
-            Ok(Frame::Ask { what: Fetch::Shares { .. }, .. }) => {}
-            Ok(Frame::Ask { id, what }) => {
+            Ok(Frame::Fetch { what: Fetch::Shares { .. }, .. }) => {}
+            Ok(Frame::Fetch { id, what }) => {
                 let result = self.find(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.to_vec()));
                 self.answer(from, &Frame::Answer { id, result });
             }

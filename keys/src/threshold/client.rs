@@ -76,7 +76,7 @@ impl Fetching {
                     let Setup { name, incarnation, seed, .. } = &self.setup;
                     return Ok(Some(Threshold::new(name, *incarnation, config, self.versions, seed)));
                 }
-                self.ask_at = Some(now.monotonic + ASK_AGAIN);
+                self.ask_at = Some(now.monotonic + REQUEST_AGAIN_AFTER);
                 if matches!(result, Fetched::Bytes(_)) {
                     return Err(Dropped::Malformed.into());
                 }
@@ -156,7 +156,7 @@ impl<G: Group> Keys for Client<G> {
 }
 
 /// How often brokers that had no key are asked whether they have one now.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const REQUEST_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, CertHash, Monotonic, Now};
 
 use super::{evicted, open_message};
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -50,7 +50,7 @@ impl Captor {
 
 impl Node for Captor {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let read = evicted::read(&self.keys, datagram);
@@ -71,8 +71,8 @@ impl Node for Captor {
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain();
     }
 

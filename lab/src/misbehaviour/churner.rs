@@ -11,7 +11,7 @@ use sealcast_sim::{Effect, Node};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{Make, as_open, open_message};
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -64,21 +64,21 @@ impl Churner {
             (self.in_group, self.out) = (false, false);
         } else if self.in_group {
             let command = if self.dice.below(3) == 0 { Command::Leave } else { Command::Rotate };
-            self.robot.command(now, Ask::Command(command));
+            self.robot.command(now, MemberCommand::Command(command));
         }
     }
 }
 
 impl Node for Churner {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.robot.handle(now, from, datagram);
         self.drain(now);
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.robot.timeout().map_or(self.next, |at| at.min(self.next)))

@@ -8,7 +8,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -39,7 +39,7 @@ impl Downgrader {
 
 impl Node for Downgrader {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let veiled = open_message(datagram).map(<[u8]>::to_vec);
@@ -51,8 +51,8 @@ impl Node for Downgrader {
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain();
     }
 

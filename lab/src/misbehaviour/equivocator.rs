@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -42,7 +42,7 @@ impl Equivocator {
 
 impl Node for Equivocator {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.heard += 1;
@@ -54,9 +54,9 @@ impl Node for Equivocator {
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
+    fn command(&mut self, now: Now, command: MemberCommand) {
         for robot in &mut self.faces {
-            robot.command(now, ask.clone());
+            robot.command(now, command.clone());
         }
         self.drain();
     }

@@ -12,7 +12,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Now, To};
 
 use crate::checkers::Body;
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::company::TOPIC;
 use crate::scenarios::contributory::Robot;
 
@@ -90,7 +90,7 @@ fn find(plaintext: &[u8]) -> Option<Body> {
 
 impl Node for Insider {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if self.out {
@@ -100,8 +100,8 @@ impl Node for Insider {
         self.drain(now);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain(now);
     }
 

@@ -9,7 +9,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::{GROUP, Robot, identity};
 
 /// The outsider.
@@ -28,7 +28,7 @@ impl Flooder {
 
 impl Node for Flooder {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
         if self.heard.len() < HEARD_MAX {
@@ -36,7 +36,7 @@ impl Node for Flooder {
         }
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.next)
@@ -84,14 +84,14 @@ impl Inside {
 
 impl Node for Inside {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.robot.handle(now, from, datagram);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
     }
 
     fn timeout(&self) -> Option<Monotonic> {

@@ -8,7 +8,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, EpochId, Header, Monotonic, Now, Slot};
 
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::company::TOPIC;
 
 /// See the module.
@@ -84,7 +84,7 @@ impl Forger {
 
 impl Node for Forger {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
         if self.heard.len() == HEARD_MAX {
@@ -93,7 +93,7 @@ impl Node for Forger {
         self.heard.push_back(datagram.to_vec());
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.next)

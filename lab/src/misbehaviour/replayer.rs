@@ -7,7 +7,7 @@ use sealcast_sim::dice::{Chance, Dice};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 
 /// See the module.
 pub(super) struct Replayer {
@@ -25,7 +25,7 @@ impl Replayer {
 
 impl Node for Replayer {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
         if self.dice.happens(AT_ONCE) {
@@ -37,7 +37,7 @@ impl Node for Replayer {
         self.heard.push_back(datagram.to_vec());
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.next)

@@ -12,7 +12,7 @@ use sealcast_wire::frame::OPEN_HEADER_LEN;
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::threshold_shaped::answers;
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 
 /// The broker as a node.
 pub struct Broker {
@@ -97,7 +97,7 @@ impl Broker {
 
 impl Node for Broker {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if let (Some(Heard::WantsShare { index, proved }), Address::Node(node)) = (heard(datagram), from)
@@ -111,7 +111,7 @@ impl Node for Broker {
         }
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         let later = self.later.first_key_value().map(|((at, _), _)| *at);

@@ -10,7 +10,7 @@ use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now};
 use super::broker::{self, Broker};
 use super::mls_shaped::{self, MlsShaped};
 use super::threshold_shaped::{BROKERS, ThresholdShaped};
-use crate::member::{Ask, Member, MemberEvent, keys_records};
+use crate::member::{Member, MemberCommand, MemberEvent, keys_records};
 use crate::scenarios::channels::BOTH;
 use crate::scenarios::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 
@@ -128,7 +128,7 @@ struct OrdererNode {
 
 impl Node for OrdererNode {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, from: Address, datagram: &mut [u8]) {
         self.orderer.handle(from, datagram);
@@ -141,7 +141,7 @@ impl Node for OrdererNode {
         }
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         None

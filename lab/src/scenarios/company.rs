@@ -6,11 +6,11 @@ use sealcast_sim::{Birth, Node};
 use sealcast_wire::{CertHash, Guarantee};
 
 use crate::checkers::{Authentic, Property};
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::misbehaviour::Misbehaviour;
 
 /// A node of any kind, as the stage runs it.
-pub type Player = Box<dyn Node<Event = MemberEvent, Command = Ask>>;
+pub type Player = Box<dyn Node<Event = MemberEvent, Command = MemberCommand>>;
 
 /// One scheme over one way.
 pub trait Company {

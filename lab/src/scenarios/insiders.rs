@@ -27,7 +27,7 @@ pub(super) fn claimed_number(knobs: &Knobs, dice: &mut Dice) -> Script {
     // It may be about to join: whoever evicts it lets it in no more, and the others once they heard so.
     script.then(Step::Never { members: BTreeSet::from([0]), whom: liar }).wait(SECOND);
     script.converge(honest.clone(), TIMEOUT).then(Step::Never { members: honest.clone(), whom: liar });
-    script.wait(SECOND).then(Step::Ask(1, Command::Leave)).then(Step::Out { member: 1, within: TIMEOUT });
+    script.wait(SECOND).then(Step::Command(1, Command::Leave)).then(Step::Out { member: 1, within: TIMEOUT });
     script.converge(without(n, &[liar, 1]), TIMEOUT);
     script
 }
@@ -71,7 +71,7 @@ pub(super) fn visitor(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = busy(knobs, dice, liar);
     for _ in 0..VISITS {
         script.then(Step::Start(liar)).wait(dice.between(SECOND / 40, SECOND / 25));
-        script.then(Step::Ask(liar, Command::Leave)).wait(dice.between(SECOND / 200, SECOND / 50));
+        script.then(Step::Command(liar, Command::Leave)).wait(dice.between(SECOND / 200, SECOND / 50));
         script.then(Step::Crash(liar));
     }
     script.wait(SECOND).converge(honest, TIMEOUT);
@@ -177,7 +177,7 @@ fn split(knobs: &Knobs, dice: &mut Dice, lie: Lie, told_truth_below: usize) -> S
     script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: (0..n - 1).collect(), within: TIMEOUT });
     script.wait(SECOND).then(Step::Together { members: honest.clone(), within: TIMEOUT });
     all_publish(&mut script, publishers, 20, 6 * SECOND);
-    script.then(Step::Majority(honest.clone())).then(Step::Ask(0, Command::Rotate));
+    script.then(Step::Majority(honest.clone())).then(Step::Command(0, Command::Rotate));
     let by = if lie == Lie::Publics { readers(&honest) } else { honest.clone() };
     script.then(Step::Named { by, whom: liar, within: 4 * SECOND }).wait(4 * SECOND);
     script.then(Step::Together { members: honest.clone(), within: 2 * limits::DETECT });

@@ -65,7 +65,7 @@ pub(super) fn leave(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = formed(knobs, dice);
     all_publish(&mut script, 0..n, 50, 10 * SECOND);
     let leaver = dice.index(n);
-    script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Ask(leaver, Command::Leave));
+    script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Command(leaver, Command::Leave));
     script.then(Step::Out { member: leaver, within: TIMEOUT }).converge(without(n, &[leaver]), TIMEOUT);
     script.wait(SECOND);
     script
@@ -100,7 +100,7 @@ pub(super) fn rekey(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = formed(knobs, dice);
     all_publish(&mut script, 0..n, 20, 10 * SECOND);
     for _ in 0..3 {
-        script.wait(dice.between(SECOND / 2, SECOND)).then(Step::Ask(dice.index(n), Command::Rotate));
+        script.wait(dice.between(SECOND / 2, SECOND)).then(Step::Command(dice.index(n), Command::Rotate));
         script.then(Step::Renewed { members: (0..n).collect(), within: TIMEOUT });
     }
     script.wait(SECOND);
@@ -113,7 +113,7 @@ pub(super) fn rotate(knobs: &Knobs, dice: &mut Dice) -> Script {
     all_publish(&mut script, 0..n, 50, 10 * SECOND);
     for _ in 0..3 {
         for _ in 0..=dice.index(n) {
-            script.then(Step::Ask(dice.index(n), Command::Rotate));
+            script.then(Step::Command(dice.index(n), Command::Rotate));
             script.wait(dice.between(Duration::ZERO, Duration::from_millis(30)));
         }
         script.wait(SECOND).converge(0..n, TIMEOUT);
@@ -214,9 +214,9 @@ pub(super) fn replayer(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.then(Step::Misbehave(Misbehaviour::Replayer));
     script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 30, 20 * SECOND);
-    script.wait(SECOND).then(Step::Ask(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
+    script.wait(SECOND).then(Step::Command(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
     let leaver = 1 + dice.index(n - 1);
-    script.then(Step::Ask(leaver, Command::Leave)).then(Step::Out { member: leaver, within: TIMEOUT });
+    script.then(Step::Command(leaver, Command::Leave)).then(Step::Out { member: leaver, within: TIMEOUT });
     script.converge(without(n, &[leaver]), TIMEOUT);
     script.wait(2 * SECOND).converge(without(n, &[leaver]), TIMEOUT);
     script
@@ -228,7 +228,7 @@ pub(super) fn forger(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.then(Step::Misbehave(Misbehaviour::Forger));
     script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 30, 10 * SECOND);
-    script.wait(SECOND).then(Step::Ask(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
+    script.wait(SECOND).then(Step::Command(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -248,7 +248,7 @@ pub(super) fn flooder_inside(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.then(Step::Imposter(n - 1, Misbehaviour::FlooderInside));
     script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 20, SECOND);
-    script.wait(SECOND).then(Step::Ask(0, Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
+    script.wait(SECOND).then(Step::Command(0, Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -261,7 +261,7 @@ pub(super) fn equivocator(knobs: &Knobs, dice: &mut Dice) -> Script {
     all_publish(&mut script, honest.iter().copied(), 20, 20 * SECOND);
     script.wait(2 * SECOND).then(Step::Together { members: honest.clone(), within: TIMEOUT });
     // A change in which it has a part.
-    script.then(Step::Ask(0, Command::Rotate)).wait(2 * SECOND);
+    script.then(Step::Command(0, Command::Rotate)).wait(2 * SECOND);
     script.then(Step::Together { members: honest, within: TIMEOUT });
     script
 }
@@ -301,7 +301,7 @@ pub(super) fn traffic_rotate(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = busy(knobs, dice, n);
     for _ in 0..3 {
-        script.then(Step::Ask(dice.index(n), Command::Rotate)).wait(SECOND / 2);
+        script.then(Step::Command(dice.index(n), Command::Rotate)).wait(SECOND / 2);
     }
     script.converge(0..n, TIMEOUT);
     script
@@ -319,7 +319,7 @@ pub(super) fn traffic_leave(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = busy(knobs, dice, n);
     let leaver = dice.index(n);
-    script.then(Step::Ask(leaver, Command::Leave)).converge(without(n, &[leaver]), TIMEOUT).wait(SECOND);
+    script.then(Step::Command(leaver, Command::Leave)).converge(without(n, &[leaver]), TIMEOUT).wait(SECOND);
     script
 }
 
@@ -350,7 +350,7 @@ pub(super) fn life(knobs: &Knobs, dice: &mut Dice) -> Script {
                 script.then(Step::Heal);
             }
             5 => {
-                script.then(Step::Ask(member, Command::Rotate));
+                script.then(Step::Command(member, Command::Rotate));
             }
             6 if member != 0 && evicted.is_empty() && runs[0] => {
                 script.then(Step::Evict { by: 0, whom: member });

@@ -36,7 +36,7 @@ pub(super) fn race(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
     for member in 0..n {
-        script.then(Step::Ask(member, Command::Rotate));
+        script.then(Step::Command(member, Command::Rotate));
     }
     script.wait(2 * SECONDS).converge(0..n, TIMEOUT);
     script
@@ -47,7 +47,7 @@ pub(super) fn crash(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
     let victim = 1 + dice.index(n - 1);
-    script.then(Step::Ask(victim, Command::Rotate)).then(Step::Ask(0, Command::Rotate));
+    script.then(Step::Command(victim, Command::Rotate)).then(Step::Command(0, Command::Rotate));
     script.wait(dice.between(Duration::ZERO, Duration::from_millis(8))).then(Step::Crash(victim));
     script.wait(dice.between(Duration::ZERO, SECONDS)).then(Step::Start(victim));
     script.wait(SECONDS).converge(0..n, TIMEOUT);
@@ -60,7 +60,7 @@ pub(super) fn departure(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
     script.then(Step::Traffic { by: (0..n).collect(), rate: 200, bytes: 100, lasting: 4 * SECONDS });
-    script.wait(SECONDS).then(Step::Ask(1, Command::Leave)).then(Step::Out { member: 1, within: TIMEOUT });
+    script.wait(SECONDS).then(Step::Command(1, Command::Leave)).then(Step::Out { member: 1, within: TIMEOUT });
     script.then(Step::Evict { by: 0, whom: 2 });
     script.converge((0..n).filter(|m| ![1, 2].contains(m)), TIMEOUT).wait(SECONDS);
     script

@@ -20,7 +20,7 @@ use crate::checkers::{
     Agreement, Blame, Body, Cast, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel, Property,
     Secrecy, Violation,
 };
-use crate::member::Ask;
+use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
 use crate::sockets::Sockets;
 
@@ -180,11 +180,11 @@ impl<'a, C: Carrier> Stage<'a, C> {
             }
             Step::Stop(member) => self.carrier.stop(*member),
             Step::Resume(member) => self.carrier.resume(*member, &mut self.watch),
-            Step::Ask(member, command) => self.ask(*member, command.clone()),
+            Step::Command(member, command) => self.ask(*member, command.clone()),
             Step::Evict { by, whom } => self.ask(*by, self.company.eviction(*whom)),
             Step::Suspect { by, whom } => {
                 let cert = self.company.cert(*whom);
-                self.carrier.command(*by, Ask::Suspect(cert), &mut self.watch);
+                self.carrier.command(*by, MemberCommand::Suspect(cert), &mut self.watch);
             }
             Step::Network(network) => self.carrier.set_network(network),
             Step::Cut(from, to) => self.carrier.network().cut(*from, *to),
@@ -289,7 +289,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
     }
 
     fn ask(&mut self, member: usize, command: Command) {
-        self.carrier.command(member, Ask::Command(command), &mut self.watch);
+        self.carrier.command(member, MemberCommand::Command(command), &mut self.watch);
     }
 
     fn traffic(&mut self, by: &[usize], rate: u32, bytes: usize, lasting: Duration) {
@@ -336,7 +336,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
         let body = Body { author: by as u32, life: self.lives[by], number: self.numbers[by] }.bytes(bytes);
         let channels = self.company.channels();
         let (topic, guarantee) = channels[self.numbers[by] as usize % channels.len()];
-        self.carrier.command(by, Ask::Publish { topic: topic.into(), body, guarantee }, &mut self.watch);
+        self.carrier.command(by, MemberCommand::Publish { topic: topic.into(), body, guarantee }, &mut self.watch);
     }
 
     /// Somebody inside lets in whoever runs and is not in a view yet.

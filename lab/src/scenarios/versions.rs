@@ -12,7 +12,7 @@ use sealcast_wire::{Address, Monotonic, Now};
 use super::contributory::Robot;
 use super::lan::{SECOND, TIMEOUT, all_publish, network, without};
 use super::script::{Knobs, Script, Step};
-use crate::member::{Ask, MemberEvent};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::misbehaviour::Misbehaviour;
 
 /// A robot that tells of which version its epoch is.
@@ -30,14 +30,14 @@ impl Speaker {
 
 impl Node for Speaker {
     type Event = MemberEvent;
-    type Command = Ask;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.now = now;
         self.robot.handle(now, from, datagram);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
+    fn command(&mut self, now: Now, ask: MemberCommand) {
         self.now = now;
         self.robot.command(now, ask);
     }
@@ -94,7 +94,7 @@ pub(super) fn mixed(knobs: &Knobs, dice: &mut Dice) -> Script {
     group.insert(late);
     script.then(Step::Start(late)).converge(group.clone(), TIMEOUT);
     speaks(&mut script, &group);
-    script.wait(dice.between(SECOND / 4, SECOND)).then(Step::Ask(dice.index(n), Command::Rotate));
+    script.wait(dice.between(SECOND / 4, SECOND)).then(Step::Command(dice.index(n), Command::Rotate));
     script.then(Step::Renewed { members: group.clone(), within: TIMEOUT });
     speaks(&mut script, &group);
 
@@ -104,7 +104,7 @@ pub(super) fn mixed(knobs: &Knobs, dice: &mut Dice) -> Script {
     for member in old {
         group.remove(&member);
         if member == leaver {
-            script.then(Step::Ask(member, Command::Leave));
+            script.then(Step::Command(member, Command::Leave));
         } else {
             script.then(Step::Evict { by: 0, whom: member });
             script.then(Step::Never { members: without(n, &[member]), whom: member });

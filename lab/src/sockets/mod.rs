@@ -29,7 +29,7 @@ use sealcast_sim::trace::{Kind, Trace};
 use sealcast_sim::{Birth, Effect, Node, Observer, Reach};
 use sealcast_wire::{Address, Monotonic};
 
-use crate::member::Ask;
+use crate::member::MemberCommand;
 use crate::netns::Bridge;
 use crate::scenarios::carrier::Carrier;
 use crate::scenarios::company::Player;
@@ -247,7 +247,7 @@ impl Carrier for Sockets {
         self.seats[node].process.is_some()
     }
 
-    fn command(&mut self, node: usize, ask: Ask, watch: &mut Watch) {
+    fn command(&mut self, node: usize, ask: MemberCommand, watch: &mut Watch) {
         let now = self.seats[node].clock.at(self.now());
         let Some(p) = self.process(node) else { return };
         p.machine.command(now, ask);

@@ -282,8 +282,8 @@ mod tests {
         let slow = Arc::new(Slow { begun, go: Mutex::new(goes), published: Mutex::default() });
         let server = Server::open(&path, slow.clone()).unwrap();
         let mut idle = Client::connect(&path).unwrap().unwrap();
-        let mut asking = UnixStream::connect(&path).unwrap();
-        asking.write_all(b"{\"do\":\"publish\",\"topic\":\"last words\",\"bytes\":0}\n").unwrap();
+        let mut requester = UnixStream::connect(&path).unwrap();
+        requester.write_all(b"{\"do\":\"publish\",\"topic\":\"last words\",\"bytes\":0}\n").unwrap();
         begins.recv().unwrap();
 
         let ending = std::thread::spawn(move || drop(server));
@@ -296,9 +296,9 @@ mod tests {
         ending.join().unwrap();
         assert_eq!(*slow.published.lock().unwrap(), ["last words"]);
         // The answer is there, not under way.
-        asking.set_nonblocking(true).unwrap();
+        requester.set_nonblocking(true).unwrap();
         let mut answer = String::new();
-        asking.read_to_string(&mut answer).unwrap();
+        requester.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "{\"ok\":{\"published\":{\"number\":7}}}\n");
         // Who asks too late is told so, and nothing is done.
         assert_eq!(

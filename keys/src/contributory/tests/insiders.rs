@@ -602,11 +602,11 @@ fn rule_g8_one_member_changes_the_key_so_often_and_no_more() {
     for n in SIZES {
         for rules in [&[][..], &[Rule::Allowance]] {
             let mut net = group(810, n);
-            let asking = n - 1;
-            net.nodes[asking].keys.config.without = rules;
+            let requester = n - 1;
+            net.nodes[requester].keys.config.without = rules;
             let before = net.nodes[0].epochs.len();
             for _ in 0..30_000 / 20 {
-                _ = net.command(asking, Command::Rotate);
+                _ = net.command(requester, Command::Rotate);
                 net.run(20);
             }
             let at = format!("n {n}, without {rules:?}\n{}", net.describe());
@@ -618,11 +618,11 @@ fn rule_g8_one_member_changes_the_key_so_often_and_no_more() {
             assert!(changed <= most, "{changed} new keys in 30 s: {at}");
             assert!(changed > 6, "{changed}: not even what it may: {at}");
             // Nobody else is blamed for it, and the others stay together, with it if it kept the rules.
-            let all: Vec<usize> = (0..n).filter(|i| rules.is_empty() || *i != asking).collect();
+            let all: Vec<usize> = (0..n).filter(|i| rules.is_empty() || *i != requester).collect();
             let of: BTreeSet<_> = all.iter().map(|i| net.epoch_of(*i)).collect();
             assert_eq!(of.len(), 1, "{at}");
             net.assert_one_key(&all);
-            let cert = net.nodes[asking].keys.me.id.cert;
+            let cert = net.nodes[requester].keys.me.id.cert;
             let others = |x: &Notice| matches!(x, Notice::LeftOut { cert: c, .. } if *c != cert || rules.is_empty());
             assert!(!all.iter().any(|i| net.nodes[*i].notices.iter().any(others)), "{at}");
             println!("n {n}, without {rules:?}: {changed} new keys in 30 s");
@@ -639,26 +639,26 @@ const REKEYS_IN_HALF_A_MINUTE: usize = 14;
 fn rule_g8_members_do_not_part_over_when_somebody_may_propose_again() {
     for n in SIZES {
         let mut net = group(830, n);
-        let asking = n - 1;
-        net.nodes[asking].keys.config.without = &[Rule::Allowance];
+        let requester = n - 1;
+        net.nodes[requester].keys.config.without = &[Rule::Allowance];
         for _ in 0..20 {
-            _ = net.command(asking, Command::Rotate);
+            _ = net.command(requester, Command::Rotate);
             net.run(20);
         }
         net.run(3_000);
         // Half of the others would follow again, and half would not.
-        let cert = net.nodes[asking].keys.me.id.cert;
+        let cert = net.nodes[requester].keys.me.id.cert;
         let (now, late) = (Monotonic(net.now), Monotonic(net.now + 60_000_000));
-        for i in (0..n).filter(|i| *i != asking) {
+        for i in (0..n).filter(|i| *i != requester) {
             let until = if i % 2 == 0 { late } else { now };
             net.nodes[i].keys.vain.insert(cert, super::super::Strike { count: 9, until });
         }
         let before = net.epoch_of(0);
-        let honest: Vec<usize> = (0..n).filter(|i| *i != asking).collect();
+        let honest: Vec<usize> = (0..n).filter(|i| *i != requester).collect();
         if !net.are_one(&(0..n).collect::<Vec<_>>()) {
             continue; // it has parted from the others by itself
         }
-        _ = net.command(asking, Command::Rotate);
+        _ = net.command(requester, Command::Rotate);
         net.run(2_000);
         let at = format!("n {n}\n{}", net.describe());
         assert_ne!(net.epoch_of(0), before, "{at}");

@@ -351,7 +351,7 @@ impl BrokerLink {
         let order_status = self.handle.order_status();
         let said = order_status.iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
         let key = self.cluster.key.clone().or_else(|| self.cluster.agreed_key(said));
-        if key.is_none() && order_status.is_some() && self.asked_for_key.elapsed() > ASK_AGAIN {
+        if key.is_none() && order_status.is_some() && self.asked_for_key.elapsed() > REQUEST_AGAIN_AFTER {
             self.asked_for_key = Instant::now();
             self.handle.look_for_key(now);
         }
@@ -479,4 +479,4 @@ fn channels(cluster: &ClusterFile, key: &Arc<OriginKey>) -> Vec<Channel> {
 }
 
 /// How often brokers that had no key are asked again whether they have one now.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const REQUEST_AGAIN_AFTER: Duration = Duration::from_millis(200);
