@@ -205,7 +205,7 @@ static IDENTITIES: LazyLock<BTreeMap<u8, Arc<Identity>>> = LazyLock::new(|| {
         let request = Request { name: format!("member {seed}"), keys: secret.public(), rights, attributes: Vec::new() };
         let certificate = authority.issue(&request, Utc(0), 365 * 86_400).expect("rights are encodable");
         let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).expect("its own key");
-        (seed, Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))))
+        (seed, Arc::new(identity.with_bootstrap_key(GROUP, authority.bootstrap_key(GROUP))))
     };
     SEEDS.map(identity).collect()
 });

@@ -91,7 +91,7 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
     env.output
         .line(format!("keys    {scheme}   sealed {}   origin: {}{any}   post-quantum: NO", info.cipher, info.origin))?;
-    if !info.veiled {
+    if !info.has_bootstrap_key {
         let what = "! names are hidden only from those who do not know the authority: this group has no veil";
         env.output.line(what)?;
     }

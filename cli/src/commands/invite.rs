@@ -78,7 +78,7 @@ impl Invite {
             certificate: certificate.der().to_vec(),
             crl: kept.crl.clone(),
             policy: kept.policy.clone(),
-            veil: kept.authority.veil(&group),
+            bootstrap_key: kept.authority.bootstrap_key(&group),
             issued_at: now(),
             expires_at: until,
         };

@@ -115,15 +115,15 @@ fn refused(error: InviteError) -> Failure {
     }
 }
 
-/// Certificate and veil go beside the keys; a second authority's into an identity of its own.
+/// Certificate and bootstrap key go beside the keys; a second authority's into an identity of its own.
 fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened, url: &str) -> Result<(), Failure> {
     let invite = &opened.invite;
     let anchor = opened.identity.anchor().clone();
-    let mut veils = std::collections::BTreeMap::from([(invite.group.clone(), invite.veil.clone())]);
+    let mut bootstrap_keys = std::collections::BTreeMap::from([(invite.group.clone(), invite.bootstrap_key.clone())]);
     let mut overwrite = Overwrite::Replace;
     if let Some(old) = identity.membership.take() {
         if old.anchor.certificate().hash() == anchor.certificate().hash() {
-            veils.extend(old.veils.into_iter().filter(|(group, _)| *group != invite.group));
+            bootstrap_keys.extend(old.bootstrap_keys.into_iter().filter(|(group, _)| *group != invite.group));
         } else {
             let name = format!("{}.{}", identity.name(), invite.group);
             let vouchers = std::mem::take(&mut identity.vouchers);
@@ -134,7 +134,7 @@ fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened, url: &str) -
     }
     let certificate = sealcast_crypto::identity::Certificate::parse(&invite.certificate)
         .expect("an opened invite holds a verified certificate");
-    identity.membership = Some(Membership { certificate, anchor, policy: invite.policy.clone(), veils });
+    identity.membership = Some(Membership { certificate, anchor, policy: invite.policy.clone(), bootstrap_keys });
     identity.save(overwrite)?;
     let context = make_context(env, &invite.group, url, &identity.name())?;
     told(env, &identity, opened, &context, url)

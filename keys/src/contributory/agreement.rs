@@ -547,13 +547,13 @@ impl Contributory {
 
     /// A proposal that was not followed since its author proposes too often is followed all the same once another member
     /// does: members must not part over when exactly somebody may propose again.
-    fn follow_after_all(&mut self, now: Now, id: InstanceId, author: ShortId, veiled: &[u8]) -> bool {
+    fn follow_after_all(&mut self, now: Now, id: InstanceId, author: ShortId, bootstrap_sealed: &[u8]) -> bool {
         let follows = |p: &Proposal| p.id() == id && *p.proposer() != author && p.seat_of(&author).is_some();
         if !self.is_in_view(&author) {
             return false;
         }
         let Some(proposal) = self.rated.take_if(|p| follows(p)) else { return false };
-        self.keep(Lacks::Instance(id), veiled);
+        self.keep(Lacks::Instance(id), bootstrap_sealed);
         self.come_back_to(now, proposal);
         true
     }
@@ -618,7 +618,7 @@ impl Contributory {
     }
 
     /// A message of a round.
-    pub(super) fn on_round(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
+    pub(super) fn on_round(&mut self, now: Now, message: Message, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
         let (author, id) = match &message {
             Message::R1(m) => (m.author, InstanceId(first8(&m.instance))),
             Message::R2(m) => (m.author, m.instance),
@@ -639,7 +639,7 @@ impl Contributory {
         } else if of(&self.overtaken) {
             return self.on_overtaken(now, message);
         } else {
-            return self.unknown_instance(now, id, author, veiled);
+            return self.unknown_instance(now, id, author, bootstrap_sealed);
         };
         let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
         let running = attempt.is_running();
@@ -665,7 +665,7 @@ impl Contributory {
                 Ok(())
             }
             Err(Refused::Early) => {
-                self.keep(Lacks::Instance(id), veiled);
+                self.keep(Lacks::Instance(id), bootstrap_sealed);
                 Ok(())
             }
             Err(Refused::Known) => Err(Dropped::Stale.into()),
@@ -680,7 +680,7 @@ impl Contributory {
             Err(Refused::Misbehaved(_, why)) => {
                 if why == Misbehaviour::WrongValue {
                     // Somebody else may hold a right one, and wait for us.
-                    self.send_veiled_again(veiled);
+                    self.resend_bootstrap(bootstrap_sealed);
                 }
                 let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
                 let known = self.people.get(&author).is_some_and(|p| self.is_banned(now.monotonic, p));
@@ -723,10 +723,10 @@ impl Contributory {
         now: Now,
         id: InstanceId,
         author: ShortId,
-        veiled: &[u8],
+        bootstrap_sealed: &[u8],
     ) -> Result<(), HandleError> {
         if self.later.as_ref().is_some_and(|later| later.id() == id) {
-            self.keep(Lacks::Instance(id), veiled);
+            self.keep(Lacks::Instance(id), bootstrap_sealed);
             let awaited =
                 |a: &Attempt| a.proposal.seat_of(&author).is_some_and(|seat| a.waiting_for() >> seat & 1 == 1);
             if self.attempt.as_ref().is_some_and(|a| a.is_confirming() && awaited(a))
@@ -737,7 +737,7 @@ impl Contributory {
             }
             return Ok(());
         }
-        if self.follow_after_all(now, id, author, veiled) {
+        if self.follow_after_all(now, id, author, bootstrap_sealed) {
             return Ok(());
         }
         if self.is_judged(&id) {
@@ -751,10 +751,10 @@ impl Contributory {
             // Its author may not have heard of the better proposal.
             let named = self.attempt.as_mut().filter(|a| a.proposal.seat_of(&author).is_some());
             let again = named.and_then(|a| a.remind(now.monotonic, timing::RTO));
-            again.iter().for_each(|(message, veiled)| self.send_veiled(message, veiled.clone()));
+            again.iter().for_each(|(message, bootstrap_sealed)| self.send_bootstrap(message, bootstrap_sealed.clone()));
             return Err(Dropped::Stale.into());
         }
-        self.keep(Lacks::Instance(id), veiled);
+        self.keep(Lacks::Instance(id), bootstrap_sealed);
         // Its proposal may be here, and wait for its author's card.
         if !self.early.iter().any(|(lacks, _)| matches!(lacks, Lacks::Proposer(_, held) if *held == id)) {
             // A newcomer is hardly named by whom it does not know, and will be told soon that there is a group.
@@ -765,7 +765,7 @@ impl Contributory {
     }
 
     /// Somebody says what it holds, and so what it lacks.
-    pub(super) fn on_status(&mut self, now: Now, m: &Status, veiled: &[u8]) -> Result<(), HandleError> {
+    pub(super) fn on_status(&mut self, now: Now, m: &Status, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
         if m.author == self.me.short {
             return Err(Dropped::Stale.into());
         }
@@ -775,7 +775,7 @@ impl Contributory {
             if self.is_judged(&m.instance) && self.is_in_view(&m.author) {
                 self.answer_with_beacon(now);
             }
-            return self.unknown_instance(now, m.instance, m.author, veiled);
+            return self.unknown_instance(now, m.instance, m.author, bootstrap_sealed);
         }
         let over = self.installed.as_ref().is_some_and(|i| now.monotonic.since(i.at) > LAST_ANSWERS);
         if !of_running && over {

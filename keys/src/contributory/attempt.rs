@@ -764,7 +764,7 @@ impl Attempt {
             return None;
         }
         self.proposal.sent = now;
-        Some((Message::Propose(self.proposal.content.clone()), self.proposal.veiled.clone()))
+        Some((Message::Propose(self.proposal.content.clone()), self.proposal.bootstrap_sealed.clone()))
     }
 
     /// Somebody lacks all that we lack, and said so: the answer comes to us too.

@@ -107,7 +107,7 @@ impl Contributory {
             let of = |a: &&mut super::Attempt| a.proposal.id() == id;
             let found = self.attempt.as_mut().filter(of).or(self.last.as_mut().filter(of));
             let again = found.and_then(|a| a.remind(now.monotonic, timing::RTO / 4));
-            again.iter().for_each(|(message, veiled)| self.send_veiled(message, veiled.clone()));
+            again.iter().for_each(|(message, bootstrap_sealed)| self.send_bootstrap(message, bootstrap_sealed.clone()));
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub(super) struct Join<'a> {
 }
 
 impl Old<'_> {
-    /// Reads what lay under the veil; `None` if it is of a later version, or of no use.
+    /// Reads what lay under the bootstrap key; `None` if it is of a later version, or of no use.
     pub(super) fn read(bytes: &[u8]) -> Option<Old<'_>> {
         match *bytes.first()? {
             JOIN => Join::read(bytes).ok().map(|join| Old::Join(Box::new(join))),

@@ -55,7 +55,8 @@ impl Node for Captor {
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let read = evicted::read(&self.keys, datagram);
         self.effects.extend(read.into_iter().map(Effect::Tell));
-        let word = open_message(datagram).and_then(|veiled| self.robot.group().keys().inner().read(veiled));
+        let word =
+            open_message(datagram).and_then(|sealed_message| self.robot.group().keys().inner().read(sealed_message));
         let whom = self.target.map(|(_, cert)| cert);
         let joins = matches!(word, Some(MessageKind::Join(cert)) if whom.is_none_or(|whom| cert == whom));
         if joins && self.target.is_some() {

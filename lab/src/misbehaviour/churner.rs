@@ -53,8 +53,10 @@ impl Churner {
     }
 
     fn claim(&mut self, now: Now, datagram: &[u8]) -> Option<Vec<u8>> {
-        let (veiled, claim) = (open_message(datagram)?, Lie::From(self.counter.saturating_add(self.ahead?)));
-        self.robot.with_keys(now, |keys| keys.retell(veiled, claim)).map(|veiled| as_open(&veiled))
+        let (sealed_message, claim) = (open_message(datagram)?, Lie::From(self.counter.saturating_add(self.ahead?)));
+        self.robot
+            .with_keys(now, |keys| keys.retell(sealed_message, claim))
+            .map(|sealed_message| as_open(&sealed_message))
     }
 
     fn act(&mut self, now: Now) {

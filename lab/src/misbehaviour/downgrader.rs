@@ -23,8 +23,8 @@ impl Downgrader {
         Downgrader { robot, next: now.monotonic + EVERY, effects: VecDeque::new() }
     }
 
-    fn say(&mut self, veiled: &[u8]) {
-        self.effects.push_back(Effect::Send { to: Reach::All, datagram: as_open(veiled) });
+    fn say(&mut self, sealed_message: &[u8]) {
+        self.effects.push_back(Effect::Send { to: Reach::All, datagram: as_open(sealed_message) });
     }
 
     fn drain(&mut self) {
@@ -42,8 +42,8 @@ impl Node for Downgrader {
     type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
-        let veiled = open_message(datagram).map(<[u8]>::to_vec);
-        let stripped = veiled.and_then(|it| self.robot.with_keys(now, |keys| keys.strip_versions(&it)));
+        let sealed_message = open_message(datagram).map(<[u8]>::to_vec);
+        let stripped = sealed_message.and_then(|it| self.robot.with_keys(now, |keys| keys.strip_versions(&it)));
         if let Some(stripped) = stripped {
             self.say(&stripped);
         }

@@ -72,12 +72,12 @@ impl Inside {
         Inside { robot, dice, effects: VecDeque::new() }
     }
 
-    /// Under the veil, which every member holds, and without meaning.
-    fn veiled(&mut self) -> Vec<u8> {
+    /// Under the bootstrap key, which every member holds, and without meaning.
+    fn sealed_message(&mut self) -> Vec<u8> {
         let nonce = std::array::from_fn(|_| self.dice.bits() as u8);
         let kind = self.dice.below(16) as u8;
         let message: Vec<u8> = std::iter::once(kind).chain((0..100).map(|_| self.dice.bits() as u8)).collect();
-        let sealed = identity(0).veil(GROUP).seal(nonce, &message);
+        let sealed = identity(0).bootstrap_key(GROUP).seal(nonce, &message);
         [&[MAGIC, KIND_OPEN][..], &sealed].concat()
     }
 }
@@ -114,7 +114,7 @@ impl Node for Inside {
         if let Effect::Send { to, datagram } = &effect {
             for _ in 0..REPETITIONS {
                 self.effects.push_back(Effect::Send { to: *to, datagram: datagram.clone() });
-                let datagram = self.veiled();
+                let datagram = self.sealed_message();
                 self.effects.push_back(Effect::Send { to: Reach::All, datagram });
             }
         }

@@ -40,8 +40,8 @@ impl Splitter {
     fn say(&mut self, now: Now, datagram: Vec<u8>) {
         let lie = open_message(&datagram)
             .filter(|_| self.in_group)
-            .and_then(|veiled| self.robot.with_keys(now, |keys| keys.retell(veiled, self.lie)));
-        let Some(lie) = lie.map(|veiled| as_open(&veiled)) else {
+            .and_then(|sealed_message| self.robot.with_keys(now, |keys| keys.retell(sealed_message, self.lie)));
+        let Some(lie) = lie.map(|sealed_message| as_open(&sealed_message)) else {
             return self.effects.push_back(Effect::Send { to: Reach::All, datagram });
         };
         for &to in &self.others {

@@ -32,7 +32,8 @@ impl Twin {
     fn drain(&mut self) {
         while let Some(effect) = self.robot.poll() {
             let Effect::Send { datagram, .. } = effect else { continue };
-            let word = open_message(&datagram).and_then(|veiled| self.robot.group().keys().inner().read(veiled));
+            let word = open_message(&datagram)
+                .and_then(|sealed_message| self.robot.group().keys().inner().read(sealed_message));
             match word {
                 Some(MessageKind::Join(_) | MessageKind::Give) => self.show(0, &datagram),
                 _ => self.effects.push_back(Effect::Send { to: Reach::All, datagram }),

@@ -147,7 +147,7 @@ static IDENTITIES: LazyLock<Vec<Arc<Identity>>> = LazyLock::new(|| {
         let request = Request { name, keys: secret.public(), rights, attributes: Vec::new() };
         let certificate = authority.issue(&request, issued, 365 * 86_400).expect("rights are encodable");
         let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).expect("its own key");
-        identities.push(Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))));
+        identities.push(Arc::new(identity.with_bootstrap_key(GROUP, authority.bootstrap_key(GROUP))));
     }
     identities
 });

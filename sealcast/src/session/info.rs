@@ -174,7 +174,7 @@ impl Shared {
             paused: info.paused,
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
-            veiled: self.identity.as_ref().is_some_and(|i| i.is_veiled(&self.group_name)),
+            has_bootstrap_key: self.identity.as_ref().is_some_and(|i| i.has_bootstrap_key(&self.group_name)),
             warnings: lock(&self.seen).warnings.iter().map(|w| format!("{}: {}", w.what, w.hint)).collect(),
             ..GroupInfo::default()
         };

@@ -132,12 +132,12 @@ fn it_would_have_noticed(frame: &[u8]) -> Result<String, Failure> {
     }
 }
 
-/// Real processes: one with another authority's certificate and even our group's name and veil, one
+/// Real processes: one with another authority's certificate and even our group's name and bootstrap key, one
 /// without any. Both listen and send while the robots go on.
 fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>; 2], Failure> {
     let mut impostor = scene.impostor()?;
     impostor.member(MALLORY, &[("both", "#")])?;
-    impostor.steal_veil(scene, MALLORY)?;
+    impostor.steal_bootstrap_key(scene, MALLORY)?;
     let before = robots[0].epoch();
     let counts: Vec<usize> = robots.iter().map(|r| r.got().len()).collect();
 

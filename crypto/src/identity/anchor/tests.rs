@@ -315,7 +315,7 @@ fn an_authority_goes_on_from_what_was_kept() {
     assert_eq!(&ledger, ca.ledger());
     let secret_text = AuthoritySecret::import(&ca.secret().export()).expect("what is written is read");
     let mut again = Authority::restore(ca.certificate().der(), secret_text, ledger).expect("restored");
-    assert_eq!(again.veil(GROUP), ca.veil(GROUP));
+    assert_eq!(again.bootstrap_key(GROUP), ca.bootstrap_key(GROUP));
     let second = again.issue(&request("second", &secret(3), everything()), NOW, DAY).expect("issued");
     assert_eq!(second.serial().number(), Some(2));
     assert_eq!(again.ledger().valid_of("first one", NOW), []);

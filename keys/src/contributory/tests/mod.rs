@@ -69,7 +69,7 @@ impl House {
         let certificate = self.authority.issue(&request, UTC, 86_400 * 365).unwrap();
         let anchor = self.authority.anchor().clone();
         let identity = Identity::new(&certificate, &secret, anchor).unwrap();
-        let identity = Arc::new(identity.with_veil(GROUP, self.authority.veil(GROUP)));
+        let identity = Arc::new(identity.with_bootstrap_key(GROUP, self.authority.bootstrap_key(GROUP)));
         self.identities.insert(name.into(), identity.clone());
         identity
     }
@@ -428,7 +428,7 @@ impl Net {
     /// The last messages sent, for failures; needs `keep_log`.
     pub(super) fn tail(&self, n: usize) -> String {
         let line = |(at, from, bytes): &(u64, usize, Vec<u8>)| {
-            let mut text = format!("{:?}", unveil(bytes));
+            let mut text = format!("{:?}", bootstrap_open(bytes));
             text.truncate(300);
             format!("{:9.3} {from:2} {text}\n", *at as f64 / 1000.0)
         };
@@ -483,10 +483,10 @@ pub(super) fn open(protect: &Arc<dyn Protect>, sealed: &[u8]) -> Result<Vec<u8>,
     protect.open(&mut sealed.to_vec()).map(|(_, _, text)| text.to_vec())
 }
 
-/// What lies under the veil.
-pub(super) fn unveil(bytes: &[u8]) -> Message {
-    let veil = robot(0).veil(GROUP);
-    Message::decode(&veil.open(bytes).unwrap()).unwrap()
+/// What lies under the bootstrap key.
+pub(super) fn bootstrap_open(bytes: &[u8]) -> Message {
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
+    Message::decode(&bootstrap_key.open(bytes).unwrap()).unwrap()
 }
 
 /// How many seeds a sweep tries: few by default, as many as wished by `SEALCAST_SEEDS`.
