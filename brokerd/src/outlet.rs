@@ -21,7 +21,7 @@ pub trait Outlet: Send + Sync + 'static {
     fn executed(&self, height: u64);
 
     /// Fills in what the executor does not know of where the broker stands: leader, view, tip, clients, what waits,
-    /// file descriptors, whether it orders, misdeeds, whom it hears, its clock.
+    /// file descriptors, whether it orders, misbehaviour, whom it hears, its clock.
     fn describe(&self, _status: &mut Status) {}
 
     /// The proofs that are kept of what other brokers did.

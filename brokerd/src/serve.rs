@@ -31,7 +31,7 @@ use crate::config::{CLUSTER, Config, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
 use crate::descriptors::{self, Budget, Meter};
 use crate::drops::{Drops, Reason};
-use crate::evidence::Shelf;
+use crate::evidence::EvidenceStore;
 use crate::executor::{self, Executor};
 use crate::failure::{Failure, address, order_failure, rows_failure, storage, thread_failed};
 use crate::gateway::{ClientStatus, Gateway, Service};
@@ -82,12 +82,12 @@ impl Broker {
             .map_err(|e| Failure::Descriptors { what: e.to_string(), hint: e.hint() })?;
         budget.shortage().iter().for_each(|it| log::warn(it));
         let drops = Arc::new(Drops::default());
-        let shelf = Shelf::open(&config.at("evidence"), &config.cluster.genesis);
-        let shelf = Arc::new(shelf.map_err(|e| storage(&config.at("evidence"), &e))?);
+        let evidence_store = EvidenceStore::open(&config.at("evidence"), &config.cluster.genesis);
+        let evidence_store = Arc::new(evidence_store.map_err(|e| storage(&config.at("evidence"), &e))?);
         let hall = Arc::new(Hall {
             gateway: Gateway::new(cluster, drops.clone(), budget.connections),
             drops,
-            shelf,
+            evidence_store,
             descriptors: Meter::default(),
             order: Mutex::new(None),
             read: Mutex::new(Cache::new(limits::BLOCKS_READ_BYTES_KEPT)),
@@ -116,7 +116,7 @@ impl Broker {
         let executor = executor.map_err(|e| rows_failure(&config.at("state"), &e.to_string(), n > 1))?;
         let (proofs, proved) = mpsc::channel();
         // It ends with admission.
-        drop(keep_evidence(hall.shelf.clone(), proved).map_err(thread_failed)?);
+        drop(keep_evidence(hall.evidence_store.clone(), proved).map_err(thread_failed)?);
         let admission = Admission::start(admission::Setup {
             cluster,
             batch: config.settings.batch_size,
@@ -398,8 +398,11 @@ impl Broker {
             for (reason, count) in hall.drops.all() {
                 page.line("drops", &format!("{{reason=\"{reason}\"}}"), count);
             }
-            let mut misdeeds: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
-            hall.shelf.reports().iter().for_each(|report| *misdeeds.entry(report.broker).or_default() += 1);
+            let mut misbehaviours: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
+            hall.evidence_store
+                .reports()
+                .iter()
+                .for_each(|report| *misbehaviours.entry(report.broker).or_default() += 1);
             let mut peers = lock(&hall.order).as_ref().map(|order| order.peers()).unwrap_or_default();
             peers.resize(usize::from(brokers), Peer::default());
             page.head("counter", "peer_messages", "Messages of the other brokers, by broker.");
@@ -414,7 +417,7 @@ impl Broker {
             page.figure("gauge", "peers_silent", "Other brokers that are not heard.", noticed.silent.len());
             page.figure("gauge", "clock_ahead_seconds", "Seconds ahead of the others.", noticed.clock_ahead);
             page.head("counter", "equivocations", "Proofs of misbehaviour, by broker.");
-            for (broker, count) in misdeeds {
+            for (broker, count) in misbehaviours {
                 page.line("equivocations", &format!("{{broker=\"{broker}\"}}"), count);
             }
             page.finish()
@@ -492,7 +495,7 @@ impl Watched {
 struct Hall {
     gateway: Gateway,
     drops: Arc<Drops>,
-    shelf: Arc<Shelf>,
+    evidence_store: Arc<EvidenceStore>,
     descriptors: Meter,
     order: Mutex<Option<Arc<dyn Order>>>,
     /// Old blocks as the order's archive had them: it reads whole ones, and readers want one publication after the other.
@@ -552,13 +555,13 @@ impl Outlet for Hall {
             status.waiting = count(admission.waiting());
             status.commit_micros = admission.commit_micros();
         }
-        status.reports = self.shelf.reports();
+        status.reports = self.evidence_store.reports();
         let noticed = lock(&self.noticed).clone();
         (status.silent, status.cut_off, status.clock_ahead) = (noticed.silent, noticed.cut_off, noticed.clock_ahead);
     }
 
     fn evidence(&self) -> Vec<(Report, Vec<u8>)> {
-        self.shelf.proofs()
+        self.evidence_store.proofs()
     }
 
     fn failed(&self, why: &str) {
@@ -798,10 +801,13 @@ where
     making.start::<G>(noted).map(Some).map_err(thread_failed)
 }
 
-fn keep_evidence(shelf: Arc<Shelf>, proofs: mpsc::Receiver<sealcast_order::Evidence>) -> io::Result<JoinHandle<()>> {
+fn keep_evidence(
+    evidence_store: Arc<EvidenceStore>,
+    proofs: mpsc::Receiver<sealcast_order::Evidence>,
+) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("evidence".into()).spawn(move || {
         for evidence in proofs {
-            match shelf.keep(&evidence) {
+            match evidence_store.keep(&evidence) {
                 Ok(Some(path)) => {
                     let what = format!("broker {} contradicted itself: {}", evidence.broker, path.display());
                     log::warn(&what);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sealcast_broker::protocol::{ActiveSubscription, SignedKey, Status, Welcome};
 use sealcast_wire::{Monotonic, Utc};
 
-use super::event::{Conduct, Misdeed};
+use super::event::{Conduct, Misbehaviour};
 
 /// A broker and the channel to it.
 #[derive(Clone, Debug, Default)]
@@ -105,8 +105,8 @@ impl Channel {
         claim.epoch = claim.epoch.max(epoch);
     }
 
-    pub(super) fn count(&mut self, how: Misdeed) {
-        *self.conduct.misdeeds.entry(how).or_default() += 1;
+    pub(super) fn count(&mut self, how: Misbehaviour) {
+        *self.conduct.misbehaviours.entry(how).or_default() += 1;
     }
 
     pub(super) fn down(&mut self) {

@@ -13,7 +13,7 @@ use sealcast_wire::{Monotonic, Now, limits};
 
 use super::Quorum;
 use super::catching::Company;
-use super::event::{Delivered, Misdeed, Output};
+use super::event::{Delivered, Misbehaviour, Output};
 use super::line::{Item, Line};
 use super::queries::Purpose;
 use super::updates::Known;
@@ -98,14 +98,14 @@ impl Quorum {
             channel.claim.height = channel.claim.height.max(height);
         }
         if !self.updates.named(now.monotonic, broker, height, digest) {
-            self.misbehaved(broker, Misdeed::Differed);
+            self.misbehaved(broker, Misbehaviour::Differed);
         }
         if let Some(mut contents) = contents.filter(|_| height > self.updates.applied) {
             if contents.digest(&self.cluster, &self.client, height) != digest {
-                self.misbehaved(broker, Misdeed::Contents);
+                self.misbehaved(broker, Misbehaviour::Contents);
             } else {
                 if !keep_good_bodies(&mut contents) {
-                    self.misbehaved(broker, Misdeed::Body);
+                    self.misbehaved(broker, Misbehaviour::Body);
                 }
                 self.updates.contents(height, digest, contents);
             }
@@ -190,7 +190,7 @@ impl Quorum {
     fn settle_height(&mut self, height: u64, digest: Option<[u8; 32]>) {
         self.known.height = self.known.height.max(if digest.is_some() { height } else { 0 });
         for broker in self.updates.done(height, digest) {
-            self.misbehaved(broker, Misdeed::Differed);
+            self.misbehaved(broker, Misbehaviour::Differed);
         }
     }
 
@@ -402,7 +402,7 @@ impl Quorum {
         let before = self.bodies.got.len();
         for (sn, body) in bodies {
             if !self.bodies.put(sn, body) {
-                self.misbehaved(broker, Misdeed::Body);
+                self.misbehaved(broker, Misbehaviour::Body);
             }
         }
         self.bodies.got.len() > before

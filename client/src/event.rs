@@ -102,7 +102,7 @@ pub struct OrderStatus {
     pub keys: BTreeMap<u16, SignedKey>,
 }
 
-/// The proofs that brokers keep, by who gave them: of which misdeed, and its bytes.
+/// The proofs that brokers keep, by who gave them: of which misbehaviour, and its bytes.
 pub type Proofs = BTreeMap<u16, Vec<(Report, Vec<u8>)>>;
 
 /// A subscription of the client's that is confirmed in the order.
@@ -243,7 +243,7 @@ pub enum Notice {
         /// Who.
         broker: u16,
         /// What.
-        how: Misdeed,
+        how: Misbehaviour,
     },
     /// A broker signed two outcomes of one block, or another one than f + 1: all of it that convicts (E4).
     Evidence(Box<Contradiction>),
@@ -251,7 +251,7 @@ pub enum Notice {
 
 /// What a broker did that no honest one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Misdeed {
+pub enum Misbehaviour {
     /// Messages that are none.
     Malformed,
     /// Another broker's number.
@@ -270,7 +270,7 @@ pub enum Misdeed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
     /// How often it did what.
-    pub misdeeds: BTreeMap<Misdeed, u64>,
+    pub misbehaviours: BTreeMap<Misbehaviour, u64>,
     /// How often it did not answer in time, or a frame came to nothing there.
     pub silent: u64,
     /// Since when it is connected.

@@ -66,8 +66,8 @@ use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, U
 
 pub use advertised::{Advertised, Advertisement, Advertisements};
 pub use event::{
-    Answer, Conduct, ConfirmedSubscription, Delivered, Misdeed, Notice, OrderStatus, Outcome, Output, Proofs, Read,
-    TopicPosition,
+    Answer, Conduct, ConfirmedSubscription, Delivered, Misbehaviour, Notice, OrderStatus, Outcome, Output, Proofs,
+    Read, TopicPosition,
 };
 pub use handle::Handle;
 pub use item::{Content, Item, Took};
@@ -212,7 +212,7 @@ impl Quorum {
             Ok(Reply::Refused { first, why }) => self.refused(now, broker, first, why),
             Err(Malformed) => {
                 self.drops.count(Dropped::Malformed);
-                self.misbehaved(broker, Misdeed::Malformed);
+                self.misbehaved(broker, Misbehaviour::Malformed);
             }
         }
     }
@@ -514,9 +514,9 @@ impl Quorum {
         from_home.map(|i| u16::try_from(i).expect("brokers have a limit")).collect()
     }
 
-    fn misbehaved(&mut self, broker: u16, how: Misdeed) {
+    fn misbehaved(&mut self, broker: u16, how: Misbehaviour) {
         if let Some(channel) = self.channels.get_mut(usize::from(broker)) {
-            if !channel.conduct.misdeeds.contains_key(&how) {
+            if !channel.conduct.misbehaviours.contains_key(&how) {
                 self.outputs.push_back(Output::Notice(Notice::Misbehaved { broker, how }));
             }
             channel.count(how);

@@ -8,7 +8,7 @@ use sealcast_broker::protocol::{self, Query, Welcome};
 use sealcast_wire::{Monotonic, Now, Utc, limits};
 
 use super::channel::{Channel, Greeted, reached};
-use super::event::{ConfirmedSubscription, Misdeed, Notice, OrderStatus, Output};
+use super::event::{ConfirmedSubscription, Misbehaviour, Notice, OrderStatus, Output};
 use super::line::Line;
 use super::queries::Purpose;
 use super::sending::{Op, What};
@@ -74,7 +74,7 @@ impl Known {
 impl Quorum {
     pub(super) fn welcome(&mut self, now: Now, broker: u16, welcome: Welcome) {
         if welcome.broker != broker {
-            return self.misbehaved(broker, Misdeed::Number);
+            return self.misbehaved(broker, Misbehaviour::Number);
         }
         self.channels[usize::from(broker)].welcome(now.monotonic, welcome);
         self.look_around(now);

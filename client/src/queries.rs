@@ -10,7 +10,7 @@ use sealcast_wire::{Dropped, Monotonic, Now, limits};
 
 use super::Quorum;
 use super::delivering::Page;
-use super::event::{Misdeed, Output};
+use super::event::{Misbehaviour, Output};
 use sealcast_delivery::Token;
 
 /// Open queries.
@@ -184,7 +184,7 @@ impl Quorum {
         up.retain(|broker| !ask.asked.contains(broker) && !subscription.is_some_and(|it| self.is_ahead(it, *broker)));
         up.sort_by_key(|broker| {
             let conduct = &self.channels[usize::from(*broker)].conduct;
-            (!conduct.misdeeds.is_empty(), conduct.silent.min(SILENCES))
+            (!conduct.misbehaviours.is_empty(), conduct.silent.min(SILENCES))
         });
         up.truncate(width);
         let request: Arc<[u8]> = Request::Query { id, query: ask.query.clone() }.to_bytes().into();
@@ -296,7 +296,7 @@ impl Quorum {
             }
             (Purpose::Age | Purpose::Status(_), Answer::Status(status)) => {
                 if status.broker != broker {
-                    return self.misbehaved(broker, Misdeed::Number);
+                    return self.misbehaved(broker, Misbehaviour::Number);
                 }
                 self.channels[usize::from(broker)].status(&status);
                 self.look_around(now);
@@ -340,7 +340,7 @@ impl Quorum {
                     _ => {}
                 }
                 self.queries.close(id);
-                differing.into_iter().for_each(|broker| self.misbehaved(broker, Misdeed::Differed));
+                differing.into_iter().for_each(|broker| self.misbehaved(broker, Misbehaviour::Differed));
             }
             Purpose::Resume(subscription) => {
                 if self.resumed(subscription, id, false) {

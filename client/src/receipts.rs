@@ -11,7 +11,7 @@ use sealcast_crypto::ed25519::Key;
 use sealcast_wire::{Now, limits};
 
 use super::Quorum;
-use super::event::{Misdeed, Notice, Output};
+use super::event::{Misbehaviour, Notice, Output};
 use super::queries::Purpose;
 use sealcast_delivery::{SendError, Token};
 
@@ -97,7 +97,7 @@ impl Quorum {
             }
         };
         if signed.is_none() || testimony.broker != broker || testimony.height != wanted.height || !is_wanted {
-            self.misbehaved(broker, Misdeed::Testimony);
+            self.misbehaved(broker, Misbehaviour::Testimony);
             return false;
         }
         match wanted.receipts.iter_mut().find_map(|it| it.add(&testimony).then_some(())) {
@@ -135,7 +135,7 @@ impl Quorum {
         }
         // What was taken holds together, so that nothing is left out here.
         for it in evidence.into_iter().flatten() {
-            self.misbehaved(it.word.broker, Misdeed::Testimony);
+            self.misbehaved(it.word.broker, Misbehaviour::Testimony);
             self.outputs.push_back(Output::Notice(Notice::Evidence(Box::new(it))));
         }
         if self.receipts.signed.len() >= limits::EVIDENCE_MAX {

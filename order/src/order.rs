@@ -122,7 +122,7 @@ pub enum Fault {
 
 /// What a broker did that no honest broker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Misdeed {
+pub enum Misbehaviour {
     /// Voted for two different blocks in one view.
     TwoNotarizeVotes,
     /// Voted for the finality of two different blocks in one view.
@@ -140,7 +140,7 @@ pub struct Evidence {
     /// The view in which it happened.
     pub view: u64,
     /// What it was.
-    pub misdeed: Misdeed,
+    pub misbehaviour: Misbehaviour,
     /// The two signed votes, in the engine's encoding.
     pub proof: Vec<u8>,
 }

@@ -146,7 +146,7 @@ pub struct Status {
     pub clock_ahead: i64,
 }
 
-/// A misdeed of which there is evidence.
+/// A misbehaviour of which there is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Report {
     /// Whose.
@@ -154,13 +154,13 @@ pub struct Report {
     /// In which view, or of which publication.
     pub at: u64,
     /// What.
-    pub misdeed: Misdeed,
+    pub misbehaviour: Misbehaviour,
 }
 
 /// What a broker did that no honest one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Misdeed {
+pub enum Misbehaviour {
     /// Two different votes in one view.
     Equivocated = 1,
     /// Voted to skip a view and for the finality of its block.
@@ -176,7 +176,7 @@ impl Answer {
     /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ u64 height ‖ bytes16 value)
     /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
     /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes | 15 ‖ u64 number ‖ u32 length ‖ policy
-    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misdeed ‖ u32 length ‖ proof) … | 17 ‖ subject's status
+    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misbehaviour ‖ u32 length ‖ proof) … | 17 ‖ subject's status
     /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
     /// ```
     /// Each list stands behind a `u32 count`.
@@ -263,7 +263,7 @@ impl Answer {
 impl Status {
     /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 next act
     ///  ‖ u64 tip ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ u32 descriptors used ‖ u32 descriptors allowed
-    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …
+    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misbehaviour) … ‖ (client ‖ u64 since) …
     ///  ‖ (u16 silent broker) … ‖ (u16 broker cut off) … ‖ i64 clock ahead`
     fn encode(&self, w: &mut Writer) {
         w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
@@ -342,15 +342,15 @@ fn brokers(r: &mut Reader<'_>) -> Result<Vec<u16>, Malformed> {
 
 impl Report {
     fn encode(&self, w: &mut Writer) {
-        w.u16(self.broker).u64(self.at).u8(self.misdeed as u8);
+        w.u16(self.broker).u64(self.at).u8(self.misbehaviour as u8);
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Report, Malformed> {
         let (broker, at, number) = (r.u16()?, r.u64()?, r.u8()?);
-        use Misdeed::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
+        use Misbehaviour::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
         let all = [Equivocated, SkippedAndFinalized, FalseShare, FalseState];
-        let misdeed = all.into_iter().find(|it| *it as u8 == number).ok_or(Malformed)?;
-        Ok(Report { broker, at, misdeed })
+        let misbehaviour = all.into_iter().find(|it| *it as u8 == number).ok_or(Malformed)?;
+        Ok(Report { broker, at, misbehaviour })
     }
 }
 

@@ -27,7 +27,7 @@ mod updates;
 use sealcast_crypto::tdh2;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
-pub use answer::{Answer, Misdeed, Report, Status, Why};
+pub use answer::{Answer, Misbehaviour, Report, Status, Why};
 pub use history::{Checkpoint, History, Offer};
 pub use query::Query;
 pub use update::{Contents, Update};

@@ -62,7 +62,7 @@ fn replies() -> Vec<Reply> {
         subscriptions: vec![active],
         key: Some(key.clone()),
     };
-    let report = Report { broker: 3, at: 1279, misdeed: Misdeed::Equivocated };
+    let report = Report { broker: 3, at: 1279, misbehaviour: Misbehaviour::Equivocated };
     let status =
         Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], next_act: 9, ..Status::default() };
     let floor = Floor { height: 3, sn: 40 };

@@ -102,7 +102,7 @@ pub struct Counts {
     /// See `joined`.
     pub passed_over: u64,
     /// Frames of villains, in which they misbehave, that brokers got.
-    pub misdeeds: u64,
+    pub misbehaviours: u64,
     /// Simulated microseconds.
     pub micros: u64,
 }
@@ -744,7 +744,7 @@ impl Stage {
                 let id = self.id_of(member);
                 if let Some(villain) = member.checked_sub(self.clients.len()).and_then(|it| self.villains.get(it)) {
                     let frame = Request::submitted(&bytes);
-                    self.counts.misdeeds += u64::from(frame.is_some_and(|it| villain.misdeeds.contains(it)));
+                    self.counts.misbehaviours += u64::from(frame.is_some_and(|it| villain.misbehaviours.contains(it)));
                 }
                 self.tell(Event::Held { broker, bytes: bytes.clone() })?;
                 if let Ok(Request::Query { id, query: Query::Share { sn, .. } }) = Request::from_bytes(&bytes) {

@@ -34,8 +34,13 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
         lied += report.counts.lies;
         // A joiner need not ask the liar: there it is looked at all seeds.
         let lies = matches!(fault, Fault::Lie(_)) || fault == Fault::JoiningBesideLiar && report.counts.lies > 0;
-        let misdeeds = matches!(fault, Fault::Deed(_));
-        assert_eq!((report.counts.lies > 0, report.counts.misdeeds > 0), (lies, misdeeds), "{:?}", report.counts);
+        let misbehaviours = matches!(fault, Fault::Deed(_));
+        assert_eq!(
+            (report.counts.lies > 0, report.counts.misbehaviours > 0),
+            (lies, misbehaviours),
+            "{:?}",
+            report.counts
+        );
         // What correct clients publish comes to 34 places; villains of these kinds publish, too.
         let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer | Deed::Flooder));
         assert!(!adds || report.counts.delivered + report.counts.empty > 34, "the villain did nothing");

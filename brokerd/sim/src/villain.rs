@@ -55,7 +55,7 @@ pub struct Villain {
     /// What it overheard: frames of others.
     pub overheard: Vec<Vec<u8>>,
     /// Frames in which it misbehaved.
-    pub misdeeds: BTreeSet<Vec<u8>>,
+    pub misbehaviours: BTreeSet<Vec<u8>>,
 }
 
 /// What it does at one time.
@@ -73,7 +73,17 @@ impl Villain {
         let origin = key(seed);
         let id = Id(origin.public_bytes());
         let desk = (deed != Deed::ForeignIssuer).then_some("rates");
-        Villain { id, desk, deed, origin, seed, number: 0, turn: 0, overheard: Vec::new(), misdeeds: BTreeSet::new() }
+        Villain {
+            id,
+            desk,
+            deed,
+            origin,
+            seed,
+            number: 0,
+            turn: 0,
+            overheard: Vec::new(),
+            misbehaviours: BTreeSet::new(),
+        }
     }
 
     /// What it does now. `dice` are the seed's.
@@ -99,7 +109,7 @@ impl Villain {
             turn => {
                 self.misbehave(&mut act, cast, turn, at, dice >> 8);
                 let frames = act.messages.iter().filter_map(|(_, bytes)| Request::submitted(bytes));
-                self.misdeeds.extend(frames.map(<[u8]>::to_vec));
+                self.misbehaviours.extend(frames.map(<[u8]>::to_vec));
                 // Whoever reads what he may not asks everybody for shares, with proofs.
                 for broker in 0..brokers {
                     let query = Query::Share { sn: (dice >> 16) % 40, proved: turn.is_multiple_of(2) };

@@ -12,7 +12,7 @@ use sealcast_broker::protocol::{Answer, Query};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
-use sealcast_brokerd::evidence::Shelf;
+use sealcast_brokerd::evidence::EvidenceStore;
 use sealcast_brokerd::serve::Broker;
 use sealcast_order::engine::{self, SigningSeed};
 use sealcast_wire::limits;
@@ -335,8 +335,8 @@ fn rule_e4_the_program_says_whom_a_proof_convicts() {
     let home = Home::new("convicts", 4);
     let (keys, genesis) = (home.file.broker_keys(), &home.file.genesis);
     let evidence = engine::two_votes(&keys, &home.file.cluster().0, &SigningSeed::new(&[212; 32]), 5);
-    let shelf = Shelf::open(&home.folder(0).join("evidence"), genesis).expect("a folder");
-    let path = shelf.keep(&evidence).expect("it is written").expect("it is new");
+    let evidence_store = EvidenceStore::open(&home.folder(0).join("evidence"), genesis).expect("a folder");
+    let path = evidence_store.keep(&evidence).expect("it is written").expect("it is new");
     let verify = |path: &Path| {
         let mut command = program();
         command.args(["evidence", "verify"]).arg(path).arg("--cluster").arg(home.folder(1).join(config::CLUSTER));

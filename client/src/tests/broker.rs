@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
 use sealcast_broker::protocol::{
-    ActiveSubscription, Answer, Contents, Misdeed, Query, Refusal, Reply, Report, Request, Status, Update, Welcome,
-    Why, speaker,
+    ActiveSubscription, Answer, Contents, Misbehaviour, Query, Refusal, Reply, Report, Request, Status, Update,
+    Welcome, Why, speaker,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
@@ -366,7 +366,7 @@ impl Broker {
                 ..Status::default()
             })),
             Query::Evidence => {
-                let report = Report { broker: 0, at: 7, misdeed: Misdeed::Equivocated };
+                let report = Report { broker: 0, at: 7, misbehaviour: Misbehaviour::Equivocated };
                 Answer::Evidence(vec![(report, vec![self.number as u8])])
             }
             Query::Key | Query::History | Query::Checkpoint { .. } | Query::Part { .. } => Answer::No(Why::Nothing),

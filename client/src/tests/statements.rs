@@ -20,7 +20,7 @@ struct Statements {
     at: Monotonic,
     /// Queries that were not answered yet: whom, by which name.
     asked: Vec<(u16, u64, Query)>,
-    misdeeds: Vec<(u16, Misdeed)>,
+    misbehaviours: Vec<(u16, Misbehaviour)>,
     /// Who said where it stands.
     stands: Vec<u16>,
     receipts: Vec<(Token, Option<Box<Receipt>>)>,
@@ -57,7 +57,7 @@ impl Statements {
             quorum: Quorum::new(config()),
             at: Monotonic(1_000_000),
             asked: Vec::new(),
-            misdeeds: Vec::new(),
+            misbehaviours: Vec::new(),
             stands: Vec::new(),
             receipts: Vec::new(),
             not_vouched: false,
@@ -76,7 +76,7 @@ impl Statements {
                         self.asked.push((broker, id, query));
                     }
                 }
-                Output::Notice(Notice::Misbehaved { broker, how }) => self.misdeeds.push((broker, how)),
+                Output::Notice(Notice::Misbehaved { broker, how }) => self.misbehaviours.push((broker, how)),
                 Output::Notice(Notice::NotVouched) => self.not_vouched = true,
                 Output::Status(_, said) => self.stands.extend(said.into_keys()),
                 Output::Receipt(token, receipt) => self.receipts.push((token, receipt)),
@@ -178,7 +178,7 @@ fn rule_e4_who_alone_named_a_block_that_others_no_longer_keep_is_not_accused() {
         Query::Update { .. } => Some(Answer::No(Why::Pruned)),
         _ => None,
     });
-    assert_eq!(words.misdeeds, []);
+    assert_eq!(words.misbehaviours, []);
     assert_eq!(words.quorum.updates.head(), None, "it is given up");
 }
 
@@ -193,7 +193,7 @@ fn rule_e4_a_believed_block_whose_contents_nobody_brings_accuses_nobody() {
         Query::Update { .. } => Some(Answer::No(Why::Pruned)),
         _ => None,
     });
-    assert_eq!(words.misdeeds, []);
+    assert_eq!(words.misbehaviours, []);
     assert_eq!(words.quorum.updates.head(), None, "it is given up");
 }
 
@@ -205,7 +205,7 @@ fn rule_e4_who_names_a_block_that_was_none_is_still_accused() {
     for broker in 1..3 {
         words.say(broker, &Reply::Update(Update { height: 13, digest: [2; 32], contents: None }));
     }
-    assert_eq!(words.misdeeds, [(0, Misdeed::Differed)]);
+    assert_eq!(words.misbehaviours, [(0, Misbehaviour::Differed)]);
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
         }
         _ => None,
     });
-    words.misdeeds.sort_unstable();
-    assert_eq!(words.misdeeds, [(0, Misdeed::Malformed), (1, Misdeed::Malformed)]);
+    words.misbehaviours.sort_unstable();
+    assert_eq!(words.misbehaviours, [(0, Misbehaviour::Malformed), (1, Misbehaviour::Malformed)]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::settings::Start;
 use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs, settings};
 use crate::block::{BlockSize, Frame};
-use crate::order::{Floor, Misdeed, Refused};
+use crate::order::{Floor, Misbehaviour, Refused};
 use crate::testing::{BAD, Ledger, assert_agree};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -126,7 +126,7 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
                 }
                 assert_eq!(shown(&e.proof[1..]), None, "{story}");
             }
-            assert!(evidence().iter().any(|e| e.misdeed == Misdeed::TwoNotarizeVotes), "{story}");
+            assert!(evidence().iter().any(|e| e.misbehaviour == Misbehaviour::TwoNotarizeVotes), "{story}");
             assert_agree(&world.ledgers[..3], &story);
         });
     }

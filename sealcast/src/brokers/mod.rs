@@ -12,8 +12,8 @@
 
 mod accusing;
 mod credential;
+mod evidence_store;
 mod file;
-mod findings;
 mod inbox;
 mod member;
 mod outgoing;
@@ -38,9 +38,9 @@ use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Now, Utc, limits};
 
 pub(crate) use credential::{ClientStatus, ended};
+pub(crate) use evidence_store::EvidenceStore;
+pub use evidence_store::{Evidence, misled};
 pub use file::{load, load_named, save};
-pub(crate) use findings::Findings;
-pub use findings::{Evidence, misled};
 pub(crate) use inbox::Inbox;
 pub use inbox::Subscription;
 pub(crate) use member::Record;
@@ -616,7 +616,7 @@ impl Brokers {
 
     /// Evidence of misbehaviour that came up here, since the last call.
     pub fn evidence(&self) -> Vec<Evidence> {
-        self.driven.look(|it| it.findings.take())
+        self.driven.look(|it| it.evidence_store.take())
     }
 
     /// Sends what is queued and ends all channels, unless a session goes on with them. Evidence that came up is brought before
@@ -625,7 +625,7 @@ impl Brokers {
     pub fn close(self) {
         let timeout = ACCUSING.min(self.timeout);
         // Without a quorum others bring it, or this client when it comes upon it again.
-        let _ = self.look(timeout, |it| it.findings.has_accused().then_some(Ok(())));
+        let _ = self.look(timeout, |it| it.evidence_store.has_accused().then_some(Ok(())));
         if self.is_own {
             let cannot = |it: &BrokerLink| it.cut_off().is_some() || !it.is_registered();
             let _ = self.look(SETTLING, |it| (it.handle.is_settled() || cannot(it)).then_some(Ok(())));

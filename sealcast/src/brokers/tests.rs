@@ -12,7 +12,7 @@ use sealcast_broker::protocol::{
     ActiveSubscription as Subscribed, Answer as Answered, Contents, Reply, SignedKey, Update, Welcome,
 };
 use sealcast_broker::state::{Notice as Places, Results, Run};
-use sealcast_client::{Misdeed, Notice};
+use sealcast_client::{Misbehaviour, Notice};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::group::{Parameters, Ristretto255};
 use sealcast_crypto::secret::Secret;
@@ -442,14 +442,14 @@ fn a_publication_that_waits_for_shares_names_whose_have_come() {
 #[test]
 fn rule_e4_more_liars_than_f_are_too_many_to_believe_and_what_cannot_be_read_is_no_lie() {
     let stage = Stage::new(true);
-    let tell = |broker: u16, how: Misdeed| {
+    let tell = |broker: u16, how: Misbehaviour| {
         stage.notice(&Notice::Misbehaved { broker, how });
         stage.client.misled().map(|why| (why.code(), why.message().to_owned()))
     };
-    assert_eq!(tell(2, Misdeed::Differed), None);
-    assert_eq!(tell(2, Misdeed::Contents), None, "it is the same one");
-    assert_eq!(tell(0, Misdeed::Malformed), None, "it may be of another version");
-    let (code, what) = tell(3, Misdeed::Testimony).expect("two of four are too many");
+    assert_eq!(tell(2, Misbehaviour::Differed), None);
+    assert_eq!(tell(2, Misbehaviour::Contents), None, "it is the same one");
+    assert_eq!(tell(0, Misbehaviour::Malformed), None, "it may be of another version");
+    let (code, what) = tell(3, Misbehaviour::Testimony).expect("two of four are too many");
     assert!(code == Code::Equivocation && code.exit() == 8 && what.starts_with("brokers 2, 3 told"), "{what}");
 }
 

@@ -86,7 +86,7 @@ impl Info {
 
 impl Shared {
     pub(super) fn evidence(&self) -> Vec<Evidence> {
-        self.brokers.as_ref().map(|it| it.lock().findings.take()).unwrap_or_default()
+        self.brokers.as_ref().map(|it| it.lock().evidence_store.take()).unwrap_or_default()
     }
 
     pub(super) fn info(&self) -> Info {

@@ -7,7 +7,7 @@ use std::fmt;
 use sealcast::brokers::BrokerStatus;
 use sealcast_broker::protocol::{Report, Status};
 
-use super::status::misdeed;
+use super::status::misbehaviour;
 
 /// The state of one broker, the worst first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Condition::Silent(why) => f.write_str(why),
-            Condition::Convicted(report, 1) => write!(f, "{} at {}", misdeed(report.misdeed), report.at),
+            Condition::Convicted(report, 1) => write!(f, "{} at {}", misbehaviour(report.misbehaviour), report.at),
             Condition::Convicted(report, count) => {
-                write!(f, "{} at {} and {} more", misdeed(report.misdeed), report.at, count - 1)
+                write!(f, "{} at {} and {} more", misbehaviour(report.misbehaviour), report.at, count - 1)
             }
             Condition::ConvictedHere => f.write_str("lied: evidence is kept here"),
             Condition::Stopped => f.write_str("stopped"),
@@ -191,7 +191,7 @@ const BLOCKS_OF_NOTE: u64 = 64;
 
 #[cfg(test)]
 mod tests {
-    use sealcast_broker::protocol::Misdeed;
+    use sealcast_broker::protocol::Misbehaviour;
 
     use super::*;
 
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn evidence_comes_before_everything_else() {
-        let report = Report { broker: 1, at: 1279, misdeed: Misdeed::Equivocated };
+        let report = Report { broker: 1, at: 1279, misbehaviour: Misbehaviour::Equivocated };
         let all = conditions(&well(), &[report]);
         assert_eq!(all.each[1].to_string(), "equivocated at 1279");
         assert!(!all.is_well() && all.has_quorum());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealcast::brokers::BrokerStatus;
 use sealcast::code::Code;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Misdeed, Report, Status};
+use sealcast_broker::protocol::{Misbehaviour, Report, Status};
 use serde_json::{Value, json};
 
 use super::condition::{Condition, Conditions};
@@ -47,7 +47,7 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
 pub(super) fn doubts(judged: &Judged) -> Vec<String> {
     let baseless = judged.baseless.iter().map(|by| format!("broker {by} keeps a file that proves nothing"));
     let unproved = judged.unproved.iter().map(|it| {
-        let claim = format!("broker {} {} at {}", it.broker, misdeed(it.misdeed), it.at);
+        let claim = format!("broker {} {} at {}", it.broker, misbehaviour(it.misbehaviour), it.at);
         format!("unverified: {claim}, says another; --id NAME of a client that the brokers know checks the proof")
     });
     baseless.chain(unproved).collect()
@@ -58,7 +58,7 @@ fn show(env: &Env<'_>, stands: &[BrokerStatus], conditions: &Conditions, judged:
     for (it, condition) in stands.iter().zip(&conditions.each) {
         let of = |reports: &[Report], verified: bool| {
             let of = reports.iter().filter(|report| report.broker == it.broker);
-            of.map(|it| json!({ "misdeed": misdeed(it.misdeed), "at": it.at, "verified": verified }))
+            of.map(|it| json!({ "misdeed": misbehaviour(it.misbehaviour), "at": it.at, "verified": verified }))
                 .collect::<Vec<_>>()
         };
         let reports = [of(&judged.proved, true), of(&judged.unproved, false)].concat();
@@ -212,12 +212,12 @@ fn role(said: &Status) -> &'static str {
     if said.leader == said.broker { "leader" } else { "replica" }
 }
 
-pub(super) fn misdeed(misdeed: Misdeed) -> &'static str {
-    match misdeed {
-        Misdeed::Equivocated => "equivocated",
-        Misdeed::SkippedAndFinalized => "skipped and finalized",
-        Misdeed::FalseShare => "false share",
-        Misdeed::FalseState => "false state",
+pub(super) fn misbehaviour(misbehaviour: Misbehaviour) -> &'static str {
+    match misbehaviour {
+        Misbehaviour::Equivocated => "equivocated",
+        Misbehaviour::SkippedAndFinalized => "skipped and finalized",
+        Misbehaviour::FalseShare => "false share",
+        Misbehaviour::FalseState => "false state",
     }
 }
 

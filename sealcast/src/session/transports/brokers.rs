@@ -20,7 +20,7 @@ use sealcast_keys::Keys;
 use sealcast_wire::{Address, Now, Utc};
 
 use super::{Fault, Listening, Shell, Transport};
-use crate::brokers::{self, BrokerStatus, ClientKey, ClientStatus, Findings, Inbox, Record};
+use crate::brokers::{self, BrokerStatus, ClientKey, ClientStatus, EvidenceStore, Inbox, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
@@ -54,7 +54,7 @@ pub(crate) struct BrokerLink {
     pub(crate) payload_kind: PayloadKind,
     /// What says again who this is.
     pub(crate) registrations: Vec<Registration>,
-    pub(crate) findings: Findings,
+    pub(crate) evidence_store: EvidenceStore,
     status: ClientStatus,
     channels: Vec<Channel>,
     registry: Registry,
@@ -97,7 +97,7 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         payload_kind,
         status: ClientStatus::new(&registrations),
         registrations,
-        findings: Findings::new(accuse),
+        evidence_store: EvidenceStore::new(accuse),
         channels: channels(&cluster, &key),
         cluster,
         registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
@@ -182,14 +182,14 @@ impl Shell for BrokersShell {
 
     fn noticed(&mut self, notice: &sealcast_keys::Notice) {
         let mut link = self.lock();
-        link.findings.by_keys(notice);
+        link.evidence_store.by_keys(notice);
         link.heard = true;
     }
 
     /// All that is to be brought before the brokers has been.
     fn is_settled(&self) -> bool {
         let link = self.lock();
-        link.findings.has_accused() && link.handle.is_settled()
+        link.evidence_store.has_accused() && link.handle.is_settled()
     }
 
     fn late(&self, timeout: Duration) -> Option<Error> {
@@ -276,11 +276,11 @@ impl BrokerLink {
             && let Some(Done::Outcome(outcome)) = self.handle.done(token)
         {
             self.accusation = None;
-            let _ = self.findings.ended(token, &outcome, self.handle.newest());
+            let _ = self.evidence_store.ended(token, &outcome, self.handle.newest());
         }
         let (handle, accusation) = (&self.handle, &mut self.accusation);
         let submit = |operation| handle.submit(now, operation).inspect(|token| *accusation = Some(*token));
-        self.findings.bring(submit);
+        self.evidence_store.bring(submit);
     }
 
     pub(crate) fn take_notice(&mut self, notice: &Notice) {
@@ -298,7 +298,7 @@ impl BrokerLink {
             }
             Notice::Unregistered | Notice::NotRegistered(..) | Notice::Misbehaved { .. } | Notice::Evidence(_) => {}
         }
-        self.findings.by_order(notice);
+        self.evidence_store.by_order(notice);
     }
 
     /// Why brokers do nothing for us any more, if they refused an operation for that.
@@ -396,7 +396,7 @@ impl BrokerLink {
 
     /// That more than f brokers have lied to this client.
     pub(crate) fn misled(&self) -> Option<Error> {
-        self.findings.misled(self.channels.len(), self.cluster.faulty())
+        self.evidence_store.misled(self.channels.len(), self.cluster.faulty())
     }
 
     /// That fewer brokers are connected than the order needs: which ones are not, and why.

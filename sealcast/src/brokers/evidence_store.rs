@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sealcast_broker::operation::{Accusation, Operation};
-use sealcast_client::{Misdeed, Notice, Outcome};
+use sealcast_client::{Misbehaviour, Notice, Outcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
 use sealcast_wire::{self as wire, Culprit, limits};
@@ -24,7 +24,7 @@ pub struct Evidence {
 }
 
 /// See the module.
-pub(crate) struct Findings {
+pub(crate) struct EvidenceStore {
     evidence: Vec<Evidence>,
     /// Whether evidence against publishers is brought before the brokers.
     accuse: bool,
@@ -33,9 +33,9 @@ pub(crate) struct Findings {
     liars: BTreeSet<u16>,
 }
 
-impl Findings {
-    pub(crate) fn new(accuse: bool) -> Findings {
-        Findings { evidence: Vec::new(), accuse, accusing: Accusing::default(), liars: BTreeSet::new() }
+impl EvidenceStore {
+    pub(crate) fn new(accuse: bool) -> EvidenceStore {
+        EvidenceStore { evidence: Vec::new(), accuse, accusing: Accusing::default(), liars: BTreeSet::new() }
     }
 
     /// What the keys found about shares and ciphertexts.
@@ -65,10 +65,10 @@ impl Findings {
         match notice {
             Notice::Misbehaved { broker, how } => {
                 // What cannot be read tells nothing false; it may be of another version.
-                if *how != Misdeed::Malformed {
+                if *how != Misbehaviour::Malformed {
                     self.liars.insert(*broker);
                 }
-                self.note(format!("broker {broker} {}", misdeed(*how)), Vec::new(), None);
+                self.note(format!("broker {broker} {}", misbehaviour(*how)), Vec::new(), None);
             }
             Notice::Evidence(it) => {
                 let what =
@@ -133,14 +133,14 @@ pub fn misled(liars: &BTreeSet<u16>, brokers: usize, faulty: usize) -> Option<Er
 }
 
 /// What a broker did, for people.
-fn misdeed(how: Misdeed) -> &'static str {
+fn misbehaviour(how: Misbehaviour) -> &'static str {
     match how {
-        Misdeed::Malformed => "sent a message that cannot be read",
-        Misdeed::Number => "gave another broker's number as its own",
-        Misdeed::Differed => "answered otherwise than f + 1 other brokers",
-        Misdeed::Contents => "sent a block's contents that do not fit its own digest",
-        Misdeed::Body => "sent another body than the one that was asked for",
-        Misdeed::Testimony => "signed a receipt that does not hold",
+        Misbehaviour::Malformed => "sent a message that cannot be read",
+        Misbehaviour::Number => "gave another broker's number as its own",
+        Misbehaviour::Differed => "answered otherwise than f + 1 other brokers",
+        Misbehaviour::Contents => "sent a block's contents that do not fit its own digest",
+        Misbehaviour::Body => "sent another body than the one that was asked for",
+        Misbehaviour::Testimony => "signed a receipt that does not hold",
     }
 }
 
