@@ -52,8 +52,8 @@ impl EvidenceStore {
         let report = report_of(evidence);
         let protocol::Report { broker, misbehaviour, .. } = report;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = known.len() < limits::EVIDENCE_MAX && evidence.proof.len() <= limits::EVIDENCE_BYTES_MAX;
-        if known.contains(&report) || !has_room {
+        let has_capacity = known.len() < limits::EVIDENCE_MAX && evidence.proof.len() <= limits::EVIDENCE_BYTES_MAX;
+        if known.contains(&report) || !has_capacity {
             return Ok(None);
         }
         let text = json!({

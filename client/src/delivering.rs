@@ -311,7 +311,7 @@ impl Quorum {
                     let purpose = Purpose::Resume(*id);
                     let (place, sn) = line.anchor;
                     let floor = self.known.height;
-                    if !self.queries.is_open(&purpose) && self.queries.has_room() {
+                    if !self.queries.is_open(&purpose) && self.queries.has_capacity() {
                         let query = Query::Resume { subscription: *id, place, sn, floor };
                         self.ask(now, purpose, query, self.faulty + 1);
                     }
@@ -411,7 +411,7 @@ impl Quorum {
     pub(super) fn request_bodies(&mut self, now: Now) {
         // What nobody may be handed now is not asked for.
         let sns = if self.held { self.missing_of_reads() } else { self.bodies.missing() };
-        if !sns.is_empty() && self.queries.has_room() && !self.queries.is_open(&Purpose::Bodies) {
+        if !sns.is_empty() && self.queries.has_capacity() && !self.queries.is_open(&Purpose::Bodies) {
             self.ask(now, Purpose::Bodies, Query::Bodies { sns }, 1);
         }
     }
@@ -423,7 +423,7 @@ impl Quorum {
         };
         let reached = self.reached(|it| it.claim.height)?;
         let executed = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);
-        executed.filter_map(due).min().filter(|_| self.queries.has_room())
+        executed.filter_map(due).min().filter(|_| self.queries.has_capacity())
     }
 
     /// Whether nothing of a block is missing but perhaps bodies.
@@ -444,7 +444,7 @@ impl Quorum {
         for height in late {
             let (known, is_here) = (self.known_of(height), self.has_update(height));
             let purpose = Purpose::Update(height);
-            if self.queries.is_open(&purpose) || !self.queries.has_room() {
+            if self.queries.is_open(&purpose) || !self.queries.has_capacity() {
                 continue;
             }
             let Some(it) = self.updates.get_mut(height) else { continue };

@@ -236,7 +236,7 @@ impl Quorum {
         if self.known.age(now).is_none_or(|age| age > limits::SEAL_BLOCK_AGE_MAX) {
             return Err(SendError::Old);
         }
-        if self.sending.has_room(limits::OPERATION_BYTES_MAX) { Ok(number) } else { Err(SendError::Full) }
+        if self.sending.has_capacity(limits::OPERATION_BYTES_MAX) { Ok(number) } else { Err(SendError::Full) }
     }
 
     /// Publishes what was sealed under [`Quorum::number`], before any other verb; what was sealed `again` keeps the token
@@ -315,7 +315,7 @@ impl Quorum {
         if op.bytes.len() > limits::OPERATION_BYTES_MAX {
             return Err(SendError::TooLong);
         }
-        if !self.sending.has_room(op.bytes.len()) {
+        if !self.sending.has_capacity(op.bytes.len()) {
             return Err(SendError::Full);
         }
         self.sending.push(now.monotonic, op);
@@ -365,7 +365,7 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn shares(&mut self, now: Now, sn: u64, proved: bool) -> Result<(), SendError> {
-        if !self.queries.has_room_for_shares() {
+        if !self.queries.has_capacity_for_shares() {
             return Err(SendError::Full);
         }
         self.ask(now, Purpose::Shares(sn), Query::Share { sn, proved }, self.channels.len());

@@ -27,7 +27,7 @@ impl Quorum {
     /// Somebody used a number of ours, perhaps we: which frame it was tells.
     pub(super) fn request_result(&mut self, now: Now, number: u64) {
         let purpose = Purpose::Result(number);
-        if self.queries.has_room() && !self.queries.is_open(&purpose) {
+        if self.queries.has_capacity() && !self.queries.is_open(&purpose) {
             self.ask(now, purpose, Query::Result { number }, self.faulty + 1);
         }
     }

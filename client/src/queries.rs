@@ -60,12 +60,12 @@ pub(super) enum Purpose {
 }
 
 impl Queries {
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         self.open.len() - self.shares.len() < limits::CLIENT_QUERIES_MAX
     }
 
     /// Shares have room of their own: a broker that does not answer keeps nothing else from being asked.
-    pub(super) fn has_room_for_shares(&self) -> bool {
+    pub(super) fn has_capacity_for_shares(&self) -> bool {
         self.shares.len() < limits::CLIENT_SHARES_MAX
     }
 

@@ -33,7 +33,7 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn read(&mut self, now: Now, what: Read, linearizable: bool) -> Result<Token, SendError> {
-        if !self.queries.has_room() || self.reads.len() >= limits::CLIENT_QUERIES_MAX {
+        if !self.queries.has_capacity() || self.reads.len() >= limits::CLIENT_QUERIES_MAX {
             return Err(SendError::Full);
         }
         self.tokens += 1;
@@ -54,7 +54,7 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn status(&mut self, now: Now) -> Result<Token, SendError> {
-        if !self.queries.has_room() {
+        if !self.queries.has_capacity() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
@@ -68,7 +68,7 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn proofs(&mut self, now: Now) -> Result<Token, SendError> {
-        if !self.queries.has_room() {
+        if !self.queries.has_capacity() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
@@ -79,7 +79,7 @@ impl Quorum {
     /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::ActiveSubscription`] brings
     /// what they sign.
     pub fn look_for_key(&mut self, now: Now) {
-        if self.queries.has_room() && !self.queries.is_open(&Purpose::Key) {
+        if self.queries.has_capacity() && !self.queries.is_open(&Purpose::Key) {
             self.ask(now, Purpose::Key, Query::Key, self.channels.len());
         }
     }

@@ -72,7 +72,7 @@ impl Quorum {
         number: u64,
         needed: usize,
     ) -> Result<Token, SendError> {
-        if !self.queries.has_room() {
+        if !self.queries.has_capacity() {
             return Err(SendError::Full);
         }
         self.tokens += 1;

@@ -133,7 +133,7 @@ impl Sending {
     }
 
     /// Whether another operation of so many bytes has room.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
+    pub(super) fn has_capacity(&self, bytes: usize) -> bool {
         self.operations.len() < limits::CLIENT_OPERATIONS_MAX
             && self.bytes + bytes <= limits::CLIENT_OPERATIONS_BYTES_MAX
     }
@@ -527,11 +527,11 @@ impl Sending {
 
     /// When [`Sending::cut`] or [`Sending::late`] has something to do.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        let has_room = !(self.is_held && self.framed > 0)
+        let has_capacity = !(self.is_held && self.framed > 0)
             && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
             && self.flights.len() < limits::CLIENT_FRAMES_MAX
             && self.first.is_some();
-        let gathering = self.gathering.filter(|_| has_room).map(|since| since + self.gather());
+        let gathering = self.gathering.filter(|_| has_capacity).map(|since| since + self.gather());
         self.due.first().map(|(due, _)| *due).into_iter().chain(gathering).min()
     }
 }

@@ -48,7 +48,7 @@ impl Quorum {
             return;
         }
         self.vouching.ask_at = Some(now.monotonic + EVERY);
-        if self.queries.has_room() && !self.queries.is_open(&Purpose::Vouched) {
+        if self.queries.has_capacity() && !self.queries.is_open(&Purpose::Vouched) {
             let header = Header { topic: TOPIC.to_owned(), value: None };
             let query = Query::Range { header, from: 0, limit: 1, floor: self.known.height };
             self.ask(now, Purpose::Vouched, query, self.faulty + 1);

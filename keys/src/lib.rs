@@ -42,7 +42,7 @@ pub trait Keys: Send {
 
     /// Whether a delivered message of so many bytes, its header included, can be taken now. One for which there is no room
     /// is never opened: whoever delivers keeps it until there is.
-    fn has_room(&self, bytes: usize) -> bool;
+    fn has_capacity(&self, bytes: usize) -> bool;
 
     /// When [`Keys::handle_timeout`] wants to be called next.
     fn timeout(&self) -> Option<Monotonic>;
@@ -67,8 +67,8 @@ impl<K: Keys + ?Sized> Keys for Box<K> {
         (**self).seal(message)
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        (**self).has_room(bytes)
+    fn has_capacity(&self, bytes: usize) -> bool {
+        (**self).has_capacity(bytes)
     }
 
     fn timeout(&self) -> Option<Monotonic> {

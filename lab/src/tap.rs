@@ -59,8 +59,8 @@ impl<K: Keys> Keys for Tap<K> {
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         self.keys.seal(message)
     }
-    fn has_room(&self, bytes: usize) -> bool {
-        self.keys.has_room(bytes)
+    fn has_capacity(&self, bytes: usize) -> bool {
+        self.keys.has_capacity(bytes)
     }
     fn timeout(&self) -> Option<Monotonic> {
         self.keys.timeout()

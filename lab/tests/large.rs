@@ -178,7 +178,7 @@ impl Keys for Script {
     fn seal(&mut self, _: &Seal<'_>) -> Result<Sealed, SealError> {
         Err(SealError::PerDatagram)
     }
-    fn has_room(&self, _: usize) -> bool {
+    fn has_capacity(&self, _: usize) -> bool {
         true
     }
     fn timeout(&self) -> Option<Monotonic> {

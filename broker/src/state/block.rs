@@ -185,7 +185,7 @@ impl<'a, S: Store> Block<'a, S> {
     /// `sub`: stands from its own place in the order on.
     fn subscribe(&mut self, origin: Origin<'_>, interest: &Interest) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
         let id = (origin.client, origin.number);
-        if !self.has_room(&origin.client, interest)? {
+        if !self.has_capacity(&origin.client, interest)? {
             return Ok(Err(Outcome::new(Code::TooMany)));
         }
         let since = self.state.head.next_sn;

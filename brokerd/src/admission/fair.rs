@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use sealcast_broker::state::Holder;
 
-use super::room::Account;
+use super::mempool::Account;
 
 /// The queue; items of one account keep their order.
 #[derive(Debug)]

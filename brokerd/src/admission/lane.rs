@@ -9,7 +9,7 @@ use sealcast_order::{Frame, Origin};
 use sealcast_wire::limits;
 
 use super::fair::Fair;
-use super::room::Account;
+use super::mempool::Account;
 
 /// A frame that has room and is not checked yet. How many there may be is the room's affair.
 #[derive(Debug)]

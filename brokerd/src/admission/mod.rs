@@ -21,8 +21,8 @@
 mod fair;
 mod introduced;
 mod lane;
+mod mempool;
 mod pace;
-mod room;
 mod stepped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -46,8 +46,8 @@ use crate::executor::{Executor, Frames, Known};
 use crate::outlet::Outlet;
 use introduced::Introduced;
 use lane::{Arrived, Lane};
+use mempool::{Account, AdmissionError, Mempool};
 use pace::Pace;
-use room::{Account, NoRoom, Room};
 
 pub use stepped::Stepped;
 
@@ -126,7 +126,7 @@ struct Shared {
     outlet: Arc<dyn Outlet>,
     misbehaved: Box<dyn Fn(&Evidence) + Send + Sync>,
     drops: Arc<Drops>,
-    room: Mutex<Room>,
+    mempool: Mutex<Mempool>,
     /// `None` where there is no clock: in simulations.
     pace: Option<Mutex<Pace>>,
     lanes: Vec<Lane>,
@@ -192,9 +192,9 @@ impl Admission {
         match self.shared.reserve(Frame::new(frame), head, Origin::Here) {
             Ok(()) => Ok(()),
             Err(Turned::Executed) => refuse(Reason::FrameKnown, Refusal::Executed),
-            Err(Turned::Room(NoRoom::Quota)) => refuse(Reason::FrameQuota, Refusal::Quota),
-            Err(Turned::Room(NoRoom::Full)) => refuse(Reason::FrameFull, Refusal::Full),
-            Err(Turned::Room(NoRoom::Known)) => {
+            Err(Turned::Mempool(AdmissionError::Quota)) => refuse(Reason::FrameQuota, Refusal::Quota),
+            Err(Turned::Mempool(AdmissionError::Full)) => refuse(Reason::FrameFull, Refusal::Full),
+            Err(Turned::Mempool(AdmissionError::Known)) => {
                 // It was sent again, and is on its way already.
                 self.shared.drops.count(Reason::FrameKnown);
                 Ok(())
@@ -205,12 +205,12 @@ impl Admission {
 
     /// Frames that wait to be ordered.
     pub fn waiting(&self) -> usize {
-        lock(&self.shared.room).len()
+        lock(&self.shared.mempool).len()
     }
 
     /// Bytes of frames that are being checked or wait.
     pub fn waiting_bytes(&self) -> usize {
-        lock(&self.shared.room).bytes()
+        lock(&self.shared.mempool).bytes()
     }
 
     /// Median time from a client's frame coming in here to its execution, microseconds; 0 if there was none.
@@ -246,7 +246,7 @@ impl Application for Admission {
     fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
         let Origin::Broker(broker) = origin else {
             // Only frames that a checker found good are submitted.
-            return if lock(&self.shared.room).enter(&frame.hash()) { Ok(()) } else { Err(Refused::Invalid) };
+            return if lock(&self.shared.mempool).enter(&frame.hash()) { Ok(()) } else { Err(Refused::Invalid) };
         };
         if lock(&self.shared.false_forwards).get(&broker).is_some_and(|n| *n >= limits::FALSE_FORWARDS_MAX) {
             self.shared.drops.count(Reason::FrameForwarded);
@@ -258,9 +258,9 @@ impl Application for Admission {
             return Err(Refused::Invalid);
         };
         self.shared.reserve(frame, head, origin).map_err(|turned| match turned {
-            Turned::Executed | Turned::Room(NoRoom::Known) => Refused::Known,
-            Turned::Room(NoRoom::Full) => Refused::Full,
-            Turned::Room(NoRoom::Quota) => {
+            Turned::Executed | Turned::Mempool(AdmissionError::Known) => Refused::Known,
+            Turned::Mempool(AdmissionError::Full) => Refused::Full,
+            Turned::Mempool(AdmissionError::Quota) => {
                 self.shared.drops.count(Reason::FrameQuota);
                 Refused::Full
             }
@@ -270,21 +270,21 @@ impl Application for Admission {
 
     fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
         // Asked for before the room is held: the answer may have to wait for the block that is being executed.
-        let asked = lock(&self.shared.room).authors();
+        let asked = lock(&self.shared.mempool).authors();
         let next = |client: Client| (client, self.shared.execution.known(&client).map(|it| it.next));
         let turns = asked.into_iter().map(next).collect();
-        let room = lock(&self.shared.room);
-        let pace = self.shared.pace.as_ref().filter(|_| room.is_shared());
-        let Some(pace) = pace else { return room.draw(parent.ancestors, size, turns) };
-        let drawn = room.draw(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
-        drop(room);
+        let mempool = lock(&self.shared.mempool);
+        let pace = self.shared.pace.as_ref().filter(|_| mempool.is_shared());
+        let Some(pace) = pace else { return mempool.draw(parent.ancestors, size, turns) };
+        let drawn = mempool.draw(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
+        drop(mempool);
         let bytes = drawn.iter().map(|frame| frame.bytes().len()).sum();
         lock(pace).proposed(parent.height + 1, bytes, Instant::now());
         drawn
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
-        lock(&self.shared.room).oldest(size)
+        lock(&self.shared.mempool).oldest(size)
     }
 
     fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {
@@ -297,7 +297,7 @@ impl Application for Admission {
 
     fn deliver(&self, Delivered { block, .. }: Delivered, ack: Ack) {
         // At once, so that nobody draws them again.
-        let known = lock(&self.shared.room).deliver(&block);
+        let known = lock(&self.shared.mempool).deliver(&block);
         let (shared, of) = (self.shared.clone(), block.clone());
         let frames = Box::new(move || {
             let frames = shared.frames(&of, known);
@@ -341,7 +341,7 @@ enum Wrong {
 /// Why a frame is not even checked.
 enum Turned {
     Executed,
-    Room(NoRoom),
+    Mempool(AdmissionError),
     Ended,
 }
 
@@ -354,7 +354,7 @@ impl Shared {
             outlet: setup.outlet,
             misbehaved: setup.misbehaved,
             drops: setup.drops,
-            room: Mutex::default(),
+            mempool: Mutex::default(),
             pace: pace.map(Mutex::new),
             lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
             order: Mutex::new(None),
@@ -373,7 +373,7 @@ impl Shared {
         }
         let hash = frame.hash();
         let account = Account::of(head.client, known.and_then(|it| it.holder));
-        lock(&self.room).reserve(&frame, head, account.clone()).map_err(Turned::Room)?;
+        lock(&self.mempool).reserve(&frame, head, account.clone()).map_err(Turned::Mempool)?;
         if origin == Origin::Here {
             lock(&self.commits).begin(hash);
         }
@@ -381,7 +381,7 @@ impl Shared {
         if lane.push(&account, Arrived { frame, head, origin }) {
             Ok(())
         } else {
-            lock(&self.room).settle(&hash, None);
+            lock(&self.mempool).settle(&hash, None);
             Err(Turned::Ended)
         }
     }
@@ -404,28 +404,28 @@ impl Shared {
         let has_key = self.execution.has_key();
         let verdicts = self.judge(&batch);
         let mut good = Vec::with_capacity(batch.len());
-        let mut room = lock(&self.room);
+        let mut mempool = lock(&self.mempool);
         for (arrived, verdict) in batch.into_iter().zip(verdicts) {
             let hash = arrived.frame.hash();
             match verdict {
                 Some(Err(why)) => {
-                    room.settle(&hash, None);
+                    mempool.settle(&hash, None);
                     self.refuse(&arrived, why, has_key);
                 }
                 Some(Ok(checked)) => {
-                    room.settle(&hash, Some(checked));
+                    mempool.settle(&hash, Some(checked));
                     good.push(arrived.frame);
                 }
                 None => good.push(arrived.frame),
             }
         }
-        drop(room);
+        drop(mempool);
         let Some(order) = lock(&self.order).clone() else { return false };
         for frame in good {
             let hash = frame.hash();
             if order.submit(frame).is_err() {
                 // It was delivered meanwhile, or the order has ended; who sent it hears of that.
-                lock(&self.room).give_up(&hash);
+                lock(&self.mempool).give_up(&hash);
             }
         }
         true
@@ -437,7 +437,7 @@ impl Shared {
         let (mut frames, mut places, mut keys) = (Vec::new(), Vec::new(), Keys::default());
         for (place, arrived) in batch.iter().enumerate() {
             verdicts.push(None);
-            let known = lock(&self.room).checked(&arrived.frame.hash()).is_some();
+            let known = lock(&self.mempool).checked(&arrived.frame.hash()).is_some();
             if known {
                 continue;
             }
@@ -524,9 +524,9 @@ impl Shared {
             proofs += frame.proofs();
         };
         let unknown: Vec<&Frame> = {
-            let room = lock(&self.room);
+            let mempool = lock(&self.mempool);
             let mut known = |frame: &Frame| {
-                let checked = room.checked(&frame.hash());
+                let checked = mempool.checked(&frame.hash());
                 checked.iter().for_each(|it| count(it.frame()));
                 checked.is_some()
             };
@@ -541,11 +541,11 @@ impl Shared {
         }
         let checked = operation::check(&self.cluster, parsed, |sealed| self.execution.ciphertexts_valid(sealed));
         let all_good = checked.iter().all(Result::is_ok);
-        let (mut room, mut introduced) = (lock(&self.room), lock(&self.introduced));
+        let (mut mempool, mut introduced) = (lock(&self.mempool), lock(&self.introduced));
         for (frame, checked) in unknown.into_iter().zip(checked) {
             if let (Ok(head), Ok(checked)) = (Head::of(frame.bytes()), checked) {
                 introduced.saw(checked.frame());
-                room.remember(frame, head, checked);
+                mempool.remember(frame, head, checked);
             }
         }
         all_good
@@ -566,7 +566,7 @@ impl Shared {
     }
 
     fn executed(&self, height: u64) {
-        let done = lock(&self.room).executed(height);
+        let done = lock(&self.mempool).executed(height);
         if let Some(pace) = &self.pace {
             lock(pace).executed(height, Instant::now());
         }

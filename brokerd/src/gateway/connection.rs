@@ -191,7 +191,7 @@ impl Listener {
             let message = input.message(length, [own.as_deref(), Some(&means.reading)]).await?;
             shared.heard.count(LENGTH_BYTES + length);
             // Who does not take answers is not heard.
-            self.channel.has_room().await?;
+            self.channel.has_capacity().await?;
             if Request::submitted(&message).is_some() {
                 self.submit(message.slice(1..));
                 continue;

@@ -708,7 +708,7 @@ impl Keys for Contributory {
     }
 
     /// It opens no whole messages.
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 

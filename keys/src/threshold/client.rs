@@ -125,10 +125,10 @@ impl<G: Group> Keys for Client<G> {
     }
 
     /// What comes before the key waits for it.
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_capacity(&self, bytes: usize) -> bool {
         match &self.0 {
             State::Fetching(_) => false,
-            State::Running(machine) => machine.has_room(bytes),
+            State::Running(machine) => machine.has_capacity(bytes),
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         client.handle(now(0), Input::Up).expect("taken");
         let first = asked(&mut client).expect("it asks");
         client.handle(now(0), Input::Fetched(first, Fetched::Missing)).expect("taken");
-        assert!(asked(&mut client).is_none() && !client.has_room(1), "what comes sealed waits");
+        assert!(asked(&mut client).is_none() && !client.has_capacity(1), "what comes sealed waits");
         let again = client.timeout().expect("it asks again");
         client.handle_timeout(Now { monotonic: again, utc: None });
         let second = asked(&mut client).expect("it asks again");
@@ -210,7 +210,7 @@ mod tests {
         assert!(asked(&mut client).is_none(), "an old question is over");
         client.handle(now(1000), Input::Fetched(third, Fetched::Bytes(key.encode()))).expect("it is the key");
         let Some(Output::Epoch { view, .. }) = client.poll() else { panic!("no epoch") };
-        assert_eq!((view.epoch, client.has_room(1)), (EpochId { counter: 3, hash: 5 }, true));
+        assert_eq!((view.epoch, client.has_capacity(1)), (EpochId { counter: 3, hash: 5 }, true));
         let envelope = Envelope::of_topic("t");
         let sealed = client.seal(&Seal { id: 1_u128.to_be_bytes(), envelope: &envelope, bodies: &[b"x"] });
         assert_eq!(sealed.map(|it| it.epoch), Ok(EpochId { counter: 3, hash: 5 }));

@@ -181,7 +181,7 @@ impl<G: Group> Threshold<G> {
             return Ok(());
         }
         let size = header.len() + body.len();
-        if !self.has_room(size) {
+        if !self.has_capacity(size) {
             return Err(Dropped::Queue);
         }
         let label = sealed::label(&SealedHeader::from_bytes(header)?);
@@ -358,7 +358,7 @@ impl<G: Group> Threshold<G> {
 }
 
 impl<G: Group> Keys for Threshold<G> {
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_capacity(&self, bytes: usize) -> bool {
         self.collecting.len() < limits::SEALED_WAITING_MAX && self.bytes + bytes <= limits::SEALED_WAITING_BYTES_MAX
     }
 

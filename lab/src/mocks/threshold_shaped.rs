@@ -270,7 +270,7 @@ impl Keys for ThresholdShaped {
         Ok(Sealed { header: header.bytes(), body: sealed.finish(), epoch: EPOCH })
     }
 
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 

@@ -54,7 +54,7 @@ impl Inbox {
     }
 
     /// The driver waits for room, unless the reader has taken something that [`Inbox::took`] has not told: whether it has.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub(crate) fn wants_capacity(&self) -> bool {
         let mut state = lock(&self.state);
         state.wanted = state.took.is_none();
         !state.wanted

@@ -196,7 +196,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands sealed messages to the keys, in their order, while there is room; the order waits for the rest.
     pub(super) fn open_kept(&mut self, now: Now) {
-        while let Some(it) = self.opening.next(|bytes| self.is_up && self.keys.has_room(bytes)) {
+        while let Some(it) = self.opening.next(|bytes| self.is_up && self.keys.has_capacity(bytes)) {
             let Sealed { index, header, body, attachments, .. } = &it;
             let delivered = keys::Delivered { index: *index, header, body: Some(body), attachments };
             self.tell_keys(now, keys::Input::Delivered(delivered));

@@ -113,7 +113,7 @@ impl Ring {
 
     fn hold(&mut self, epoch: Arc<Epoch>, phase: Phase) {
         if self.position(epoch.view.epoch).is_none() {
-            self.make_room();
+            self.free();
             let (policy, vouched, heard, kept) = (Policy::default(), BTreeMap::new(), BTreeMap::new(), None);
             let at = self.entries.iter().position(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
             let at = if phase == Phase::Keyed { self.entries.len() } else { at.unwrap_or(self.entries.len()) };
@@ -330,7 +330,7 @@ impl Ring {
         self.entries.iter().rposition(|e| e.epoch.view.epoch == epoch)
     }
 
-    fn make_room(&mut self) {
+    fn free(&mut self) {
         if self.entries.len() >= limits::EPOCHS_HELD {
             let spare = self.entries.iter().position(|e| !matches!(e.phase, Phase::Current | Phase::Suspended));
             self.entries.remove(spare.expect("one entry at most is current, and EPOCHS_HELD is larger than 1"));

@@ -25,7 +25,7 @@ pub(super) struct Script {
     story: Story,
     pub(super) outputs: VecDeque<keys::Output>,
     needs: &'static [keys::Need],
-    has_room: bool,
+    has_capacity: bool,
     /// It seals whole messages.
     seals: bool,
 }
@@ -55,8 +55,8 @@ impl Keys for Script {
             false => Ok(keys::Sealed { header: message.id.to_vec(), body, epoch: EpochId::default() }),
         }
     }
-    fn has_room(&self, _: usize) -> bool {
-        self.has_room
+    fn has_capacity(&self, _: usize) -> bool {
+        self.has_capacity
     }
     fn timeout(&self) -> Option<Monotonic> {
         None
@@ -218,7 +218,7 @@ fn group_that(
     connects: bool,
 ) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
-    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true, seals: false };
+    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_capacity: true, seals: false };
     let wire = Wire {
         story: story.clone(),
         outputs: VecDeque::new(),
@@ -350,7 +350,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
         story: Story::default(),
         outputs: VecDeque::new(),
         needs: &[keys::Need(Guarantee::Ordered, Agreement::Byzantine)],
-        has_room: true,
+        has_capacity: true,
         seals: false,
     };
     let wire = Wire {
@@ -387,13 +387,13 @@ fn rule_g1_foreign_and_malformed_datagrams_change_nothing_but_a_counter() {
 fn rule_g7_a_sealed_message_for_which_the_keys_have_no_room_is_kept_until_they_have() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
     drain(&mut group);
-    group.keys.has_room = false;
+    group.keys.has_capacity = false;
     group.delivery_mut().outputs.push_back(sealed(1));
     assert!(drain(&mut group).is_empty());
     group.delivery_mut().outputs.push_back(sealed(2));
     assert!(drain(&mut group).is_empty());
     assert!(lock(&story).iter().all(|it| !it.starts_with("open")) && lock(&story).contains(&"hold true".to_owned()));
-    group.keys.has_room = true;
+    group.keys.has_capacity = true;
     group.open_kept(NOW);
     assert!(lock(&story).ends_with(&["open 1", "open 2", "hold false"].map(str::to_owned)), "{:?}", lock(&story));
     for index in [2, 1] {
@@ -487,11 +487,11 @@ fn what_the_transport_wants_opened_waits_for_room_and_comes_back_to_it() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
     drain(&mut group);
     lock(&story).clear();
-    group.keys.has_room = false;
+    group.keys.has_capacity = false;
     group.delivery.outputs.push_back(delivery::Output::Open { index: 3, header: vec![1], body: vec![2] });
     drain(&mut group);
     assert_eq!(lock(&story)[..], ["hold true"], "the transport is asked to wait");
-    group.keys.has_room = true;
+    group.keys.has_capacity = true;
     group.keys.outputs.push_back(keys::Output::Opened { index: 2, origin: None, bodies: None });
     drain(&mut group);
     let bodies = Some(vec![vec![7]]);

@@ -142,7 +142,7 @@ impl Subscription {
         match Queue::pop(&mut state) {
             Some((message, full)) => {
                 drop(state);
-                self.made_room(full);
+                self.freed(full);
                 Ok(Some(message))
             }
             None => match state.closed.clone() {
@@ -209,7 +209,7 @@ impl Subscription {
         loop {
             if let Some((message, full)) = Queue::pop(&mut state) {
                 drop(state);
-                self.made_room(full);
+                self.freed(full);
                 return Ok(Some(message));
             }
             if let Some(why) = &state.closed {
@@ -228,7 +228,7 @@ impl Subscription {
         }
     }
 
-    fn made_room(&self, wanted: bool) {
+    fn freed(&self, wanted: bool) {
         if wanted {
             self.shared.driver_lock.wake();
         }
@@ -243,7 +243,7 @@ impl Stream for Subscription {
         let mut state = lock(&this.queue.state);
         if let Some((message, full)) = Queue::pop(&mut state) {
             drop(state);
-            this.made_room(full);
+            this.freed(full);
             return Poll::Ready(Some(Ok(message)));
         }
         if state.closed.is_some() {

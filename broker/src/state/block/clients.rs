@@ -85,7 +85,7 @@ impl<S: Store> Block<'_, S> {
     }
 
     /// Whether one more subscription of the client's has room.
-    pub(super) fn has_room(&mut self, client: &Client, interest: &Interest) -> Result<bool, StoreError> {
+    pub(super) fn has_capacity(&mut self, client: &Client, interest: &Interest) -> Result<bool, StoreError> {
         let with = |mut held: Held| {
             held.add(interest.to_bytes().len());
             held

@@ -154,7 +154,7 @@ impl Throughput {
         let (start, cpu) = (Instant::now(), cpu_time());
         let mut number: u64 = 0;
         while start.elapsed() < self.time {
-            self.wait_for_room(number, progress)?;
+            self.wait_for_capacity(number, progress)?;
             body[..8].copy_from_slice(&number.to_be_bytes());
             body[8..HEAD].copy_from_slice(&nanos(epoch.elapsed()).to_be_bytes());
             publisher.publish("load", &body).wait()?;
@@ -169,7 +169,7 @@ impl Throughput {
     }
 
     /// Waits while the slowest subscriber is a window behind; what does not come at all is lost.
-    fn wait_for_room(&self, number: u64, progress: &[Arc<Progress>]) -> Result<(), Failure> {
+    fn wait_for_capacity(&self, number: u64, progress: &[Arc<Progress>]) -> Result<(), Failure> {
         let behind =
             || progress.iter().map(|p| number.saturating_sub(p.next.load(Ordering::Acquire))).max().unwrap_or(0);
         if behind() < self.window {

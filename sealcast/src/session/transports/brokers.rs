@@ -242,7 +242,7 @@ impl BrokerLink {
         }
         if self.handle.is_behind() {
             for inbox in self.inboxes.values() {
-                news |= inbox.wants_room();
+                news |= inbox.wants_capacity();
             }
         }
         news

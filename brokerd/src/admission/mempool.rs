@@ -20,10 +20,10 @@ use sealcast_wire::limits;
 
 use super::fair::{Fair, Turn};
 
-/// The room.
+/// The mempool.
 #[derive(Debug, Default)]
-pub(super) struct Room {
-    held: BTreeMap<Hash, Held>,
+pub(super) struct Mempool {
+    held: BTreeMap<Hash, PendingBatch>,
     waiting: Fair<Hash>,
     /// Whose they are, and how many of each.
     authors: BTreeMap<Client, usize>,
@@ -77,7 +77,7 @@ struct Share {
 }
 
 #[derive(Debug)]
-struct Held {
+struct PendingBatch {
     frame: Frame,
     head: Head,
     account: Account,
@@ -112,7 +112,7 @@ impl Progress {
 
 /// Why a frame finds no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoRoom {
+pub(super) enum AdmissionError {
     /// It waits, or is on its way.
     Known,
     /// Its client has enough waiting.
@@ -121,14 +121,14 @@ pub(super) enum NoRoom {
     Full,
 }
 
-impl Room {
+impl Mempool {
     /// Room for a frame that is about to be checked.
-    pub(super) fn reserve(&mut self, frame: &Frame, head: Head, account: Account) -> Result<(), NoRoom> {
+    pub(super) fn reserve(&mut self, frame: &Frame, head: Head, account: Account) -> Result<(), AdmissionError> {
         let hash = frame.hash();
         let stray = match self.held.get(&hash) {
-            Some(Held { progress: Progress::Stray { arrival, .. }, .. }) => Some(*arrival),
-            Some(_) => return Err(NoRoom::Known),
-            None if self.on_its_way.contains(&hash) => return Err(NoRoom::Known),
+            Some(PendingBatch { progress: Progress::Stray { arrival, .. }, .. }) => Some(*arrival),
+            Some(_) => return Err(AdmissionError::Known),
+            None if self.on_its_way.contains(&hash) => return Err(AdmissionError::Known),
             None => None,
         };
         let free = Share {
@@ -137,14 +137,14 @@ impl Room {
         };
         let length = frame.bytes().len();
         if free.frames == 0 || free.bytes < length {
-            return Err(NoRoom::Full);
+            return Err(AdmissionError::Full);
         }
         let share = self.shares.get(&account).copied().unwrap_or_default();
         let others = self.strangers;
         if account.is_stranger()
             && (others.frames >= limits::STRANGERS_FRAMES_MAX || others.bytes + length > limits::STRANGERS_BYTES_MAX)
         {
-            return Err(NoRoom::Full);
+            return Err(AdmissionError::Full);
         }
         let (frames, bytes) = match account {
             Account::Holder(_) => (free.frames / 2, free.bytes / 2),
@@ -152,18 +152,18 @@ impl Room {
         };
         // One frame always has room, so that the largest is not shut out by what many others have.
         if share.frames > 0 && (share.frames >= frames || share.bytes + length > bytes) {
-            return Err(NoRoom::Quota);
+            return Err(AdmissionError::Quota);
         }
         self.take(&account, length);
         let mut progress = Progress::Checking;
         if let Some(arrival) = stray {
             self.strays.remove(&arrival);
             self.stray_bytes -= length;
-            if let Some(Held { progress: Progress::Stray { checked, .. }, .. }) = self.held.remove(&hash) {
+            if let Some(PendingBatch { progress: Progress::Stray { checked, .. }, .. }) = self.held.remove(&hash) {
                 progress = Progress::Ready(checked);
             }
         }
-        self.held.insert(hash, Held { frame: frame.clone(), head, account, progress });
+        self.held.insert(hash, PendingBatch { frame: frame.clone(), head, account, progress });
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Room {
         let progress = Progress::Stray { checked, arrival };
         // Strays take nobody's share.
         let account = Account::Stranger(head.client);
-        self.held.insert(hash, Held { frame: frame.clone(), head, account, progress });
+        self.held.insert(hash, PendingBatch { frame: frame.clone(), head, account, progress });
         self.strays.insert(arrival, Stray { hash, since: self.height });
         self.stray_bytes += frame.bytes().len();
         while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX && self.forget_oldest_stray() {}
@@ -271,7 +271,7 @@ impl Room {
         let mut ciphertexts = limits::BLOCK_CIPHERTEXTS_DRAWN;
         let mut drawn: Vec<Frame> = Vec::new();
         for hash in self.waiting.iter().filter(|hash| !taken.contains(*hash)) {
-            let Some(Held { frame, head, progress: Progress::Waiting { checked, since, .. }, .. }) =
+            let Some(PendingBatch { frame, head, progress: Progress::Waiting { checked, since, .. }, .. }) =
                 self.held.get(hash)
             else {
                 continue;
@@ -357,7 +357,7 @@ impl Room {
 
     /// A good frame that could not begin to wait goes.
     pub(super) fn give_up(&mut self, hash: &Hash) {
-        if matches!(self.held.get(hash), Some(Held { progress: Progress::Ready(_), .. })) {
+        if matches!(self.held.get(hash), Some(PendingBatch { progress: Progress::Ready(_), .. })) {
             self.forget(hash);
         }
     }

@@ -40,11 +40,11 @@ fn known(client: Client) -> Account {
     Account::of(client, Some(Holder::new(("authority".into(), client.0.to_vec()))))
 }
 
-impl Room {
-    fn with(frames: &[Frame]) -> Room {
-        let mut room = Room::default();
-        frames.iter().for_each(|f| room.admit(f));
-        room
+impl Mempool {
+    fn with(frames: &[Frame]) -> Mempool {
+        let mut mempool = Mempool::default();
+        frames.iter().for_each(|f| mempool.admit(f));
+        mempool
     }
 
     fn admit(&mut self, frame: &Frame) {
@@ -60,9 +60,9 @@ impl Room {
     }
 }
 
-fn draw(room: &Room, ancestors: &[Arc<Block>], next: impl Fn(&Client) -> Option<u64>) -> Vec<Frame> {
-    let turns = room.authors().into_iter().map(|who| (who, next(&who))).collect();
-    room.draw(ancestors, SIZE, turns)
+fn draw(mempool: &Mempool, ancestors: &[Arc<Block>], next: impl Fn(&Client) -> Option<u64>) -> Vec<Frame> {
+    let turns = mempool.authors().into_iter().map(|who| (who, next(&who))).collect();
+    mempool.draw(ancestors, SIZE, turns)
 }
 
 fn strangers(_: &Client) -> Option<u64> {
@@ -72,76 +72,79 @@ fn strangers(_: &Client) -> Option<u64> {
 #[test]
 fn rule_e14_a_frame_stays_until_it_is_delivered() {
     let frames: Vec<Frame> = (0..5).map(|n| frame(n, 0, 1)).collect();
-    let mut room = Room::with(&frames);
-    assert_eq!(draw(&room, &[], strangers), frames[..3]);
+    let mut mempool = Mempool::with(&frames);
+    assert_eq!(draw(&mempool, &[], strangers), frames[..3]);
     let flying = block(1, &frames[..3]);
-    assert_eq!(draw(&room, std::slice::from_ref(&flying), strangers), frames[3..]);
+    assert_eq!(draw(&mempool, std::slice::from_ref(&flying), strangers), frames[3..]);
     // The view of that block was skipped.
-    assert_eq!(draw(&room, &[], strangers), frames[..3]);
-    assert_eq!(room.oldest(SIZE), frames[..3]);
+    assert_eq!(draw(&mempool, &[], strangers), frames[..3]);
+    assert_eq!(mempool.oldest(SIZE), frames[..3]);
 
-    assert!(room.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
-    assert_eq!(draw(&room, &[], strangers), frames[3..]);
-    assert_eq!(room.reserve(&frames[0], head(&frames[0]), known(client(1))), Err(NoRoom::Known));
-    assert_eq!(room.executed(1).len(), 3);
-    assert_eq!(room.reserve(&frames[0], head(&frames[0]), known(client(1))), Ok(()), "a gap may have made it void");
-    room.settle(&frames[0].hash(), None);
-    room.deliver(&block(2, &frames[3..]));
-    assert!(room.is_empty());
+    assert!(mempool.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
+    assert_eq!(draw(&mempool, &[], strangers), frames[3..]);
+    assert_eq!(mempool.reserve(&frames[0], head(&frames[0]), known(client(1))), Err(AdmissionError::Known));
+    assert_eq!(mempool.executed(1).len(), 3);
+    assert_eq!(mempool.reserve(&frames[0], head(&frames[0]), known(client(1))), Ok(()), "a gap may have made it void");
+    mempool.settle(&frames[0].hash(), None);
+    mempool.deliver(&block(2, &frames[3..]));
+    assert!(mempool.is_empty());
 }
 
 #[test]
 fn rule_g7_whoever_fills_the_room_leaves_room_for_others() {
-    let mut room = Room::default();
+    let mut mempool = Mempool::default();
     let big = |seed: u8, n: u64| {
         // The bytes are never parsed here.
         let mut bytes = frame(seed, n, n + 1).bytes().to_vec();
         bytes.resize(limits::FRAME_BYTES_MAX, 0);
         Frame::new(bytes)
     };
-    let fill = |room: &mut Room, seed: u8| {
+    let fill = |mempool: &mut Mempool, seed: u8| {
         (0..)
             .take_while(|n| {
                 let head = Head { client: client(seed), first: *n, end: n + 1 };
-                room.reserve(&big(seed, *n), head, known(client(seed))).is_ok()
+                mempool.reserve(&big(seed, *n), head, known(client(seed))).is_ok()
             })
             .count()
     };
     let all = limits::ORDER_POOL_BYTES_MAX / limits::FRAME_BYTES_MAX;
-    let first = fill(&mut room, 1);
+    let first = fill(&mut mempool, 1);
     assert!((all / 4..=all / 3 + 1).contains(&first), "one alone has a third: {first}");
-    let others: Vec<usize> = (2..8).map(|seed| fill(&mut room, seed)).collect();
+    let others: Vec<usize> = (2..8).map(|seed| fill(&mut mempool, seed)).collect();
     assert!(others.iter().all(|n| *n >= 1), "whoever comes new finds room: {others:?}");
-    assert!(room.bytes() <= limits::ORDER_POOL_BYTES_MAX);
+    assert!(mempool.bytes() <= limits::ORDER_POOL_BYTES_MAX);
     let one_more = Head { client: client(1), first: 99, end: 100 };
-    assert_eq!(room.reserve(&big(1, 99), one_more, known(client(1))), Err(NoRoom::Quota));
+    assert_eq!(mempool.reserve(&big(1, 99), one_more, known(client(1))), Err(AdmissionError::Quota));
 }
 
 #[test]
 fn rule_g7_many_keys_of_one_credential_have_one_share() {
-    let mut room = Room::default();
+    let mut mempool = Mempool::default();
     let holder = |name: &str| Some(Holder::new((name.into(), b"serial".to_vec())));
-    let reserve = |room: &mut Room, n: u8, name: &str| {
+    let reserve = |mempool: &mut Mempool, n: u8, name: &str| {
         let mut bytes = frame(n, 0, 1).bytes().to_vec();
         bytes.resize(limits::FRAME_BYTES_MAX, 0);
         let frame = Frame::new(bytes);
-        room.reserve(&frame, head(&frame), Account::of(client(n), holder(name)))
+        mempool.reserve(&frame, head(&frame), Account::of(client(n), holder(name)))
     };
-    let taken = (0..u8::MAX).take_while(|n| reserve(&mut room, *n, "mallory's").is_ok()).count();
+    let taken = (0..u8::MAX).take_while(|n| reserve(&mut mempool, *n, "mallory's").is_ok()).count();
     let all = limits::ORDER_POOL_BYTES_MAX / limits::FRAME_BYTES_MAX;
     assert!((all / 4..=all / 3 + 1).contains(&taken), "a third, as one client alone: {taken}");
-    assert_eq!(reserve(&mut room, u8::MAX, "ann's"), Ok(()));
+    assert_eq!(reserve(&mut mempool, u8::MAX, "ann's"), Ok(()));
 }
 
 #[test]
 fn rule_g7_a_stranger_has_little_room() {
-    let mut room = Room::default();
+    let mut mempool = Mempool::default();
     let frames: Vec<Frame> = (0..=limits::STRANGER_FRAMES_MAX as u64).map(|n| frame(1, n, n + 1)).collect();
-    let taken = frames.iter().take_while(|f| room.reserve(f, head(f), Account::Stranger(client(1))).is_ok()).count();
+    let taken = frames.iter().take_while(|f| mempool.reserve(f, head(f), Account::Stranger(client(1))).is_ok()).count();
     assert_eq!(taken, limits::STRANGER_FRAMES_MAX);
-    assert_eq!(room.reserve(&frames[taken], head(&frames[taken]), Account::Stranger(client(1))), Err(NoRoom::Quota));
-    frames[..taken].iter().for_each(|f| room.settle(&f.hash(), None));
-    assert!(room.is_empty());
+    assert_eq!(
+        mempool.reserve(&frames[taken], head(&frames[taken]), Account::Stranger(client(1))),
+        Err(AdmissionError::Quota)
+    );
+    frames[..taken].iter().for_each(|f| mempool.settle(&f.hash(), None));
+    assert!(mempool.is_empty());
 
     // Keys are free: many strangers together have a part, and the registered the rest.
     let largest = |n: u32| {
@@ -150,12 +153,14 @@ fn rule_g7_a_stranger_has_little_room() {
         bytes.resize(limits::STRANGER_BYTES_MAX, 0);
         Frame::new(bytes)
     };
-    let many =
-        (0..).map(largest).take_while(|f| room.reserve(f, head(f), Account::Stranger(head(f).client)).is_ok()).count();
+    let many = (0..)
+        .map(largest)
+        .take_while(|f| mempool.reserve(f, head(f), Account::Stranger(head(f).client)).is_ok())
+        .count();
     assert_eq!(many, limits::STRANGERS_BYTES_MAX / limits::STRANGER_BYTES_MAX);
     let late = largest(u32::MAX);
-    assert_eq!(room.reserve(&late, head(&late), Account::Stranger(head(&late).client)), Err(NoRoom::Full));
-    assert_eq!(room.reserve(&late, head(&late), known(client(1))), Ok(()));
+    assert_eq!(mempool.reserve(&late, head(&late), Account::Stranger(head(&late).client)), Err(AdmissionError::Full));
+    assert_eq!(mempool.reserve(&late, head(&late), known(client(1))), Ok(()));
 }
 
 #[test]
@@ -163,61 +168,61 @@ fn a_frame_waits_for_those_before_it_but_not_for_ever() {
     let (a, b, c) = (frame(1, 5, 7), frame(1, 7, 8), frame(1, 9, 10));
     let next = |who: &Client| (*who == client(1)).then_some(5);
     // They come in another order than they are numbered, and 8 never comes.
-    let mut room = Room::with(&[c.clone(), b.clone(), a.clone()]);
-    assert_eq!(draw(&room, &[], next), std::slice::from_ref(&a), "its turn comes first");
+    let mut mempool = Mempool::with(&[c.clone(), b.clone(), a.clone()]);
+    assert_eq!(draw(&mempool, &[], next), std::slice::from_ref(&a), "its turn comes first");
     let flying = block(1, std::slice::from_ref(&a));
-    assert_eq!(draw(&room, std::slice::from_ref(&flying), next), std::slice::from_ref(&b));
-    room.deliver(&flying);
-    room.deliver(&block(2, &[b]));
+    assert_eq!(draw(&mempool, std::slice::from_ref(&flying), next), std::slice::from_ref(&b));
+    mempool.deliver(&flying);
+    mempool.deliver(&block(2, &[b]));
     let executed = |_: &Client| Some(8);
-    assert_eq!(draw(&room, &[], executed), []);
-    room.deliver(&block(limits::TURN_PATIENCE_BLOCKS, &[]));
-    assert_eq!(draw(&room, &[], executed), [c], "the state says what is missing");
+    assert_eq!(draw(&mempool, &[], executed), []);
+    mempool.deliver(&block(limits::TURN_PATIENCE_BLOCKS, &[]));
+    assert_eq!(draw(&mempool, &[], executed), [c], "the state says what is missing");
 }
 
 #[test]
 fn a_frame_whose_turn_nobody_asked_for_is_for_the_next_block() {
     let (a, b) = (frame(1, 5, 7), frame(2, 5, 7));
-    let mut room = Room::with(std::slice::from_ref(&a));
-    let turns: BTreeMap<Client, Option<u64>> = room.authors().into_iter().map(|who| (who, Some(5))).collect();
-    room.admit(&b);
-    assert_eq!(room.draw(&[], SIZE, turns), [a]);
+    let mut mempool = Mempool::with(std::slice::from_ref(&a));
+    let turns: BTreeMap<Client, Option<u64>> = mempool.authors().into_iter().map(|who| (who, Some(5))).collect();
+    mempool.admit(&b);
+    assert_eq!(mempool.draw(&[], SIZE, turns), [a]);
 }
 
 #[test]
 fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
     let (a, b) = (frame(1, 0, 1), frame(2, 0, 1));
-    let mut room = Room::default();
-    room.remember(&a, head(&a), checked(&a));
-    room.remember(&b, head(&b), checked(&b));
-    assert!(room.checked(&a.hash()).is_some() && draw(&room, &[], strangers).is_empty());
+    let mut mempool = Mempool::default();
+    mempool.remember(&a, head(&a), checked(&a));
+    mempool.remember(&b, head(&b), checked(&b));
+    assert!(mempool.checked(&a.hash()).is_some() && draw(&mempool, &[], strangers).is_empty());
     // A client brings one of them after all: it need not be checked again.
-    assert_eq!(room.reserve(&b, head(&b), known(client(1))), Ok(()));
-    assert!(room.checked(&b.hash()).is_some() && room.enter(&b.hash()));
-    assert_eq!(draw(&room, &[], strangers), std::slice::from_ref(&b));
-    assert_eq!(room.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
-    assert!(room.is_empty());
+    assert_eq!(mempool.reserve(&b, head(&b), known(client(1))), Ok(()));
+    assert!(mempool.checked(&b.hash()).is_some() && mempool.enter(&b.hash()));
+    assert_eq!(draw(&mempool, &[], strangers), std::slice::from_ref(&b));
+    assert_eq!(mempool.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
+    assert!(mempool.is_empty());
 }
 
 #[test]
 fn a_block_may_come_while_its_frame_is_being_checked() {
     let a = frame(1, 0, 1);
-    let mut room = Room::default();
-    room.reserve(&a, head(&a), known(client(1))).unwrap();
-    assert_eq!(room.deliver(&block(1, std::slice::from_ref(&a))), [None]);
-    room.settle(&a.hash(), Some(checked(&a)));
-    assert!(!room.enter(&a.hash()) && room.is_empty());
+    let mut mempool = Mempool::default();
+    mempool.reserve(&a, head(&a), known(client(1))).unwrap();
+    assert_eq!(mempool.deliver(&block(1, std::slice::from_ref(&a))), [None]);
+    mempool.settle(&a.hash(), Some(checked(&a)));
+    assert!(!mempool.enter(&a.hash()) && mempool.is_empty());
 
     let b = frame(1, 1, 2);
-    room.reserve(&b, head(&b), known(client(1))).unwrap();
-    room.remember(&b, head(&b), checked(&b));
-    room.settle(&b.hash(), Some(checked(&b)));
-    assert!(room.enter(&b.hash()));
+    mempool.reserve(&b, head(&b), known(client(1))).unwrap();
+    mempool.remember(&b, head(&b), checked(&b));
+    mempool.settle(&b.hash(), Some(checked(&b)));
+    assert!(mempool.enter(&b.hash()));
 }
 
 #[test]
 fn rule_g7_frames_of_blocks_that_failed_are_forgotten_at_last() {
-    let mut room = Room::default();
+    let mut mempool = Mempool::default();
     let big = |n: u64| {
         let mut bytes = frame(1, n, n + 1).bytes().to_vec();
         bytes.resize(limits::FRAME_BYTES_MAX, 0);
@@ -226,10 +231,10 @@ fn rule_g7_frames_of_blocks_that_failed_are_forgotten_at_last() {
     let good = checked(&frame(1, 0, 1));
     let all = 2 * (limits::STRAY_FRAMES_BYTES_MAX / limits::FRAME_BYTES_MAX) as u64;
     for n in 0..all {
-        room.remember(&big(n), Head { client: client(1), first: n, end: n + 1 }, good.clone());
+        mempool.remember(&big(n), Head { client: client(1), first: n, end: n + 1 }, good.clone());
     }
-    assert!(room.stray_bytes <= limits::STRAY_FRAMES_BYTES_MAX);
-    assert!(room.checked(&big(0).hash()).is_none() && room.checked(&big(all - 1).hash()).is_some());
+    assert!(mempool.stray_bytes <= limits::STRAY_FRAMES_BYTES_MAX);
+    assert!(mempool.checked(&big(0).hash()).is_none() && mempool.checked(&big(all - 1).hash()).is_some());
 }
 
 /// A frame of this length; its bytes are never parsed beyond their head.
@@ -239,7 +244,7 @@ fn long(seed: u8, n: u64, bytes: usize) -> Frame {
     Frame::new(all)
 }
 
-impl Room {
+impl Mempool {
     /// So many long frames of a client, which wait.
     fn flood(&mut self, seed: u8, frames: u64, bytes: usize) {
         let good = checked(&frame(seed, 0, 1));
@@ -254,38 +259,38 @@ impl Room {
 
 const FULL: BlockSize = BlockSize { frames: limits::BLOCK_FRAMES, bytes: limits::BLOCK_BYTES };
 
-fn draw_full(room: &Room, ancestors: &[Arc<Block>]) -> Vec<Frame> {
-    room.draw(ancestors, FULL, room.authors().into_iter().map(|who| (who, None)).collect())
+fn draw_full(mempool: &Mempool, ancestors: &[Arc<Block>]) -> Vec<Frame> {
+    mempool.draw(ancestors, FULL, mempool.authors().into_iter().map(|who| (who, None)).collect())
 }
 
 #[test]
 fn rule_g7_a_clients_wait_does_not_depend_on_anothers_backlog() {
     let honest = frame(1, 0, 1);
     for backlog in [4, 1000] {
-        let mut room = Room::default();
-        room.flood(2, backlog, 32 << 10);
-        room.admit(&honest);
-        let place = draw_full(&room, &[]).iter().position(|it| *it == honest);
+        let mut mempool = Mempool::default();
+        mempool.flood(2, backlog, 32 << 10);
+        mempool.admit(&honest);
+        let place = draw_full(&mempool, &[]).iter().position(|it| *it == honest);
         assert_eq!(place, Some(0), "it is the shortest, and all are new");
-        let forwarded = room.oldest(FULL).iter().position(|it| *it == honest);
+        let forwarded = mempool.oldest(FULL).iter().position(|it| *it == honest);
         assert_eq!(forwarded, Some(0), "what a new leader is sent has the same turns");
 
         // A block of the flood is on its way; what comes now stands in the next one.
-        let mut room = Room::default();
-        room.flood(2, backlog, 32 << 10);
-        let flying = block(1, &draw_full(&room, &[]));
-        room.admit(&honest);
-        let next = draw_full(&room, std::slice::from_ref(&flying));
+        let mut mempool = Mempool::default();
+        mempool.flood(2, backlog, 32 << 10);
+        let flying = block(1, &draw_full(&mempool, &[]));
+        mempool.admit(&honest);
+        let next = draw_full(&mempool, std::slice::from_ref(&flying));
         assert_eq!(next.iter().position(|it| *it == honest), Some(0));
     }
 }
 
 #[test]
 fn rule_g7_accounts_with_much_waiting_share_a_block_and_leave_a_newcomer_its_turn() {
-    let mut room = Room::default();
-    (2..10).for_each(|seed| room.flood(seed, 64, 32 << 10));
+    let mut mempool = Mempool::default();
+    (2..10).for_each(|seed| mempool.flood(seed, 64, 32 << 10));
     for height in 1..4 {
-        let drawn = draw_full(&room, &[]);
+        let drawn = draw_full(&mempool, &[]);
         let of = |seed: u8| drawn.iter().filter(|it| head(it).client == client(seed)).count();
         let shares: Vec<usize> = (2..10).map(of).collect();
         assert!(shares.iter().all(|it| *it == 8), "64 frames fit, of eight accounts: {shares:?}");
@@ -294,12 +299,12 @@ fn rule_g7_accounts_with_much_waiting_share_a_block_and_leave_a_newcomer_its_tur
                 drawn.iter().map(head).filter(|it| it.client == client(seed)).map(|it| it.first).collect();
             assert!(numbers.is_sorted(), "one client's frames keep their order: {numbers:?}");
         }
-        room.deliver(&block(height, &drawn));
-        room.executed(height);
+        mempool.deliver(&block(height, &drawn));
+        mempool.executed(height);
     }
     let honest = frame(1, 0, 1);
-    room.admit(&honest);
-    let place = draw_full(&room, &[]).iter().position(|it| *it == honest);
+    mempool.admit(&honest);
+    let place = draw_full(&mempool, &[]).iter().position(|it| *it == honest);
     assert!(place.is_some_and(|it| it <= 8), "at most one of each other account stands before it: {place:?}");
 }
 
@@ -311,11 +316,15 @@ fn rule_g7_a_block_that_a_broker_proposes_is_soon_checked() {
         Frame::new(operation::Frame::sign(&CLUSTER, &key(1), n * 1000, operations).to_bytes())
     };
     let frames: Vec<Frame> = (0..10).map(sealed).collect();
-    let room = Room::with(&frames);
-    let drawn = draw_full(&room, &[]);
+    let mempool = Mempool::with(&frames);
+    let drawn = draw_full(&mempool, &[]);
     assert_eq!(drawn.len(), limits::BLOCK_CIPHERTEXTS_DRAWN / SEALED_OF_A_FRAME);
     let flying = block(1, &drawn);
-    assert_eq!(draw_full(&room, std::slice::from_ref(&flying)), frames[drawn.len()..], "the rest is for the next one");
+    assert_eq!(
+        draw_full(&mempool, std::slice::from_ref(&flying)),
+        frames[drawn.len()..],
+        "the rest is for the next one"
+    );
 }
 
 const SEALED_OF_A_FRAME: usize = 64;
@@ -334,47 +343,47 @@ fn plain() -> Publication {
 
 #[test]
 fn rule_g7_while_much_is_not_executed_blocks_are_small_and_whoever_comes_new_is_in_them() {
-    let mut room = Room::default();
-    room.flood(2, 900, 32 << 10);
+    let mut mempool = Mempool::default();
+    mempool.flood(2, 900, 32 << 10);
     let mut height = 0;
-    while room.on_their_way_bytes.values().sum::<usize>() + limits::BLOCK_BYTES <= limits::UNEXECUTED_BYTES_MAX {
+    while mempool.on_their_way_bytes.values().sum::<usize>() + limits::BLOCK_BYTES <= limits::UNEXECUTED_BYTES_MAX {
         height += 1;
-        let drawn = draw_full(&room, &[]);
+        let drawn = draw_full(&mempool, &[]);
         assert!(drawn.len() > 32, "a full one: {}", drawn.len());
-        room.deliver(&block(height, &drawn));
+        mempool.deliver(&block(height, &drawn));
     }
     let honest = frame(1, 0, 1);
-    room.admit(&honest);
-    let drawn = draw_full(&room, &[]);
+    mempool.admit(&honest);
+    let drawn = draw_full(&mempool, &[]);
     let bytes: usize = drawn.iter().map(|it| it.bytes().len()).sum();
     assert!(bytes <= limits::BLOCK_BYTES_ALWAYS && drawn.contains(&honest), "{bytes} bytes");
-    room.executed(height);
-    assert!(draw_full(&room, &[]).len() > 32, "what is executed makes room");
+    mempool.executed(height);
+    assert!(draw_full(&mempool, &[]).len() > 32, "what is executed makes room");
 }
 
 #[test]
 fn frames_of_blocks_that_failed_are_forgotten_after_a_while() {
-    let mut room = Room::default();
+    let mut mempool = Mempool::default();
     let a = frame(1, 0, 1);
-    room.remember(&a, head(&a), checked(&a));
-    room.deliver(&block(limits::STRAY_BLOCKS_MAX, &[]));
-    assert!(room.checked(&a.hash()).is_some(), "another leader may bring it");
-    room.deliver(&block(limits::STRAY_BLOCKS_MAX + 1, &[]));
-    assert!(room.is_empty(), "its memory goes back");
+    mempool.remember(&a, head(&a), checked(&a));
+    mempool.deliver(&block(limits::STRAY_BLOCKS_MAX, &[]));
+    assert!(mempool.checked(&a.hash()).is_some(), "another leader may bring it");
+    mempool.deliver(&block(limits::STRAY_BLOCKS_MAX + 1, &[]));
+    assert!(mempool.is_empty(), "its memory goes back");
 }
 
 #[test]
 fn an_account_is_alone_once_no_other_has_published_for_a_while() {
-    let mut room = Room::with(&[frame(1, 0, 1), frame(1, 1, 2)]);
-    assert!(!room.is_shared(), "nobody else ever published");
-    room.admit(&frame(2, 0, 1));
-    room.admit(&frame(2, 1, 2));
-    room.deliver(&block(limits::ALONE_BLOCKS, &[]));
-    assert!(room.is_shared());
-    room.deliver(&block(limits::ALONE_BLOCKS + 1, &[]));
-    assert!(!room.is_shared());
-    room.admit(&frame(1, 2, 3));
-    assert!(!room.is_shared(), "the other one published long ago");
-    room.admit(&frame(2, 2, 3));
-    assert!(room.is_shared(), "it is back");
+    let mut mempool = Mempool::with(&[frame(1, 0, 1), frame(1, 1, 2)]);
+    assert!(!mempool.is_shared(), "nobody else ever published");
+    mempool.admit(&frame(2, 0, 1));
+    mempool.admit(&frame(2, 1, 2));
+    mempool.deliver(&block(limits::ALONE_BLOCKS, &[]));
+    assert!(mempool.is_shared());
+    mempool.deliver(&block(limits::ALONE_BLOCKS + 1, &[]));
+    assert!(!mempool.is_shared());
+    mempool.admit(&frame(1, 2, 3));
+    assert!(!mempool.is_shared(), "the other one published long ago");
+    mempool.admit(&frame(2, 2, 3));
+    assert!(mempool.is_shared(), "it is back");
 }
