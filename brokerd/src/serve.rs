@@ -34,7 +34,7 @@ use crate::drops::{Drops, Reason};
 use crate::evidence::EvidenceStore;
 use crate::executor::{self, Executor};
 use crate::failure::{Failure, address, order_failure, rows_failure, storage, thread_failed};
-use crate::gateway::{ClientStatus, Gateway, Service};
+use crate::gateway::{ClientStatus, Gateway, Handler};
 use crate::log;
 use crate::metrics::{Page, Server};
 use crate::neighbours::{Line, Neighbours, Noticed, Seen};
@@ -46,7 +46,7 @@ use crate::sync::{self, Others as _, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
 pub struct Broker {
-    hall: Arc<Hall>,
+    node: Arc<Node>,
     executor: Executor,
     admission: Arc<Admission>,
     order: Arc<dyn Order>,
@@ -74,7 +74,7 @@ impl Broker {
     pub fn start_until(
         config: Config,
         end: &Arc<AtomicBool>,
-        behind: impl FnOnce(Arc<dyn Service>) -> Arc<dyn Service>,
+        behind: impl FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler>,
     ) -> Result<Option<Broker>, Failure> {
         let key = Arc::new(OriginKey::from_seed(&config.seed));
         let (cluster, n) = (config.cluster.cluster(), config.cluster.brokers());
@@ -84,7 +84,7 @@ impl Broker {
         let drops = Arc::new(Drops::default());
         let evidence_store = EvidenceStore::open(&config.at("evidence"), &config.cluster.genesis);
         let evidence_store = Arc::new(evidence_store.map_err(|e| storage(&config.at("evidence"), &e))?);
-        let hall = Arc::new(Hall {
+        let node = Arc::new(Node {
             gateway: Gateway::new(cluster, drops.clone(), budget.connections),
             drops,
             evidence_store,
@@ -106,8 +106,8 @@ impl Broker {
             index: config.index,
             key: key.clone(),
             folder: config.at("state"),
-            outlet: hall.clone(),
-            blocks: hall.clone(),
+            outlet: node.clone(),
+            blocks: node.clone(),
             share_on: when(config.settings.share_on),
             threads: config.settings.threads.shares,
             keep: config.settings.keep,
@@ -116,21 +116,21 @@ impl Broker {
         let executor = executor.map_err(|e| rows_failure(&config.at("state"), &e.to_string(), n > 1))?;
         let (proofs, proved) = mpsc::channel();
         // It ends with admission.
-        drop(keep_evidence(hall.evidence_store.clone(), proved).map_err(thread_failed)?);
+        drop(keep_evidence(node.evidence_store.clone(), proved).map_err(thread_failed)?);
         let admission = Admission::start(admission::Setup {
             cluster,
             batch: config.settings.batch_size,
             threads: config.settings.threads.checks,
             execution: Arc::new(executor.clone()),
-            outlet: hall.clone(),
+            outlet: node.clone(),
             misbehaved: Box::new(move |evidence| {
                 // Without its keeper the broker is ending.
                 let _ = proofs.send(evidence.clone());
             }),
-            drops: hall.drops.clone(),
+            drops: node.drops.clone(),
         });
         let admission = Arc::new(admission.map_err(thread_failed)?);
-        *lock(&hall.admission) = Some(admission.clone());
+        *lock(&node.admission) = Some(admission.clone());
 
         let keys = Folder::open(&config.at("keys"))?;
         let making = Making {
@@ -145,20 +145,20 @@ impl Broker {
             rng: rng()?,
         };
         let ceremony = match config.cluster.suite {
-            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &hall, config.cluster.key.as_ref())?,
-            SuiteName::P256 => begin_key::<P256>(making, &hall, config.cluster.key.as_ref())?,
+            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &node, config.cluster.key.as_ref())?,
+            SuiteName::P256 => begin_key::<P256>(making, &node, config.cluster.key.as_ref())?,
         };
 
         let order = start_order(&config, begin, admission.clone())?;
         if let Some(failure) = rows_lost(&config, &*order, &executor) {
             return Err(failure);
         }
-        *lock(&hall.order) = Some(order.clone());
+        *lock(&node.order) = Some(order.clone());
         admission.attach(order.clone());
-        let front = behind(Arc::new(Front { admission: admission.clone(), executor: executor.clone() }));
-        let gateway_address = hall.gateway.listen(config.gateway, key, front, config.settings.threads.gateway);
+        let front = behind(Arc::new(ClientHandler { admission: admission.clone(), executor: executor.clone() }));
+        let gateway_address = node.gateway.listen(config.gateway, key, front, config.settings.threads.gateway);
         let gateway_address = gateway_address.map_err(|e| address("clients", config.gateway, &e))?;
-        let mut broker = Broker { hall, executor, admission, order, gateway_address, ceremony, metrics: None, config };
+        let mut broker = Broker { node, executor, admission, order, gateway_address, ceremony, metrics: None, config };
         if let Some(at) = broker.config.settings.metrics {
             let figures = broker.figures();
             broker.metrics = Some(Server::start(at, figures).map_err(|e| address("metrics", at, &e))?);
@@ -184,7 +184,7 @@ impl Broker {
 
     /// What was turned away so far.
     pub fn drops(&self) -> &Drops {
-        &self.hall.drops
+        &self.node.drops
     }
 
     /// Where it stands.
@@ -198,7 +198,7 @@ impl Broker {
 
     /// Why it cannot go on, if it cannot.
     pub fn failure(&self) -> Option<Failure> {
-        if let Some(why) = self.hall.failure.get() {
+        if let Some(why) = self.node.failure.get() {
             return Some(Failure::Storage(why.clone()));
         }
         if let Some(why) = self.executor.failure() {
@@ -299,10 +299,10 @@ impl Broker {
 
     /// Ends it gracefully: nobody comes in any more, what is final is executed and durable.
     pub fn stop(mut self) {
-        self.hall.running.store(false, Ordering::Release);
-        self.hall.gateway.stop();
+        self.node.running.store(false, Ordering::Release);
+        self.node.gateway.stop();
         block_on(self.order.stop());
-        if let Some(notes) = lock(&self.hall.notes).take() {
+        if let Some(notes) = lock(&self.node.notes).take() {
             // It may have ended before.
             let _ = notes.send(Note::End);
         }
@@ -314,14 +314,14 @@ impl Broker {
         self.metrics = None;
         self.admission.stop();
         self.executor.stop();
-        lock(&self.hall.notes).take();
+        lock(&self.node.notes).take();
         if let Some(thread) = self.ceremony.take() {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
         }
         // What holds the hall is not held by it any more.
-        lock(&self.hall.order).take();
-        lock(&self.hall.admission).take();
+        lock(&self.node.order).take();
+        lock(&self.node.admission).take();
     }
 
     /// Whether the others have pruned blocks that it lacks. They are asked on a thread of its own: whoever of them takes
@@ -358,11 +358,11 @@ impl Broker {
     }
 
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
-        let (hall, executor, admission) = (self.hall.clone(), self.executor.clone(), self.admission.clone());
+        let (node, executor, admission) = (self.node.clone(), self.executor.clone(), self.admission.clone());
         let brokers = u16::try_from(self.config.cluster.brokers()).expect("brokers have a limit");
         move || {
             let mut page = Page::default();
-            let status = lock(&hall.order).as_ref().map(|order| order.status()).unwrap_or_default();
+            let status = lock(&node.order).as_ref().map(|order| order.status()).unwrap_or_default();
             let (blocks, frames) = admission.executed();
             page.figure("counter", "commits", "Blocks executed since the start.", blocks);
             page.figure("counter", "frames", "Frames executed since the start.", frames);
@@ -374,12 +374,12 @@ impl Broker {
             page.figure("counter", "view_changes", "Changes of the leader since the start.", status.changes);
             page.figure("counter", "views_skipped", "Views given up since the start.", status.skips);
             page.figure("gauge", "running", "Whether it orders.", u8::from(status.running));
-            page.figure("gauge", "clients", "Clients connected.", hall.gateway.clients());
-            page.figure("gauge", "descriptors_used", "File descriptors open.", hall.descriptors.used());
+            page.figure("gauge", "clients", "Clients connected.", node.gateway.clients());
+            page.figure("gauge", "descriptors_used", "File descriptors open.", node.descriptors.used());
             let allowed = descriptors::allowed();
             page.figure("gauge", "descriptors_allowed", "File descriptors that the process may open.", allowed);
-            page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", hall.gateway.outgoing_bytes());
-            let ((messages_in, bytes_in), (messages_out, bytes_out)) = (hall.gateway.heard(), hall.gateway.said());
+            page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", node.gateway.outgoing_bytes());
+            let ((messages_in, bytes_in), (messages_out, bytes_out)) = (node.gateway.heard(), node.gateway.said());
             page.figure("counter", "messages_in", "Messages of clients.", messages_in);
             page.figure("counter", "bytes_in", "Bytes of clients' messages.", bytes_in);
             page.figure("counter", "messages_out", "Messages to clients.", messages_out);
@@ -395,15 +395,15 @@ impl Broker {
             page.figure("gauge", "waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes());
             page.figure("gauge", "commit_micros", "Median time to commit, microseconds.", admission.commit_micros());
             page.head("counter", "drops", "What was turned away, by reason.");
-            for (reason, count) in hall.drops.all() {
+            for (reason, count) in node.drops.all() {
                 page.line("drops", &format!("{{reason=\"{reason}\"}}"), count);
             }
             let mut misbehaviours: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
-            hall.evidence_store
+            node.evidence_store
                 .reports()
                 .iter()
                 .for_each(|report| *misbehaviours.entry(report.broker).or_default() += 1);
-            let mut peers = lock(&hall.order).as_ref().map(|order| order.peers()).unwrap_or_default();
+            let mut peers = lock(&node.order).as_ref().map(|order| order.peers()).unwrap_or_default();
             peers.resize(usize::from(brokers), Peer::default());
             page.head("counter", "peer_messages", "Messages of the other brokers, by broker.");
             for (broker, peer) in peers.iter().enumerate() {
@@ -413,7 +413,7 @@ impl Broker {
             for (broker, peer) in peers.iter().enumerate() {
                 page.line("peers_cut_off", &format!("{{broker=\"{broker}\"}}"), peer.cut_off);
             }
-            let noticed = lock(&hall.noticed).clone();
+            let noticed = lock(&node.noticed).clone();
             page.figure("gauge", "peers_silent", "Other brokers that are not heard.", noticed.silent.len());
             page.figure("gauge", "clock_ahead_seconds", "Seconds ahead of the others.", noticed.clock_ahead);
             page.head("counter", "equivocations", "Proofs of misbehaviour, by broker.");
@@ -427,8 +427,8 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        self.hall.gateway.stop();
-        if self.hall.running.swap(false, Ordering::AcqRel) {
+        self.node.gateway.stop();
+        if self.node.running.swap(false, Ordering::AcqRel) {
             self.take_apart();
         }
     }
@@ -462,7 +462,7 @@ impl Watched {
             peers: broker.order.peers(),
             tip: order.tip,
             height: broker.executor.height(),
-            refused: broker.hall.drops.of(Reason::Block),
+            refused: broker.node.drops.of(Reason::Block),
         };
         let mut lines = self.neighbours.look(&seen);
         let said = self.times.as_ref().map(mpsc::Receiver::try_recv);
@@ -487,12 +487,12 @@ impl Watched {
                 Line::Warn(text) => log::warn(&text),
             }
         }
-        *lock(&broker.hall.noticed) = self.neighbours.noticed(now);
+        *lock(&broker.node.noticed) = self.neighbours.noticed(now);
     }
 }
 
 /// Where all parts meet.
-struct Hall {
+struct Node {
     gateway: Gateway,
     drops: Arc<Drops>,
     evidence_store: Arc<EvidenceStore>,
@@ -508,7 +508,7 @@ struct Hall {
     running: AtomicBool,
 }
 
-impl Hall {
+impl Node {
     fn note(&self, note: Note) {
         let mut notes = lock(&self.notes);
         // There is a key: nobody listens any more.
@@ -518,7 +518,7 @@ impl Hall {
     }
 }
 
-impl Outlet for Hall {
+impl Outlet for Node {
     fn is_here(&self, client: &Client) -> bool {
         self.gateway.is_here(client)
     }
@@ -569,7 +569,7 @@ impl Outlet for Hall {
     }
 }
 
-impl Blocks for Hall {
+impl Blocks for Node {
     fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
         let known = lock(&self.read).get(&height).cloned();
         let block = match known {
@@ -597,12 +597,12 @@ impl Blocks for Hall {
 }
 
 /// What the gateway sees.
-struct Front {
+struct ClientHandler {
     admission: Arc<Admission>,
     executor: Executor,
 }
 
-impl Service for Front {
+impl Handler for ClientHandler {
     fn client_status(&self, client: &Client) -> ClientStatus {
         self.executor.client_status(client)
     }
@@ -756,7 +756,7 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
 /// Takes the threshold key from the folder, or sees to it that one is made.
 fn begin_key<G: Group>(
     mut making: Making,
-    hall: &Hall,
+    node: &Node,
     vouched: Option<&VouchedKey>,
 ) -> Result<Option<JoinHandle<()>>, Failure>
 where
@@ -797,7 +797,7 @@ where
         return Ok(None);
     }
     let (notes, noted) = mpsc::channel();
-    *lock(&hall.notes) = Some(notes);
+    *lock(&node.notes) = Some(notes);
     making.start::<G>(noted).map(Some).map_err(thread_failed)
 }
 

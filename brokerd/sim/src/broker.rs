@@ -52,7 +52,7 @@ pub struct Broker {
 struct Life {
     admission: admission::Stepped,
     executor: executor::Stepped,
-    door: Arc<Door>,
+    client_outlet: Arc<ClientOutlet>,
     /// When what was executed is synced, microseconds.
     sync_at: Option<u64>,
 }
@@ -75,7 +75,7 @@ struct Kept {
 
 /// The gateway's place: who has a channel, and what leaves.
 #[derive(Default)]
-struct Door(Mutex<Channels>);
+struct ClientOutlet(Mutex<Channels>);
 
 #[derive(Default)]
 struct Channels {
@@ -135,14 +135,14 @@ impl Broker {
     /// # Panics
     /// If its own rows are none.
     pub fn start(&mut self, refuses: Option<Client>) -> Arc<dyn Application> {
-        let door = Arc::new(Door::default());
+        let client_outlet = Arc::new(ClientOutlet::default());
         let index = u16::try_from(self.number).expect("a broker's number has 16 bits");
         let setup = Setup {
             genesis: self.genesis.clone(),
             index,
             key: Arc::new(key_of(self.seed)),
             folder: std::path::PathBuf::new(),
-            outlet: door.clone(),
+            outlet: client_outlet.clone(),
             blocks: self.archive.clone(),
             share_on: if self.number.is_multiple_of(2) { ShareOn::Read } else { ShareOn::Write },
             threads: 0,
@@ -162,13 +162,13 @@ impl Broker {
             batch: 16,
             threads: 1,
             execution: Arc::new(executor.executor().clone()),
-            outlet: door.clone(),
+            outlet: client_outlet.clone(),
             misbehaved: Box::new(move |it| lock(&contradictions).push((it.broker, it.view))),
             drops: Arc::new(Drops::default()),
         });
         let (archive, refused) = (self.archive.clone(), self.censored.clone());
         let gate = Gate { admission: admission.admission().clone(), archive, refuses, refused };
-        self.life = Some(Life { admission, executor, door, sync_at: None });
+        self.life = Some(Life { admission, executor, client_outlet, sync_at: None });
         Arc::new(gate)
     }
 
@@ -269,13 +269,13 @@ impl Broker {
 
     /// What leaves.
     pub fn take(&mut self) -> Vec<(Client, Reply)> {
-        self.life.as_ref().map(|life| std::mem::take(&mut life.door.channels().out)).unwrap_or_default()
+        self.life.as_ref().map(|life| std::mem::take(&mut life.client_outlet.channels().out)).unwrap_or_default()
     }
 
     /// A client's channel is gone.
     pub fn leave(&mut self, client: &Client) {
         if let Some(life) = &self.life {
-            life.door.channels().here.remove(client);
+            life.client_outlet.channels().here.remove(client);
         }
     }
 
@@ -286,20 +286,20 @@ impl Broker {
         if let Some(frame) = Request::submitted(bytes) {
             let first = Head::of(frame).map_or(0, |head| head.first);
             if let Err(why) = life.admission.admission().submit(client, Bytes::copy_from_slice(frame)) {
-                life.door.push(client, Reply::Refused { first, why });
+                life.client_outlet.push(client, Reply::Refused { first, why });
             }
             return true;
         }
         match Request::from_bytes(bytes) {
             Ok(Request::Hello { cluster }) if cluster == self.genesis.cluster() => {
-                life.door.channels().here.insert(*client);
+                life.client_outlet.channels().here.insert(*client);
                 let welcome = life.executor.executor().welcome(client);
-                life.door.push(client, Reply::Welcome(welcome));
+                life.client_outlet.push(client, Reply::Welcome(welcome));
                 true
             }
             Ok(Request::Query { id, query }) => {
                 let answer = life.executor.executor().answer(client, query);
-                life.door.push(client, Reply::Answer { id, answer });
+                life.client_outlet.push(client, Reply::Answer { id, answer });
                 true
             }
             _ => false,
@@ -388,7 +388,7 @@ impl Blocks for Archive {
     }
 }
 
-impl Door {
+impl ClientOutlet {
     fn channels(&self) -> MutexGuard<'_, Channels> {
         lock(&self.0)
     }
@@ -398,7 +398,7 @@ impl Door {
     }
 }
 
-impl Outlet for Door {
+impl Outlet for ClientOutlet {
     fn is_here(&self, client: &Client) -> bool {
         self.channels().here.contains(client)
     }

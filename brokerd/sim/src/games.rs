@@ -207,9 +207,9 @@ fn rule_e13_input_causality_who_overhears_what_is_pending_gets_nothing_ordered_o
 
 /// What leaves a broker for one client.
 #[derive(Default)]
-struct Ear(Mutex<Vec<(Id, Reply)>>);
+struct RecordingOutlet(Mutex<Vec<(Id, Reply)>>);
 
-impl Outlet for Ear {
+impl Outlet for RecordingOutlet {
     fn is_here(&self, _: &Id) -> bool {
         true
     }
@@ -223,7 +223,7 @@ impl Outlet for Ear {
     fn executed(&self, _: u64) {}
 }
 
-impl Blocks for Ear {
+impl Blocks for RecordingOutlet {
     fn frame(&self, _: u64, _: u32) -> Option<bytes::Bytes> {
         None
     }
@@ -232,14 +232,14 @@ impl Blocks for Ear {
 /// What a publisher is told by one broker of its publications, when these clients at these desks subscribe to these topics.
 fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
     let (cast, _) = Cast::new(1, Threshold::Default, 1);
-    let ear = Arc::new(Ear::default());
+    let outlet = Arc::new(RecordingOutlet::default());
     let setup = Setup {
         genesis: cast.genesis.clone(),
         index: 0,
         key: Arc::new(crate::cast::key_of(cast.seeds[0])),
         folder: std::path::PathBuf::new(),
-        outlet: ear.clone(),
-        blocks: ear.clone(),
+        outlet: outlet.clone(),
+        blocks: outlet.clone(),
         share_on: ShareOn::Read,
         threads: 0,
         keep: Keep::Everything,
@@ -270,7 +270,7 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
         assert_eq!(broker.execute(), Ok(Some(height)));
     }
     let mut view: Vec<Vec<u8>> = Vec::new();
-    let sent = std::mem::take(&mut *ear.0.lock().expect("no panic"));
+    let sent = std::mem::take(&mut *outlet.0.lock().expect("no panic"));
     view.extend(sent.into_iter().filter(|(client, _)| *client == publisher).map(|(_, reply)| reply.to_bytes()));
     view.push(Reply::Welcome(broker.executor().welcome(&publisher)).to_bytes());
     for number in 0..4 {

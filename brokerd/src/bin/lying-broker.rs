@@ -23,7 +23,7 @@ use sealcast_broker::receipt::Testimony;
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::config::Config;
 use sealcast_brokerd::failure::Failure;
-use sealcast_brokerd::gateway::{ClientStatus, Service};
+use sealcast_brokerd::gateway::{ClientStatus, Handler};
 use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::{ending, log};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
@@ -76,13 +76,13 @@ fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure
 
 /// Stands between a broker and its clients.
 struct Liar {
-    honest: Arc<dyn Service>,
+    honest: Arc<dyn Handler>,
     key: OriginKey,
     cluster: Cluster,
     suite: Suite,
 }
 
-impl Service for Liar {
+impl Handler for Liar {
     fn client_status(&self, client: &Client) -> ClientStatus {
         self.honest.client_status(client)
     }

@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use super::guest::Guest;
-use super::lobby::Seat;
+use super::client_connection::ClientConnection;
 use super::outgoing::Outgoing;
 use super::traffic::Traffic;
-use super::{ClientStatus, Service, Shared};
+use super::unauthenticated::Slot;
+use super::{ClientStatus, Handler, Shared};
 use crate::drops::Reason;
 use sealcast_tls as tls;
 
@@ -27,15 +27,15 @@ use sealcast_tls as tls;
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     socket: TcpStream,
-    seat: Seat,
+    slot: Slot,
     acceptor: TlsAcceptor,
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
 ) -> Option<Reason> {
     // Neither is worth a connection.
     let _ = socket.set_nodelay(true);
     let _ =
         SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 4));
-    let lost = seat.lost();
+    let lost = slot.lost();
     let greeted = tokio::select! {
         greeted = timeout(limits::GATEWAY_HANDSHAKE, greet(shared, socket, acceptor)) => greeted,
         () = lost.notified() => Ok(Err(Reason::Connections)),
@@ -46,7 +46,7 @@ pub(super) async fn serve(
         Err(_) => return Some(Reason::Late),
     };
     let channel = shared.enter(client);
-    let reason = talk(shared, Guest::new(client, seat), client, &channel, (input, output), service).await;
+    let reason = talk(shared, ClientConnection::new(client, slot), client, &channel, (input, output), service).await;
     shared.leave(&client, &channel);
     reason
 }
@@ -79,26 +79,26 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
 /// Both directions, until one ends.
 async fn talk(
     shared: &Arc<Shared>,
-    mut guest: Guest,
+    mut client_connection: ClientConnection,
     client: Client,
     channel: &Arc<Outgoing>,
     (input, mut output): (Input, Output),
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
 ) -> Option<Reason> {
-    let lost = guest.lost();
+    let lost = client_connection.lost();
     let welcome = tokio::select! {
         welcome = welcome(shared, client, service.clone()) => welcome,
         () = lost.notified() => return Some(Reason::Connections),
     };
     let Some((welcome, status)) = welcome else { return Some(Reason::Ending) };
-    guest.is(status, shared);
-    let lost = guest.lost();
+    client_connection.is(status, shared);
+    let lost = client_connection.lost();
     channel.open(Reply::Welcome(welcome).to_bytes().into());
     let channel = channel.clone();
     // It keeps its place until its connection is closed.
     let mut listener = Listener {
         shared: shared.clone(),
-        guest,
+        client_connection,
         client,
         channel: channel.clone(),
         service: service.clone(),
@@ -119,7 +119,7 @@ async fn talk(
 }
 
 /// What it is told first, and what it is; `None` if the broker ends.
-async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> Option<(Welcome, ClientStatus)> {
+async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Handler>) -> Option<(Welcome, ClientStatus)> {
     let _lane = shared.welcomes.acquire().await.ok()?;
     tokio::task::spawn_blocking(move || (service.welcome(&client), service.client_status(&client))).await.ok()
 }
@@ -159,10 +159,10 @@ async fn taken(write_timeout: Duration, written: impl Future<Output = io::Result
 /// What hears a client after its hello.
 struct Listener {
     shared: Arc<Shared>,
-    guest: Guest,
+    client_connection: ClientConnection,
     client: Client,
     channel: Arc<Outgoing>,
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
     /// Queries beyond those that it may have open, while it was not registered.
     strikes: u32,
 }
@@ -181,14 +181,14 @@ impl Listener {
         let shared = self.shared.clone();
         while let Some(length) = input.length().await? {
             if length > READ_BYTES {
-                self.guest.look_again(&shared, &self.service).await;
+                self.client_connection.look_again(&shared, &self.service).await;
             }
-            let means = self.guest.means(&shared);
-            if length > means.request_bytes {
+            let quotas = self.client_connection.quotas(&shared);
+            if length > quotas.request_bytes {
                 return Err(Reason::Long);
             }
-            let own = self.guest.reading();
-            let message = input.message(length, [own.as_deref(), Some(&means.reading)]).await?;
+            let own = self.client_connection.reading();
+            let message = input.message(length, [own.as_deref(), Some(&quotas.reading)]).await?;
             shared.heard.count(LENGTH_BYTES + length);
             // Who does not take answers is not heard.
             self.channel.has_capacity().await?;
@@ -198,10 +198,10 @@ impl Listener {
             }
             match Request::from_bytes(&message) {
                 Ok(Request::Query { id, query }) => {
-                    self.guest.look_again(&shared, &self.service).await;
+                    self.client_connection.look_again(&shared, &self.service).await;
                     match self.ask(&open, id, query) {
-                        Err(Busy::Own) if self.guest.is_stranger() => self.strike().await?,
-                        Err(Busy::All) if self.guest.is_stranger() => sleep(limits::QUERY_BUSY_PAUSE).await,
+                        Err(Busy::Own) if self.client_connection.is_stranger() => self.strike().await?,
+                        Err(Busy::All) if self.client_connection.is_stranger() => sleep(limits::QUERY_BUSY_PAUSE).await,
                         Ok(()) | Err(Busy::Own | Busy::All) => {}
                     }
                 }
@@ -233,18 +233,18 @@ impl Listener {
     /// # Errors
     /// [`Busy`], which the client is told.
     fn ask(&self, open: &Arc<()>, id: u64, query: Query) -> Result<(), Busy> {
-        let means = self.guest.means(&self.shared);
-        let of_all = match means.queries.clone().try_acquire_owned() {
-            _ if Arc::strong_count(open) > means.queries_each => Err(Busy::Own),
+        let quotas = self.client_connection.quotas(&self.shared);
+        let of_all = match quotas.queries.clone().try_acquire_owned() {
+            _ if Arc::strong_count(open) > quotas.queries_each => Err(Busy::Own),
             of_all => of_all.map_err(|_| Busy::All),
         };
         let of_all = of_all.inspect_err(|_| {
             self.shared.drops.count(Reason::Questions);
             self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
         })?;
-        let rest = means.rest;
+        let rest = quotas.rest;
         let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
-        let (service, lane, mine) = (self.service.clone(), means.lane.clone(), open.clone());
+        let (service, lane, mine) = (self.service.clone(), quotas.lane.clone(), open.clone());
         tokio::spawn(async move {
             let Ok(lane) = lane.acquire_owned().await else { return };
             // What nobody waits for any more is not computed.

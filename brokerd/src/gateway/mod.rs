@@ -11,17 +11,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `lobby` | places of those whom nobody knows |
-//! | `guest` | what a client is to the door, and what it may use |
+//! | `unauthenticated` | places of those whom nobody knows |
+//! | `client_connection` | what a client is to the gateway, and what it may use |
 //! | `connection` | one channel |
 //! | `outgoing` | what waits for a client |
 //! | `traffic` | how much came and left |
 
+mod client_connection;
 mod connection;
-mod guest;
-mod lobby;
 mod outgoing;
 mod traffic;
+mod unauthenticated;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -44,11 +44,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors::{self, Connections};
 use crate::drops::{Drops, Reason};
-use guest::Means;
-use lobby::Lobby;
+use client_connection::Quotas;
 use outgoing::Outgoing;
 use sealcast_tls as tls;
 use traffic::Traffic;
+use unauthenticated::UnauthenticatedConnections;
 
 /// What a client is to a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum ClientStatus {
 }
 
 /// What stands behind the gateway. Calls come from its threads.
-pub trait Service: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// What a client is now; may read the disk.
     fn client_status(&self, client: &Client) -> ClientStatus;
 
@@ -98,16 +98,16 @@ struct Shared {
     outgoing_bytes: Arc<AtomicUsize>,
     heard: Traffic,
     said: Traffic,
-    lobby: Arc<Lobby>,
+    unauthenticated: Arc<UnauthenticatedConnections>,
     /// One permit for each connection, whoever's.
     connections: Arc<Semaphore>,
     /// One permit for each channel of a registered client.
     registered: Arc<Semaphore>,
     /// One permit for each byte of long messages, by who is behind the clients that are here.
     reading: Mutex<BTreeMap<Holder, Weak<Semaphore>>>,
-    strangers: Means,
+    strangers: Quotas,
     /// Of registered clients and brokers.
-    known: Means,
+    known: Quotas,
     /// One permit for each thread that welcomes.
     welcomes: Semaphore,
     drops: Arc<Drops>,
@@ -137,7 +137,7 @@ impl Gateway {
     }
 
     fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
-        let strangers = Means {
+        let strangers = Quotas {
             reading: Semaphore::new(sizes.strangers_reading_bytes),
             queries: Arc::new(Semaphore::new(sizes.strangers_questions)),
             lane: Arc::new(Semaphore::new(1)),
@@ -145,7 +145,7 @@ impl Gateway {
             queries_each: limits::QUERIES_UNREGISTERED_MAX,
             rest: limits::QUERIES_UNREGISTERED_REST,
         };
-        let known = Means {
+        let known = Quotas {
             reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
             queries: Arc::new(Semaphore::new(limits::QUERIES_TOTAL_MAX)),
             // Its threads come with the door.
@@ -160,7 +160,7 @@ impl Gateway {
             outgoing_bytes: Arc::new(AtomicUsize::new(0)),
             heard: Traffic::default(),
             said: Traffic::default(),
-            lobby: Lobby::new(sizes.connections.unregistered),
+            unauthenticated: UnauthenticatedConnections::new(sizes.connections.unregistered),
             connections: Arc::new(Semaphore::new(sizes.connections.total() + limits::GATEWAY_CLOSING_MAX)),
             registered: Arc::new(Semaphore::new(sizes.connections.registered)),
             reading: Mutex::default(),
@@ -183,7 +183,7 @@ impl Gateway {
         &self,
         address: SocketAddr,
         key: Arc<OriginKey>,
-        service: Arc<dyn Service>,
+        service: Arc<dyn Handler>,
         threads: usize,
     ) -> io::Result<SocketAddr> {
         let answering = threads.max(1) * 2;
@@ -304,7 +304,7 @@ async fn accept(
     shared: Arc<Shared>,
     listener: tokio::net::TcpListener,
     acceptor: TlsAcceptor,
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
 ) {
     let mut spare = Spare::open();
     loop {
@@ -324,10 +324,10 @@ async fn accept(
             shared.drops.count(Reason::Descriptors);
             continue;
         };
-        let seat = shared.lobby.enter();
+        let slot = shared.unauthenticated.enter();
         let (shared, acceptor, service) = (shared.clone(), acceptor.clone(), service.clone());
         tokio::spawn(async move {
-            let reason = connection::serve(&shared, socket, seat, acceptor, service).await;
+            let reason = connection::serve(&shared, socket, slot, acceptor, service).await;
             if let Some(reason) = reason {
                 shared.drops.count(reason);
             }

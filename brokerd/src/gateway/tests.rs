@@ -31,7 +31,7 @@ struct Counter {
     thinks: AtomicBool,
 }
 
-impl Service for Counter {
+impl Handler for Counter {
     fn client_status(&self, client: &Client) -> ClientStatus {
         lock(&self.known).get(client).cloned().unwrap_or(ClientStatus::Stranger)
     }

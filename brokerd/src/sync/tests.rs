@@ -24,7 +24,7 @@ use crate::descriptors::Connections;
 use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
-use crate::gateway::{ClientStatus, Gateway, Service};
+use crate::gateway::{ClientStatus, Gateway, Handler};
 
 mod hostile;
 
@@ -86,12 +86,12 @@ enum Lie {
 }
 
 /// A broker's door, without an order behind it.
-struct Door {
+struct TestHandler {
     executor: Executor,
     lie: Lie,
 }
 
-impl Service for Door {
+impl Handler for TestHandler {
     fn client_status(&self, client: &Client) -> ClientStatus {
         self.executor.client_status(client)
     }
@@ -146,9 +146,9 @@ fn doors(world: &World, aged: &[Broker], lies: [Lie; 3]) -> (ClusterFile, Vec<Ga
     let mut addresses = Vec::new();
     let gateways = aged.iter().zip(lies).zip(brokers()).map(|((broker, lie), key)| {
         let gateway = Gateway::new(world.cluster, Arc::new(Drops::default()), Connections::ALL);
-        let door = Arc::new(Door { executor: broker.executor.clone(), lie });
+        let handler = Arc::new(TestHandler { executor: broker.executor.clone(), lie });
         let anywhere: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let address = gateway.listen(anywhere, Arc::new(key), door, 1).expect("it listens");
+        let address = gateway.listen(anywhere, Arc::new(key), handler, 1).expect("it listens");
         addresses.push(Addresses { gateway: address.to_string(), order: "127.0.0.1:1".into() });
         gateway
     });

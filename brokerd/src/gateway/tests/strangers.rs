@@ -1,4 +1,4 @@
-//! Strangers at the door, who have as many keys and sockets as they like; and somebody with one credential and many keys.
+//! Strangers at the gateway, who have as many keys and sockets as they like; and somebody with one credential and many keys.
 
 use super::*;
 

@@ -1,26 +1,26 @@
-//! What a client is to the door, from its hello on: a stranger, or somebody for whom there is a place.
+//! What a client is to the gateway, from its hello on: a stranger, or somebody for whom there is a place.
 
 use std::sync::Arc;
 
 use sealcast_broker::operation::Client;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::lobby::Seat;
-use super::{ClientStatus, Service, Shared};
+use super::unauthenticated::Slot;
+use super::{ClientStatus, Handler, Shared};
 
-/// A client at the door.
-pub(super) struct Guest {
+/// A client at the gateway.
+pub(super) struct ClientConnection {
     client: Client,
     access: Access,
 }
 
 enum Access {
     /// One that can be lost.
-    Lobby(Seat),
+    Unauthenticated(Slot),
     /// One of the registered.
     Registered {
         _permit: OwnedSemaphorePermit,
-        /// What all clients of its holder share of [`Means::reading`].
+        /// What all clients of its holder share of [`Quotas::reading`].
         reading: Arc<Semaphore>,
     },
     /// A broker's: there are few of them, each with one channel.
@@ -28,7 +28,7 @@ enum Access {
 }
 
 /// What clients of a kind share.
-pub(super) struct Means {
+pub(super) struct Quotas {
     /// One permit for each byte of long messages.
     pub(super) reading: Semaphore,
     /// One permit for each open query.
@@ -43,26 +43,26 @@ pub(super) struct Means {
     pub(super) rest: u32,
 }
 
-impl Guest {
-    /// In the lobby, until it is looked up.
-    pub(super) fn new(client: Client, seat: Seat) -> Guest {
-        Guest { client, access: Access::Lobby(seat) }
+impl ClientConnection {
+    /// Unauthenticated, until it is looked up.
+    pub(super) fn new(client: Client, slot: Slot) -> ClientConnection {
+        ClientConnection { client, access: Access::Unauthenticated(slot) }
     }
 
     /// Told when its place is lost; never, if it has one of its own.
     pub(super) fn lost(&self) -> Arc<Notify> {
         match &self.access {
-            Access::Lobby(seat) => seat.lost(),
+            Access::Unauthenticated(slot) => slot.lost(),
             Access::Registered { .. } | Access::Broker => Arc::new(Notify::new()),
         }
     }
 
     pub(super) fn is_stranger(&self) -> bool {
-        matches!(self.access, Access::Lobby(_))
+        matches!(self.access, Access::Unauthenticated(_))
     }
 
     /// What it may use.
-    pub(super) fn means<'a>(&self, shared: &'a Shared) -> &'a Means {
+    pub(super) fn quotas<'a>(&self, shared: &'a Shared) -> &'a Quotas {
         if self.is_stranger() { &shared.strangers } else { &shared.known }
     }
 
@@ -70,7 +70,7 @@ impl Guest {
     pub(super) fn reading(&self) -> Option<Arc<Semaphore>> {
         match &self.access {
             Access::Registered { reading, .. } => Some(reading.clone()),
-            Access::Lobby(_) | Access::Broker => None,
+            Access::Unauthenticated(_) | Access::Broker => None,
         }
     }
 
@@ -90,7 +90,7 @@ impl Guest {
     }
 
     /// Looks whether a stranger is one still; it may have registered meanwhile.
-    pub(super) async fn look_again(&mut self, shared: &Shared, service: &Arc<dyn Service>) {
+    pub(super) async fn look_again(&mut self, shared: &Shared, service: &Arc<dyn Handler>) {
         if !self.is_stranger() {
             return;
         }
