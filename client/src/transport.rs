@@ -121,7 +121,7 @@ impl Delivery for Transport {
                 machine.put(Output::Flushed(view.epoch, [0; 32]));
             }
             // Brokers keep nothing but publications.
-            Input::Install(_) | Input::Retire(_) | Input::Offer { .. } => {}
+            Input::Install(_) | Input::Retire(_) | Input::Provide { .. } => {}
         }
         machine.drain(now);
     }

@@ -227,7 +227,7 @@ pub enum Input<'a> {
     /// The key scheme asks for something by content or by name. The answer always comes as [`Output::Fetched`].
     Fetch(FetchId, &'a Fetch),
     /// Make something available to whoever fetches it; a transport without a place for it drops it.
-    Offer {
+    Provide {
         /// Under what it is asked for.
         what: &'a Fetch,
         /// The bytes.

@@ -188,7 +188,7 @@ pub enum Output {
     },
     /// Make this available to whoever fetches it: a key package before a join, a commit for those who
     /// missed it. Ways without a place for it drop it.
-    Offer {
+    Provide {
         /// Under what it is asked for.
         what: Fetch,
         /// The bytes.

@@ -113,7 +113,7 @@ impl Order for Solo {
         if !lock(&self.shared.state).running {
             return Err(Refused::Ended);
         }
-        self.shared.application.offer(Origin::Here, frame)?;
+        self.shared.application.receive(Origin::Here, frame)?;
         self.shared.news();
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Writer {
         }
         let hash = self.tip.hash();
         let parent = Parent { height: self.tip.height, hash, time: self.tip.time, ancestors: &self.flying };
-        let frames = self.shared.application.draw(&parent, self.settings.block);
+        let frames = self.shared.application.propose(&parent, self.settings.block);
         if frames.is_empty() {
             return Ok(None);
         }

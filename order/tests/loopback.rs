@@ -49,20 +49,20 @@ impl Ledger {
 }
 
 impl Application for Ledger {
-    fn offer(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
         let mut state = self.state.lock().unwrap();
         if state.frames.contains(&frame.hash()) {
             return Err(Refused::Known);
         }
-        state.pool.offer(frame)
+        state.pool.receive(frame)
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        self.state.lock().unwrap().pool.draw(parent.ancestors, size)
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.state.lock().unwrap().pool.propose(parent.ancestors, size)
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
-        self.state.lock().unwrap().pool.draw(&[], size)
+        self.state.lock().unwrap().pool.propose(&[], size)
     }
 
     fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {

@@ -522,7 +522,7 @@ pub const CHECK_BATCH_BYTES_MAX: usize = 1 << 20;
 pub const CHECK_BATCH_WITHIN: Duration = Duration::from_millis(10);
 /// Ciphertexts of a block that a broker proposes, unless one frame has more: the others check those that they have not
 /// seen before they vote, and whoever comes meanwhile waits for that.
-pub const BLOCK_CIPHERTEXTS_DRAWN: usize = 512;
+pub const BLOCK_CIPHERTEXTS_PROPOSED_MAX: usize = 512;
 /// Bytes of proposed and final blocks that are not executed and durable, above which a broker proposes small ones: eight
 /// full blocks, of which the store syncs as many at once.
 pub const UNEXECUTED_BYTES_MAX: usize = 16 << 20;

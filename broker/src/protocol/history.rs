@@ -22,12 +22,12 @@ pub struct History {
     /// The oldest block that it still has, with all that follow.
     pub oldest: u64,
     /// What a broker without these blocks can begin with.
-    pub snapshot: Option<Offer>,
+    pub snapshot: Option<SnapshotInfo>,
 }
 
 /// A snapshot that a broker offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct SnapshotInfo {
     /// [`crate::state::SnapshotHead`], encoded.
     pub head: Vec<u8>,
     /// The block at which the order begins for who takes it: the snapshot's own or one before.
@@ -57,25 +57,25 @@ impl History {
     /// `u64 height ‖ u64 oldest ‖ (0 | 1 ‖ offer)`, `offer = u32 length ‖ head ‖ u64 floor ‖ u32 length ‖ certificate ‖ u32 length ‖ header`
     pub(super) fn encode(&self, w: &mut Writer) {
         w.u64(self.height).u64(self.oldest).u8(u8::from(self.snapshot.is_some()));
-        if let Some(offer) = &self.snapshot {
-            write_bytes(w, &offer.head);
-            write_bytes(w.u64(offer.floor), &offer.certificate);
-            write_bytes(w, &offer.header);
+        if let Some(snapshot) = &self.snapshot {
+            write_bytes(w, &snapshot.head);
+            write_bytes(w.u64(snapshot.floor), &snapshot.certificate);
+            write_bytes(w, &snapshot.header);
         }
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<History, Malformed> {
         let (height, oldest) = (r.u64()?, r.u64()?);
-        let snapshot = if flag(r)? { Some(Offer::decode(r)?) } else { None };
+        let snapshot = if flag(r)? { Some(SnapshotInfo::decode(r)?) } else { None };
         Ok(History { height, oldest, snapshot })
     }
 }
 
-impl Offer {
-    fn decode(r: &mut Reader<'_>) -> Result<Offer, Malformed> {
+impl SnapshotInfo {
+    fn decode(r: &mut Reader<'_>) -> Result<SnapshotInfo, Malformed> {
         let (head, floor) = (read_bytes(r, limits::FLOOR_BYTES_MAX)?, r.u64()?);
         let (certificate, header) = (read_bytes(r, limits::FLOOR_BYTES_MAX)?, read_bytes(r, limits::FLOOR_BYTES_MAX)?);
-        Ok(Offer { head, floor, certificate, header })
+        Ok(SnapshotInfo { head, floor, certificate, header })
     }
 }
 

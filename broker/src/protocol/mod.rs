@@ -28,7 +28,7 @@ use sealcast_crypto::tdh2;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 pub use answer::{Answer, Misbehaviour, Report, Status, Why};
-pub use history::{Checkpoint, History, Offer};
+pub use history::{Checkpoint, History, SnapshotInfo};
 pub use query::Query;
 pub use update::{Contents, Update};
 pub use updates::Updates;

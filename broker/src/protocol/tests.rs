@@ -69,7 +69,7 @@ fn replies() -> Vec<Reply> {
     let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
     let status = Status { descriptors_used: 107, descriptors_allowed: 1024, ..status };
     let status = Status { silent: vec![0, 3], cut_off: vec![3], clock_ahead: -30, ..status };
-    let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
+    let snapshot = SnapshotInfo { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
     let roots = ([4; 32], [5; 32]);
     let checkpoint =
         Checkpoint { broker: 2, height: 64, state_root: roots.0, outbox_root: roots.1, signature: [6; SIGNATURE_LEN] };
@@ -88,7 +88,7 @@ fn replies() -> Vec<Reply> {
         Answer::Share(vec![3; 33]),
         Answer::Status(Box::new(status)),
         Answer::Key(key),
-        Answer::History(Box::new(History { height: 9, oldest: 3, snapshot: Some(offer) })),
+        Answer::History(Box::new(History { height: 9, oldest: 3, snapshot: Some(snapshot) })),
         Answer::History(Box::default()),
         Answer::Checkpoint(Box::new(checkpoint)),
         Answer::Part(vec![7; 40]),

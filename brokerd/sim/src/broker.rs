@@ -424,12 +424,12 @@ impl Gate {
 }
 
 impl Application for Gate {
-    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
-        if self.refuses(&frame) { Err(Refused::Invalid) } else { self.admission.offer(origin, frame) }
+    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
+        if self.refuses(&frame) { Err(Refused::Invalid) } else { self.admission.receive(origin, frame) }
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        self.admission.draw(parent, size)
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.admission.propose(parent, size)
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {

@@ -247,7 +247,7 @@ impl Mempool {
     /// Frames that are in none of `ancestors` (the newest first), account by account, as many as a block holds and as
     /// can be executed soon. `turns` says which number a client's next operation has, if the state knows the client; frames of clients
     /// that are not in it came meanwhile and are for the next block.
-    pub(super) fn draw(
+    pub(super) fn propose(
         &self,
         ancestors: &[Arc<Block>],
         size: BlockSize,
@@ -268,8 +268,8 @@ impl Mempool {
         }
         let mut room = size.bytes.min(self.executed_soon(ancestors));
         let (mut accusations, mut proofs) = (limits::BLOCK_ACCUSATIONS_MAX, limits::BLOCK_PROOFS_MAX);
-        let mut ciphertexts = limits::BLOCK_CIPHERTEXTS_DRAWN;
-        let mut drawn: Vec<Frame> = Vec::new();
+        let mut ciphertexts = limits::BLOCK_CIPHERTEXTS_PROPOSED_MAX;
+        let mut proposed: Vec<Frame> = Vec::new();
         for hash in self.waiting.iter().filter(|hash| !taken.contains(*hash)) {
             let Some(PendingBatch { frame, head, progress: Progress::Waiting { checked, since, .. }, .. }) =
                 self.held.get(hash)
@@ -287,9 +287,9 @@ impl Mempool {
                 continue;
             }
             let length = frame.bytes().len();
-            let alone = drawn.is_empty() && length > room;
-            let checked_soon = sealed <= ciphertexts || drawn.is_empty();
-            if drawn.len() == size.frames || (length > room && !alone) || !checked_soon {
+            let alone = proposed.is_empty() && length > room;
+            let checked_soon = sealed <= ciphertexts || proposed.is_empty();
+            if proposed.len() == size.frames || (length > room && !alone) || !checked_soon {
                 break;
             }
             if turn.is_some_and(|turn| (head.first..head.end).contains(&turn)) {
@@ -299,12 +299,12 @@ impl Mempool {
             ciphertexts = ciphertexts.saturating_sub(sealed);
             accusations -= accuses;
             proofs -= proves;
-            drawn.push(frame.clone());
+            proposed.push(frame.clone());
             if alone {
                 break;
             }
         }
-        drawn
+        proposed
     }
 
     /// Bytes that a block on `ancestors` may hold and be executed soon: a frame that is drawn later waits for all of it.

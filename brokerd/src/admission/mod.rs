@@ -243,7 +243,7 @@ impl Admission {
 }
 
 impl Application for Admission {
-    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
         let Origin::Broker(broker) = origin else {
             // Only frames that a checker found good are submitted.
             return if lock(&self.shared.mempool).enter(&frame.hash()) { Ok(()) } else { Err(Refused::Invalid) };
@@ -268,19 +268,19 @@ impl Application for Admission {
         })
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
         // Asked for before the room is held: the answer may have to wait for the block that is being executed.
         let asked = lock(&self.shared.mempool).authors();
         let next = |client: Client| (client, self.shared.execution.known(&client).map(|it| it.next));
         let turns = asked.into_iter().map(next).collect();
         let mempool = lock(&self.shared.mempool);
         let pace = self.shared.pace.as_ref().filter(|_| mempool.is_shared());
-        let Some(pace) = pace else { return mempool.draw(parent.ancestors, size, turns) };
-        let drawn = mempool.draw(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
+        let Some(pace) = pace else { return mempool.propose(parent.ancestors, size, turns) };
+        let proposed = mempool.propose(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
         drop(mempool);
-        let bytes = drawn.iter().map(|frame| frame.bytes().len()).sum();
+        let bytes = proposed.iter().map(|frame| frame.bytes().len()).sum();
         lock(pace).proposed(parent.height + 1, bytes, Instant::now());
-        drawn
+        proposed
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Checkpoint, History, Offer, Why};
+use sealcast_broker::protocol::{Answer, Checkpoint, History, SnapshotInfo, Why};
 use sealcast_wire::limits;
 
 use crate::executor::Shared;
@@ -22,7 +22,7 @@ impl Shared {
             let offered = sound.next().unwrap_or(lowest);
             let (head, floor) = (offered.head.to_bytes(), offered.floor);
             let (certificate, header) = (floor.certificate, floor.header);
-            history.snapshot = Some(Offer { head, floor: floor.height, certificate, header });
+            history.snapshot = Some(SnapshotInfo { head, floor: floor.height, certificate, header });
         }
         Ok(Answer::History(Box::new(history)))
     }

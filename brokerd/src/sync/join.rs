@@ -35,7 +35,7 @@ pub(crate) struct JoinFolders {
 }
 
 /// A snapshot that another broker offers.
-struct Offered {
+struct SnapshotSource {
     broker: u16,
     head: SnapshotHead,
     /// Where the order begins.
@@ -66,7 +66,7 @@ pub(crate) fn prepare(
 ) -> io::Result<Option<Floor>> {
     place.settle()?;
     let passed_over = |broker, e| log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}"));
-    let take = |offered: &Offered| {
+    let take = |offered: &SnapshotSource| {
         place.votes.doubt()?;
         place.take(others, offered, is_floor)
     };
@@ -109,7 +109,7 @@ pub fn join(
     passed_over: impl FnMut(u16, io::Error),
 ) -> io::Result<Option<Joined>> {
     let mut joined = None;
-    let take = |offered: &Offered| -> io::Result<()> {
+    let take = |offered: &SnapshotSource| -> io::Result<()> {
         let (rows, snapshots) = (Memory::default(), Snapshots::in_memory());
         let store = fetch(others, offered, is_floor, || Ok(Lsm::from(rows.clone())))?;
         store.sync().map_err(io::Error::other)?;
@@ -128,14 +128,14 @@ fn begin(
     others: &impl Others,
     height: u64,
     rng: &mut impl Rng,
-    mut take: impl FnMut(&Offered) -> io::Result<()>,
+    mut take: impl FnMut(&SnapshotSource) -> io::Result<()>,
     mut passed_over: impl FnMut(u16, io::Error),
 ) -> io::Result<Begun> {
     let histories = others.histories();
     if !left_behind(&histories, others.faulty(), height) {
         return Ok(Begun::Needless);
     }
-    let mut offers: Vec<Offered> = histories.into_iter().filter_map(Offered::of).collect();
+    let mut offers: Vec<SnapshotSource> = histories.into_iter().filter_map(SnapshotSource::of).collect();
     offers.retain(|it| it.head.height() > height);
     let heights: Vec<u64> = offers.iter().map(|it| it.head.height()).collect();
     for turn in turns(&heights, others.faulty(), rng) {
@@ -160,21 +160,21 @@ pub(super) fn turns(heights: &[u64], faulty: usize, rng: &mut impl Rng) -> Vec<u
     let mut turns: Vec<_> = heights
         .iter()
         .enumerate()
-        .map(|(offer, height)| (is_rare(height), Reverse(*height), rng.next_u64(), offer))
+        .map(|(offered, height)| (is_rare(height), Reverse(*height), rng.next_u64(), offered))
         .collect();
     turns.sort_unstable();
-    turns.into_iter().map(|(.., offer)| offer).collect()
+    turns.into_iter().map(|(.., offered)| offered).collect()
 }
 
 /// The store with all rows of an offered snapshot, if f + 1 brokers signed that state and a quorum made its floor final.
 /// `empty` gives the store, which is to be thrown away if that fails.
 fn fetch<S: Store>(
     others: &impl Others,
-    offered: &Offered,
+    offered: &SnapshotSource,
     is_floor: &dyn Fn(&Floor) -> bool,
     empty: impl FnOnce() -> io::Result<S>,
 ) -> io::Result<S> {
-    let Offered { broker, head, floor } = offered;
+    let SnapshotSource { broker, head, floor } = offered;
     let height = head.height();
     let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= FLOOR_SEARCHED);
     if !is_near || !is_floor(floor) {
@@ -188,18 +188,23 @@ fn fetch<S: Store>(
     Coming { source, height, offset: 0, rows: Rows::default() }.fill(restore, length)
 }
 
-impl Offered {
-    fn of((broker, history): (u16, History)) -> Option<Offered> {
-        let offer = history.snapshot?;
-        let head = SnapshotHead::from_bytes(&offer.head)?;
-        let floor = Floor { height: offer.floor, certificate: offer.certificate, header: offer.header };
-        Some(Offered { broker, head, floor })
+impl SnapshotSource {
+    fn of((broker, history): (u16, History)) -> Option<SnapshotSource> {
+        let snapshot = history.snapshot?;
+        let head = SnapshotHead::from_bytes(&snapshot.head)?;
+        let floor = Floor { height: snapshot.floor, certificate: snapshot.certificate, header: snapshot.header };
+        Some(SnapshotSource { broker, head, floor })
     }
 }
 
 impl JoinFolders {
     /// Fills `joining`.
-    fn take(&self, others: &impl Others, offered: &Offered, is_floor: &dyn Fn(&Floor) -> bool) -> io::Result<()> {
+    fn take(
+        &self,
+        others: &impl Others,
+        offered: &SnapshotSource,
+        is_floor: &dyn Fn(&Floor) -> bool,
+    ) -> io::Result<()> {
         let store = fetch(others, offered, is_floor, || {
             remove(&self.joining)?;
             Lsm::open(&self.state_of_joining()).map_err(io::Error::other)

@@ -119,9 +119,9 @@ impl Handler for TestHandler {
                 Answer::History(history)
             }
             (Lie::Last, Answer::History(mut history)) => {
-                let offer = history.snapshot.as_mut().expect("it offers one");
-                offer.head[..8].fill(0xff);
-                offer.floor = u64::MAX;
+                let snapshot = history.snapshot.as_mut().expect("it offers one");
+                snapshot.head[..8].fill(0xff);
+                snapshot.floor = u64::MAX;
                 Answer::History(history)
             }
             (Lie::Floor, Answer::History(mut history)) => {

@@ -41,7 +41,7 @@ pub(crate) enum Frame<'a> {
     /// The answer.
     Answer { id: FetchId, result: Fetched },
     /// To whoever keeps things: keep this.
-    Offer { what: Fetch, bytes: &'a [u8] },
+    Provide { what: Fetch, bytes: &'a [u8] },
     /// The answer: it is kept.
     Kept { what: Fetch },
     /// In the order: up to here the view before this prepared epoch is flushed.
@@ -87,7 +87,7 @@ impl<'a> Frame<'a> {
                     _ => return Err(Malformed),
                 },
             },
-            12 => Frame::Offer { what: what(&mut r)?, bytes: bounded(r.rest())? },
+            12 => Frame::Provide { what: what(&mut r)?, bytes: bounded(r.rest())? },
             13 => Frame::Kept { what: what(&mut r)? },
             14 => Frame::Flush { epoch: EpochId { counter: r.u32()?, hash: r.u64()? } },
             _ => return Err(Malformed),
@@ -120,7 +120,7 @@ impl<'a> Frame<'a> {
                 Fetched::Missing | Fetched::NotAsked => w.u8(11).u64(id.0).u8(0),
                 Fetched::Bytes(bytes) => w.u8(11).u64(id.0).u8(1).raw(bytes),
             },
-            Frame::Offer { what, bytes } => put_what(w.u8(12), what).raw(bytes),
+            Frame::Provide { what, bytes } => put_what(w.u8(12), what).raw(bytes),
             Frame::Kept { what } => put_what(w.u8(13), what),
             Frame::Flush { epoch } => w.u8(14).raw(&epoch.to_bytes()),
         };
@@ -192,7 +192,7 @@ mod tests {
             Frame::Fetch { id: FetchId(1), what: Fetch::Key },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
-            Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },
+            Frame::Provide { what: Fetch::Blob([5; 32]), bytes: b"blob" },
             Frame::Kept { what: Fetch::Blob([5; 32]) },
             Frame::Flush { epoch: EpochId { counter: 2, hash: 3 } },
         ] {

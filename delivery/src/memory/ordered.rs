@@ -49,7 +49,7 @@ pub struct Ordered {
     flushing: Option<(EpochId, EntryId)>,
     pending: BTreeMap<EntryId, Pending>,
     asked: BTreeMap<FetchId, Fetching>,
-    offered: BTreeMap<Fetch, Offered>,
+    provided: BTreeMap<Fetch, Provided>,
     again_at: Monotonic,
     started: bool,
     /// Everything goes through the order; by this number no two messages are the same.
@@ -78,7 +78,7 @@ struct Pending {
 }
 
 #[derive(Debug)]
-struct Offered {
+struct Provided {
     datagram: Vec<u8>,
     retry_at: Monotonic,
     tries: u32,
@@ -135,7 +135,7 @@ impl Ordered {
             flushing: None,
             pending: BTreeMap::new(),
             asked: BTreeMap::new(),
-            offered: BTreeMap::new(),
+            provided: BTreeMap::new(),
             again_at: Monotonic(0),
             started: false,
             all: None,
@@ -269,13 +269,13 @@ impl Ordered {
                 self.best_effort.outputs.push_back(Output::Fetched(id, result));
             }
             Frame::Kept { what } if from_orderer => {
-                self.offered.remove(&what);
+                self.provided.remove(&what);
             }
             Frame::Attachment { index, broker, bytes } => {
                 let attachments = vec![(broker, bytes.to_vec())];
                 self.best_effort.outputs.push_back(Output::Attach { index, attachments });
             }
-            Frame::Submit { .. } | Frame::Again { .. } | Frame::Fetch { .. } | Frame::Offer { .. } => {}
+            Frame::Submit { .. } | Frame::Again { .. } | Frame::Fetch { .. } | Frame::Provide { .. } => {}
             Frame::Entry { .. } | Frame::Head { .. } | Frame::Ordered { .. } | Frame::Kept { .. } => {
                 return Err(Dropped::Auth);
             }
@@ -421,14 +421,14 @@ impl Delivery for Ordered {
             Input::Fetch(id, what) => {
                 self.asked.insert(id, Fetching { what: what.clone(), retry_at: now.monotonic, tries: 0 });
             }
-            Input::Offer { bytes, .. }
-                if bytes.len() > OFFER_BYTES_MAX || self.offered.len() >= ORDERED_PENDING_MAX =>
+            Input::Provide { bytes, .. }
+                if bytes.len() > OFFER_BYTES_MAX || self.provided.len() >= ORDERED_PENDING_MAX =>
             {
                 self.best_effort.drops.count(Dropped::Queue);
             }
-            Input::Offer { what, bytes } => {
-                let datagram = open_datagram(&Frame::Offer { what: what.clone(), bytes });
-                self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
+            Input::Provide { what, bytes } => {
+                let datagram = open_datagram(&Frame::Provide { what: what.clone(), bytes });
+                self.provided.insert(what.clone(), Provided { datagram, retry_at: now.monotonic, tries: 0 });
             }
             Input::Prepare { view, flush } => self.flush(now, view.epoch, flush),
             Input::Install(_) => self.forget_flush(),
@@ -461,7 +461,7 @@ impl Delivery for Ordered {
         }
         let pending = self.pending.values().filter(|p| p.ordered.is_none()).map(|p| p.retry_at);
         let asked = self.asked.values().map(|a| a.retry_at);
-        pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
+        pending.chain(asked).chain(self.provided.values().map(|o| o.retry_at)).chain([self.again_at]).min()
     }
 
     fn handle_timeout(&mut self, now: Now, _protect: Option<&Arc<dyn Protect>>) {
@@ -478,10 +478,10 @@ impl Delivery for Ordered {
             pending.retry_at = now.monotonic + backoff(pending.tries);
             datagrams.push_back((To::Peer(self.orderer), pending.datagram.clone()));
         }
-        for offered in self.offered.values_mut().filter(|o| o.retry_at <= now.monotonic) {
-            offered.tries += 1;
-            offered.retry_at = now.monotonic + backoff(offered.tries);
-            datagrams.push_back((To::Peer(self.orderer), offered.datagram.clone()));
+        for provided in self.provided.values_mut().filter(|o| o.retry_at <= now.monotonic) {
+            provided.tries += 1;
+            provided.retry_at = now.monotonic + backoff(provided.tries);
+            datagrams.push_back((To::Peer(self.orderer), provided.datagram.clone()));
         }
         let mut missing = Vec::new();
         for (id, asked) in self.asked.iter_mut().filter(|(_, a)| a.retry_at <= now.monotonic) {

@@ -39,7 +39,7 @@ impl Orderer {
                 let result = self.find(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.to_vec()));
                 self.answer(from, &Frame::Answer { id, result });
             }
-            Ok(Frame::Offer { what, bytes }) => self.keep(from, what, bytes),
+            Ok(Frame::Provide { what, bytes }) => self.keep(from, what, bytes),
             Ok(_) => {}
             Err(_) => self.drops.count(Dropped::Malformed),
         }

@@ -163,7 +163,7 @@ impl MlsShaped {
         let id = MemberId { cert: cert(&config.name), incarnation };
         let leaf = Leaf { id, name: config.name, key: pair.public().0 };
         let mut machine = MlsShaped {
-            outputs: VecDeque::from([Output::Offer { what: Fetch::KeyPackage(id.cert), bytes: leaf.bytes() }]),
+            outputs: VecDeque::from([Output::Provide { what: Fetch::KeyPackage(id.cert), bytes: leaf.bytes() }]),
             leaf,
             pair,
             rng: ChaCha8Rng::from_seed(config.seed),
@@ -279,15 +279,15 @@ impl MlsShaped {
         for some in wraps.chunks(PIECE_MEMBERS) {
             let mut w = Writer::new();
             put_wraps(&mut w, some);
-            pieces.push((some[0].0, self.offer(w.finish())));
+            pieces.push((some[0].0, self.provide(w.finish())));
         }
         Wraps::Pieces(pieces)
     }
 
     /// Keeps something for those who fetch it by its hash.
-    fn offer(&mut self, bytes: Vec<u8>) -> [u8; 32] {
+    fn provide(&mut self, bytes: Vec<u8>) -> [u8; 32] {
         let hash = sha256(&bytes);
-        self.outputs.push_back(Output::Offer { what: Fetch::Blob(hash), bytes });
+        self.outputs.push_back(Output::Provide { what: Fetch::Blob(hash), bytes });
         hash
     }
 
@@ -302,7 +302,7 @@ impl MlsShaped {
         for some in members.chunks(PIECE_MEMBERS) {
             let mut w = Writer::new();
             put_members(&mut w, some);
-            let piece = self.offer(w.finish());
+            let piece = self.provide(w.finish());
             pieces.raw(&piece);
         }
         let pieces = pieces.finish();

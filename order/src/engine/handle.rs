@@ -35,7 +35,7 @@ impl Handle {
         if !self.status().running {
             return Err(Refused::Ended);
         }
-        self.shared.application.offer(Origin::Here, frame.clone())?;
+        self.shared.application.receive(Origin::Here, frame.clone())?;
         self.shared.frames.notify_waiters();
         if self.submit.try_send(frame).is_err() {
             self.shared.overflowed.store(true, Ordering::Release);

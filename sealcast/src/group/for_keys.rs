@@ -25,8 +25,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.send_for_keys(now, token, lane, needs, to, &bytes);
             }
             keys::Output::Fetch { id, what } => self.delivery.handle(now, Input::Fetch(id, &what)),
-            keys::Output::Offer { what, bytes } => {
-                self.delivery.handle(now, Input::Offer { what: &what, bytes: &bytes });
+            keys::Output::Provide { what, bytes } => {
+                self.delivery.handle(now, Input::Provide { what: &what, bytes: &bytes });
             }
             keys::Output::Prepare { view, flush } => {
                 let passed = self.passed_until(now);

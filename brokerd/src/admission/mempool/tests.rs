@@ -60,9 +60,9 @@ impl Mempool {
     }
 }
 
-fn draw(mempool: &Mempool, ancestors: &[Arc<Block>], next: impl Fn(&Client) -> Option<u64>) -> Vec<Frame> {
+fn propose(mempool: &Mempool, ancestors: &[Arc<Block>], next: impl Fn(&Client) -> Option<u64>) -> Vec<Frame> {
     let turns = mempool.authors().into_iter().map(|who| (who, next(&who))).collect();
-    mempool.draw(ancestors, SIZE, turns)
+    mempool.propose(ancestors, SIZE, turns)
 }
 
 fn strangers(_: &Client) -> Option<u64> {
@@ -73,15 +73,15 @@ fn strangers(_: &Client) -> Option<u64> {
 fn rule_e14_a_frame_stays_until_it_is_delivered() {
     let frames: Vec<Frame> = (0..5).map(|n| frame(n, 0, 1)).collect();
     let mut mempool = Mempool::with(&frames);
-    assert_eq!(draw(&mempool, &[], strangers), frames[..3]);
+    assert_eq!(propose(&mempool, &[], strangers), frames[..3]);
     let flying = block(1, &frames[..3]);
-    assert_eq!(draw(&mempool, std::slice::from_ref(&flying), strangers), frames[3..]);
+    assert_eq!(propose(&mempool, std::slice::from_ref(&flying), strangers), frames[3..]);
     // The view of that block was skipped.
-    assert_eq!(draw(&mempool, &[], strangers), frames[..3]);
+    assert_eq!(propose(&mempool, &[], strangers), frames[..3]);
     assert_eq!(mempool.oldest(SIZE), frames[..3]);
 
     assert!(mempool.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
-    assert_eq!(draw(&mempool, &[], strangers), frames[3..]);
+    assert_eq!(propose(&mempool, &[], strangers), frames[3..]);
     assert_eq!(mempool.reserve(&frames[0], head(&frames[0]), known(client(1))), Err(AdmissionError::Known));
     assert_eq!(mempool.executed(1).len(), 3);
     assert_eq!(mempool.reserve(&frames[0], head(&frames[0]), known(client(1))), Ok(()), "a gap may have made it void");
@@ -169,15 +169,15 @@ fn a_frame_waits_for_those_before_it_but_not_for_ever() {
     let next = |who: &Client| (*who == client(1)).then_some(5);
     // They come in another order than they are numbered, and 8 never comes.
     let mut mempool = Mempool::with(&[c.clone(), b.clone(), a.clone()]);
-    assert_eq!(draw(&mempool, &[], next), std::slice::from_ref(&a), "its turn comes first");
+    assert_eq!(propose(&mempool, &[], next), std::slice::from_ref(&a), "its turn comes first");
     let flying = block(1, std::slice::from_ref(&a));
-    assert_eq!(draw(&mempool, std::slice::from_ref(&flying), next), std::slice::from_ref(&b));
+    assert_eq!(propose(&mempool, std::slice::from_ref(&flying), next), std::slice::from_ref(&b));
     mempool.deliver(&flying);
     mempool.deliver(&block(2, &[b]));
     let executed = |_: &Client| Some(8);
-    assert_eq!(draw(&mempool, &[], executed), []);
+    assert_eq!(propose(&mempool, &[], executed), []);
     mempool.deliver(&block(limits::TURN_PATIENCE_BLOCKS, &[]));
-    assert_eq!(draw(&mempool, &[], executed), [c], "the state says what is missing");
+    assert_eq!(propose(&mempool, &[], executed), [c], "the state says what is missing");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_frame_whose_turn_nobody_asked_for_is_for_the_next_block() {
     let mut mempool = Mempool::with(std::slice::from_ref(&a));
     let turns: BTreeMap<Client, Option<u64>> = mempool.authors().into_iter().map(|who| (who, Some(5))).collect();
     mempool.admit(&b);
-    assert_eq!(mempool.draw(&[], SIZE, turns), [a]);
+    assert_eq!(mempool.propose(&[], SIZE, turns), [a]);
 }
 
 #[test]
@@ -195,11 +195,11 @@ fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
     let mut mempool = Mempool::default();
     mempool.remember(&a, head(&a), checked(&a));
     mempool.remember(&b, head(&b), checked(&b));
-    assert!(mempool.checked(&a.hash()).is_some() && draw(&mempool, &[], strangers).is_empty());
+    assert!(mempool.checked(&a.hash()).is_some() && propose(&mempool, &[], strangers).is_empty());
     // A client brings one of them after all: it need not be checked again.
     assert_eq!(mempool.reserve(&b, head(&b), known(client(1))), Ok(()));
     assert!(mempool.checked(&b.hash()).is_some() && mempool.enter(&b.hash()));
-    assert_eq!(draw(&mempool, &[], strangers), std::slice::from_ref(&b));
+    assert_eq!(propose(&mempool, &[], strangers), std::slice::from_ref(&b));
     assert_eq!(mempool.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
     assert!(mempool.is_empty());
 }
@@ -259,8 +259,8 @@ impl Mempool {
 
 const FULL: BlockSize = BlockSize { frames: limits::BLOCK_FRAMES, bytes: limits::BLOCK_BYTES };
 
-fn draw_full(mempool: &Mempool, ancestors: &[Arc<Block>]) -> Vec<Frame> {
-    mempool.draw(ancestors, FULL, mempool.authors().into_iter().map(|who| (who, None)).collect())
+fn propose_full(mempool: &Mempool, ancestors: &[Arc<Block>]) -> Vec<Frame> {
+    mempool.propose(ancestors, FULL, mempool.authors().into_iter().map(|who| (who, None)).collect())
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn rule_g7_a_clients_wait_does_not_depend_on_anothers_backlog() {
         let mut mempool = Mempool::default();
         mempool.flood(2, backlog, 32 << 10);
         mempool.admit(&honest);
-        let place = draw_full(&mempool, &[]).iter().position(|it| *it == honest);
+        let place = propose_full(&mempool, &[]).iter().position(|it| *it == honest);
         assert_eq!(place, Some(0), "it is the shortest, and all are new");
         let forwarded = mempool.oldest(FULL).iter().position(|it| *it == honest);
         assert_eq!(forwarded, Some(0), "what a new leader is sent has the same turns");
@@ -278,9 +278,9 @@ fn rule_g7_a_clients_wait_does_not_depend_on_anothers_backlog() {
         // A block of the flood is on its way; what comes now stands in the next one.
         let mut mempool = Mempool::default();
         mempool.flood(2, backlog, 32 << 10);
-        let flying = block(1, &draw_full(&mempool, &[]));
+        let flying = block(1, &propose_full(&mempool, &[]));
         mempool.admit(&honest);
-        let next = draw_full(&mempool, std::slice::from_ref(&flying));
+        let next = propose_full(&mempool, std::slice::from_ref(&flying));
         assert_eq!(next.iter().position(|it| *it == honest), Some(0));
     }
 }
@@ -290,21 +290,21 @@ fn rule_g7_accounts_with_much_waiting_share_a_block_and_leave_a_newcomer_its_tur
     let mut mempool = Mempool::default();
     (2..10).for_each(|seed| mempool.flood(seed, 64, 32 << 10));
     for height in 1..4 {
-        let drawn = draw_full(&mempool, &[]);
-        let of = |seed: u8| drawn.iter().filter(|it| head(it).client == client(seed)).count();
+        let proposed = propose_full(&mempool, &[]);
+        let of = |seed: u8| proposed.iter().filter(|it| head(it).client == client(seed)).count();
         let shares: Vec<usize> = (2..10).map(of).collect();
         assert!(shares.iter().all(|it| *it == 8), "64 frames fit, of eight accounts: {shares:?}");
         for seed in 2..10 {
             let numbers: Vec<u64> =
-                drawn.iter().map(head).filter(|it| it.client == client(seed)).map(|it| it.first).collect();
+                proposed.iter().map(head).filter(|it| it.client == client(seed)).map(|it| it.first).collect();
             assert!(numbers.is_sorted(), "one client's frames keep their order: {numbers:?}");
         }
-        mempool.deliver(&block(height, &drawn));
+        mempool.deliver(&block(height, &proposed));
         mempool.executed(height);
     }
     let honest = frame(1, 0, 1);
     mempool.admit(&honest);
-    let place = draw_full(&mempool, &[]).iter().position(|it| *it == honest);
+    let place = propose_full(&mempool, &[]).iter().position(|it| *it == honest);
     assert!(place.is_some_and(|it| it <= 8), "at most one of each other account stands before it: {place:?}");
 }
 
@@ -317,12 +317,12 @@ fn rule_g7_a_block_that_a_broker_proposes_is_soon_checked() {
     };
     let frames: Vec<Frame> = (0..10).map(sealed).collect();
     let mempool = Mempool::with(&frames);
-    let drawn = draw_full(&mempool, &[]);
-    assert_eq!(drawn.len(), limits::BLOCK_CIPHERTEXTS_DRAWN / SEALED_OF_A_FRAME);
-    let flying = block(1, &drawn);
+    let proposed = propose_full(&mempool, &[]);
+    assert_eq!(proposed.len(), limits::BLOCK_CIPHERTEXTS_PROPOSED_MAX / SEALED_OF_A_FRAME);
+    let flying = block(1, &proposed);
     assert_eq!(
-        draw_full(&mempool, std::slice::from_ref(&flying)),
-        frames[drawn.len()..],
+        propose_full(&mempool, std::slice::from_ref(&flying)),
+        frames[proposed.len()..],
         "the rest is for the next one"
     );
 }
@@ -348,17 +348,17 @@ fn rule_g7_while_much_is_not_executed_blocks_are_small_and_whoever_comes_new_is_
     let mut height = 0;
     while mempool.on_their_way_bytes.values().sum::<usize>() + limits::BLOCK_BYTES <= limits::UNEXECUTED_BYTES_MAX {
         height += 1;
-        let drawn = draw_full(&mempool, &[]);
-        assert!(drawn.len() > 32, "a full one: {}", drawn.len());
-        mempool.deliver(&block(height, &drawn));
+        let proposed = propose_full(&mempool, &[]);
+        assert!(proposed.len() > 32, "a full one: {}", proposed.len());
+        mempool.deliver(&block(height, &proposed));
     }
     let honest = frame(1, 0, 1);
     mempool.admit(&honest);
-    let drawn = draw_full(&mempool, &[]);
-    let bytes: usize = drawn.iter().map(|it| it.bytes().len()).sum();
-    assert!(bytes <= limits::BLOCK_BYTES_ALWAYS && drawn.contains(&honest), "{bytes} bytes");
+    let proposed = propose_full(&mempool, &[]);
+    let bytes: usize = proposed.iter().map(|it| it.bytes().len()).sum();
+    assert!(bytes <= limits::BLOCK_BYTES_ALWAYS && proposed.contains(&honest), "{bytes} bytes");
     mempool.executed(height);
-    assert!(draw_full(&mempool, &[]).len() > 32, "what is executed makes room");
+    assert!(propose_full(&mempool, &[]).len() > 32, "what is executed makes room");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn what_one_offers_another_fetches() {
     wire.clients[1].handle(wire.now, Input::Fetch(FetchId(5), &what));
     wire.run(60);
     assert!(wire.seen[1].is_empty(), "nobody has it yet");
-    wire.clients[0].handle(wire.now, Input::Offer { what: &what, bytes: b"package" });
+    wire.clients[0].handle(wire.now, Input::Provide { what: &what, bytes: b"package" });
     wire.run(2_000);
     assert_eq!(wire.seen[1], [format!("{:?} {:?}", FetchId(5), Fetched::Bytes(b"package".to_vec()))]);
     wire.clients[1].handle(wire.now, Input::Fetch(FetchId(6), &Fetch::Blob([1; 32])));
