@@ -45,7 +45,7 @@ pub type Interest = Option<&'static str>;
 /// The interest in everything.
 pub const EVERYTHING: &str = "#";
 
-/// One publication that a correct client, or a villain, has a mind to.
+/// One publication that a correct client, or a Byzantine client, has a mind to.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Whose.

@@ -14,11 +14,11 @@ use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, Share};
 use sealcast_order::Block;
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play};
 
+use crate::byzantine_client::Deed;
 use crate::cast::{Cast, Desk, EVERYTHING, MARK, Plan, Threshold, key};
 use crate::event::Event;
 use crate::scenario::{Fault, run_with};
 use crate::stage::Stage;
-use crate::villain::Deed;
 
 /// All that a listener saw.
 type Seen = Rc<RefCell<Vec<Event>>>;
@@ -193,12 +193,13 @@ fn rule_e13_input_causality_nothing_derived_from_a_pending_ciphertext_is_valid()
 #[test]
 fn rule_e13_input_causality_who_overhears_what_is_pending_gets_nothing_ordered_of_it() {
     for deed in [Deed::Replayer, Deed::MalformedCiphertext] {
-        let villain = Id(key(90).public_bytes());
+        let byzantine_client = Id(key(90).public_bytes());
         let ordered = Rc::new(RefCell::new(0));
         let count = ordered.clone();
         let listener = move |events: &mut Vec<Event>| {
-            let of_villain = |it: &&Event| matches!(it, Event::Delivered { publisher, .. } if *publisher == villain);
-            *count.borrow_mut() += events.iter().filter(of_villain).count();
+            let of_byzantine_client =
+                |it: &&Event| matches!(it, Event::Delivered { publisher, .. } if *publisher == byzantine_client);
+            *count.borrow_mut() += events.iter().filter(of_byzantine_client).count();
         };
         let report = run_with(Fault::Deed(deed), 4, 1, Threshold::Default, Some(Box::new(listener)));
         assert_eq!((report.violation, *ordered.borrow()), (None, 0), "{deed:?}");

@@ -2,7 +2,7 @@
 //! real admission, executor and release above it, the real client machines below, one seed for all of it.
 //!
 //! ```text
-//! publishers, readers ── the brokers' client + keys::threshold                       villains: by name
+//! publishers, readers ── the brokers' client + keys::threshold                       Byzantine clients: by name
 //!        │ messages with delays, channels that break                                 │
 //!        ▼                                                                            ▼
 //! brokers ── admission ▶ engine ▶ executor ▶ release, stepped; rows in memory    liars: by name
@@ -19,7 +19,7 @@
 //! | [`joiner`] | a broker that lost its folder asks the others |
 //! | [`client`] | one correct client |
 //! | [`member`] | a member of a group with any of the key schemes: the core of a session |
-//! | [`villain`] | clients that misbehave, by name |
+//! | [`byzantine_client`] | clients that misbehave, by name |
 //! | [`stage`] | time, messages, faults: all of it at work |
 //! | [`event`], [`checkers`] | what is seen, and whether it is as promised |
 //! | [`scenario`] | what is played, by name |
@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod broker;
+pub mod byzantine_client;
 pub mod cast;
 pub mod checkers;
 pub mod client;
@@ -40,4 +41,3 @@ pub mod scenario;
 pub mod stage;
 #[cfg(test)]
 mod tests;
-pub mod villain;

@@ -15,11 +15,11 @@ use sealcast_brokerd::sync::{Forgotten, Keep};
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play, play_on};
 use sealcast_wire::limits;
 
+use crate::byzantine_client::Deed;
 use crate::cast::{Desk, EVERYTHING, Interest, MARK, Plan, Threshold};
 use crate::checkers::Violation;
 use crate::liar::Lie;
 use crate::stage::{Counts, Plant, Stage};
-use crate::villain::Deed;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +144,7 @@ async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(
         return Err(stage.violation("liveness 1", "readers are not subscribed after a minute"));
     }
     if let Fault::Deed(deed) = fault {
-        stage.enter_villain(90, deed)?;
+        stage.add_byzantine_client(90, deed)?;
     }
     publish(stage, 0..PUBLICATIONS)?;
     act(stage);

@@ -25,6 +25,7 @@ use sealcast_sim::checker::Panel;
 use sealcast_wire::{Monotonic, Now, Utc};
 
 use crate::broker::{BLOCK, Broker};
+use crate::byzantine_client::{ByzantineClient, Deed};
 use crate::cast::{Cast, Desk, EVERYTHING, Interest, Plan, Threshold, key_of, wants};
 use crate::checkers::{self, Book, Violation};
 use crate::client::{Client, ClientEvent};
@@ -32,7 +33,6 @@ use crate::event::Event;
 use crate::joiner::Joiner;
 use crate::liar::{Liar, Lie};
 use crate::member::Member;
-use crate::villain::{Deed, Villain};
 
 /// What changes an event before checkers see it, in tests of the checkers.
 pub type Plant = Box<dyn FnMut(&mut Vec<Event>)>;
@@ -48,7 +48,7 @@ pub struct Stage {
     refused: Option<Id>,
     /// The correct clients.
     pub clients: Vec<Client>,
-    villains: Vec<Villain>,
+    byzantine_clients: Vec<ByzantineClient>,
     /// Members of a group, whom no checker knows.
     pub members: Vec<Member>,
     checkers: Panel<Book, Event>,
@@ -101,7 +101,7 @@ pub struct Counts {
     pub joined: u64,
     /// See `joined`.
     pub passed_over: u64,
-    /// Frames of villains, in which they misbehave, that brokers got.
+    /// Frames of Byzantine clients, in which they misbehave, that brokers got.
     pub misbehaviours: u64,
     /// Simulated microseconds.
     pub micros: u64,
@@ -113,7 +113,7 @@ enum Message {
     Connect { member: usize, broker: usize },
     Cut { member: usize, broker: usize },
     Plan { client: usize, plan: usize, it: Arc<Plan> },
-    Villain(usize),
+    ByzantineClient(usize),
 }
 
 impl Stage {
@@ -137,7 +137,7 @@ impl Stage {
             twin,
             refused: None,
             clients: Vec::new(),
-            villains: Vec::new(),
+            byzantine_clients: Vec::new(),
             members: Vec::new(),
             checkers,
             plant: None,
@@ -176,7 +176,7 @@ impl Stage {
     pub fn enter(&mut self, seed: u8, desk: Desk, interest: Interest) -> Result<usize, Violation> {
         let client = Client::new(&self.cast, seed, desk, interest);
         let (id, number) = (client.id, self.clients.len());
-        assert!(self.villains.is_empty(), "correct clients come first");
+        assert!(self.byzantine_clients.is_empty(), "correct clients come first");
         self.clients.push(client);
         self.tell(Event::Enters { client: number, id, desk, interest })?;
         self.connect_all(number);
@@ -187,13 +187,14 @@ impl Stage {
     ///
     /// # Errors
     /// [`Violation`].
-    pub fn enter_villain(&mut self, seed: u8, deed: Deed) -> Result<(), Violation> {
-        let villain = Villain::new(seed, deed);
-        let (id, desk, number) = (villain.id, villain.desk, self.clients.len() + self.villains.len());
-        self.villains.push(villain);
+    pub fn add_byzantine_client(&mut self, seed: u8, deed: Deed) -> Result<(), Violation> {
+        let byzantine_client = ByzantineClient::new(seed, deed);
+        let (id, desk, number) =
+            (byzantine_client.id, byzantine_client.desk, self.clients.len() + self.byzantine_clients.len());
+        self.byzantine_clients.push(byzantine_client);
         self.tell(Event::Enters { client: number, id, desk, interest: Some(EVERYTHING) })?;
         self.connect_all(number);
-        self.push(300_000, Message::Villain(self.villains.len() - 1));
+        self.push(300_000, Message::ByzantineClient(self.byzantine_clients.len() - 1));
         Ok(())
     }
 
@@ -218,7 +219,7 @@ impl Stage {
 
     /// How many there are beside members of groups, who come behind them.
     fn strangers(&self) -> usize {
-        self.clients.len() + self.villains.len()
+        self.clients.len() + self.byzantine_clients.len()
     }
 
     fn member_of_group(&mut self, number: usize) -> Option<&mut Member> {
@@ -227,7 +228,7 @@ impl Stage {
     }
 
     fn id_of(&self, number: usize) -> Id {
-        let clients = self.clients.iter().map(|it| it.id).chain(self.villains.iter().map(|it| it.id));
+        let clients = self.clients.iter().map(|it| it.id).chain(self.byzantine_clients.iter().map(|it| it.id));
         clients.chain(self.members.iter().map(|it| it.id)).nth(number).expect("it is somebody's number")
     }
 
@@ -581,7 +582,7 @@ impl Stage {
         match said {
             ClientEvent::Send(broker, bytes) => {
                 if let Some(frame) = Request::submitted(&bytes) {
-                    let overheard = self.villains.iter_mut().map(|it| &mut it.overheard);
+                    let overheard = self.byzantine_clients.iter_mut().map(|it| &mut it.overheard);
                     overheard.for_each(|it| it.push(frame.to_vec()));
                 }
                 self.send_to(client, usize::from(broker), bytes);
@@ -691,7 +692,7 @@ impl Stage {
     }
 
     fn member(&self, id: &Id) -> Option<usize> {
-        let clients = self.clients.iter().map(|it| it.id).chain(self.villains.iter().map(|it| it.id));
+        let clients = self.clients.iter().map(|it| it.id).chain(self.byzantine_clients.iter().map(|it| it.id));
         clients
             .chain(self.members.iter().map(|it| it.id))
             .enumerate()
@@ -742,9 +743,12 @@ impl Stage {
                     return Ok(());
                 }
                 let id = self.id_of(member);
-                if let Some(villain) = member.checked_sub(self.clients.len()).and_then(|it| self.villains.get(it)) {
+                if let Some(byzantine_client) =
+                    member.checked_sub(self.clients.len()).and_then(|it| self.byzantine_clients.get(it))
+                {
                     let frame = Request::submitted(&bytes);
-                    self.counts.misbehaviours += u64::from(frame.is_some_and(|it| villain.misbehaviours.contains(it)));
+                    self.counts.misbehaviours +=
+                        u64::from(frame.is_some_and(|it| byzantine_client.misbehaviours.contains(it)));
                 }
                 self.tell(Event::Held { broker, bytes: bytes.clone() })?;
                 if let Ok(Request::Query { id, query: Query::Share { sn, .. } }) = Request::from_bytes(&bytes) {
@@ -795,10 +799,10 @@ impl Stage {
                 self.planned -= 1;
                 self.clients[client].plans.push_back((plan, it));
             }
-            Message::Villain(number) => {
+            Message::ByzantineClient(number) => {
                 let dice = self.rng.next_u64();
                 let (cast, member) = (self.cast.clone(), self.clients.len() + number);
-                let act = self.villains[number].act(&cast, dice);
+                let act = self.byzantine_clients[number].act(&cast, dice);
                 for (plan, of) in act.plans {
                     let at = self.checkers.cast.plans.len();
                     self.tell(Event::Planned { plan, correct: false })?;
@@ -807,9 +811,9 @@ impl Stage {
                 for (broker, bytes) in act.messages {
                     self.send_to(member, broker, bytes.into());
                 }
-                if self.now < VILLAINS_UNTIL_MICROS {
+                if self.now < BYZANTINE_UNTIL_MICROS {
                     let wait = 50_000 + self.below(150_000);
-                    self.push(wait, Message::Villain(number));
+                    self.push(wait, Message::ByzantineClient(number));
                 }
             }
         }
@@ -833,4 +837,4 @@ const TICK_MICROS: u64 = 3_000;
 /// Clients' clocks do not begin with their brokers'.
 const BOOT_MICROS: u64 = 5_000_000;
 /// Villains rest from then on, so that a run ends.
-const VILLAINS_UNTIL_MICROS: u64 = 6_000_000;
+const BYZANTINE_UNTIL_MICROS: u64 = 6_000_000;

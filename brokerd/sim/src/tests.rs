@@ -10,12 +10,12 @@ use sealcast_broker::protocol::{Reply, Request};
 use sealcast_broker::state::Code;
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
+use crate::byzantine_client::Deed;
 use crate::cast::{Cast, EVERYTHING, MARK, Plan, Threshold, key};
 use crate::event::Event;
 use crate::liar::Lie;
 use crate::scenario::{Fault, run, run_with};
 use crate::stage::{Plant, Stage};
-use crate::villain::Deed;
 
 /// Plays seeds on both cores.
 fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
@@ -41,7 +41,7 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
             "{:?}",
             report.counts
         );
-        // What correct clients publish comes to 34 places; villains of these kinds publish, too.
+        // What correct clients publish comes to 34 places; Byzantine clients of these kinds publish, too.
         let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer | Deed::Flooder));
         assert!(!adds || report.counts.delivered + report.counts.empty > 34, "the villain did nothing");
     }

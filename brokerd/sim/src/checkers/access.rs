@@ -148,7 +148,7 @@ impl Checker<Book, Event> for Bottom {
                     let (_, desk, interest) = book.clients[*client];
                     let plans = self.done.iter().map(|it| &book.plans[*it].0);
                     let wanted = plans.filter(|plan| book.wants(*client, plan.topic));
-                    // What villains publish is not told; nobody who wants one topic wants theirs.
+                    // What Byzantine clients publish is not told; nobody who wants one topic wants theirs.
                     let all = if interest == Some(EVERYTHING) { most } else { wanted.clone().count() as u64 };
                     let (next, empty) = (self.next.get(client), self.empty.get(client));
                     let next = next.copied().unwrap_or(0);

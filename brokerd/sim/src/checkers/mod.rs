@@ -29,7 +29,7 @@ pub struct Book {
     pub clients: Vec<(Client, Desk, Interest)>,
     /// Plans by their numbers, and whether they are a correct client's.
     pub plans: Vec<(Arc<Plan>, bool)>,
-    /// Plans by client and number: of what is sealed, and of villains. What is not sealed gets another number when a new
+    /// Plans by client and number: of what is sealed, and of Byzantine clients. What is not sealed gets another number when a new
     /// policy comes before it.
     pub sends: BTreeMap<(Client, u64), Vec<usize>>,
     /// Who was ended, in which block.

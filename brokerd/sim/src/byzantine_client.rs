@@ -42,7 +42,7 @@ impl Deed {
 }
 
 /// One such client.
-pub struct Villain {
+pub struct ByzantineClient {
     /// Its key's public part.
     pub id: Id,
     /// What it may read.
@@ -67,13 +67,13 @@ pub struct Act {
     pub plans: Vec<(Arc<Plan>, u64)>,
 }
 
-impl Villain {
+impl ByzantineClient {
     /// At desk rates; whoever is registered by a stranger alone is at none.
-    pub fn new(seed: u8, deed: Deed) -> Villain {
+    pub fn new(seed: u8, deed: Deed) -> ByzantineClient {
         let origin = key(seed);
         let id = Id(origin.public_bytes());
         let desk = (deed != Deed::ForeignIssuer).then_some("rates");
-        Villain {
+        ByzantineClient {
             id,
             desk,
             deed,
