@@ -12,7 +12,7 @@ use sealcast_broker::state::{Entry, Notice, Run};
 use sealcast_wire::{Monotonic, Now, limits};
 
 use super::Quorum;
-use super::catching::Company;
+use super::catching::AgreementRule;
 use super::event::{Delivered, Misbehaviour, Output};
 use super::line::{Item, Line};
 use super::queries::Purpose;
@@ -349,7 +349,7 @@ impl Quorum {
         let (Some(line), Some(ask)) = (self.lines.get_mut(&id), self.queries.get(ask)) else { return true };
         let waits = |broker: u16| !late && up.contains(&broker) && !ask.has_said(broker);
         let may_agree = !late || ask.rounds < DIFFERING_ROUNDS;
-        line.fetch(&Company { brokers, faulty, waits: &waits, may_agree })
+        line.fetch(&AgreementRule { brokers, faulty, waits: &waits, may_agree })
     }
 
     /// Asks those brokers on whose pages ended before what is wanted; whether there are such.

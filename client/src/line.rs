@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use sealcast_broker::operation::Interest;
 use sealcast_broker::state::{Entry, Run};
 
-use super::catching::{Agreed, Company, Streams};
+use super::catching::{Agreed, AgreementRule, Streams};
 
 /// See the module.
 #[derive(Debug)]
@@ -136,9 +136,9 @@ impl Line {
     }
 
     /// Takes in what brokers agree on from what is ready on; whether that is anything.
-    pub(super) fn fetch(&mut self, company: &Company<'_>) -> bool {
+    pub(super) fn fetch(&mut self, rule: &AgreementRule<'_>) -> bool {
         let at = self.fetched();
-        let agreed = self.streams.agree(at, company);
+        let agreed = self.streams.agree(at, rule);
         let any = !agreed.is_empty();
         for it in agreed {
             match (self.ready.back_mut(), it) {
@@ -153,7 +153,7 @@ impl Line {
         // What is found exists.
         self.goal = self.goal.max(end);
         // All of a page was ⊥, or nothing: the next one begins behind it, also in the next run.
-        if let Some(pair) = self.streams.pair(end, company.faulty) {
+        if let Some(pair) = self.streams.pair(end, rule.faulty) {
             self.anchor = self.anchor.max(pair);
             if pair.0 <= self.taken.0 {
                 self.taken.1 = self.taken.1.max(pair);

@@ -15,10 +15,10 @@ use sealcast_delivery::{self as delivery, Batch, Delivery, Outgoing, SendError, 
 use sealcast_keys::Command;
 use sealcast_keys::plain::Plain;
 use sealcast_lab::mocks::broker::Broker;
-use sealcast_lab::mocks::company::{brokers, name};
-use sealcast_lab::scenarios::company::TOPIC;
+use sealcast_lab::mocks::fixture::{brokers, name};
+use sealcast_lab::scenarios::fixture::TOPIC;
 use sealcast_lab::scenarios::pairs::{Keyed, MEMBERS, Paired, SCHEMES, Seat, TRANSPORTS, story};
-use sealcast_lab::scenarios::stage::{self, Keep};
+use sealcast_lab::scenarios::simulation::{self, Keep};
 use sealcast_sim::dice::Dice;
 use sealcast_sim::{Effect, Node as _, Reach, Records};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
@@ -76,7 +76,7 @@ fn every_pair_runs_in_the_simulator() {
     for pair in all().filter(is_allowed) {
         for seed in seeds.clone() {
             let script = story(&pair, &mut Dice::new(seed, 4));
-            let report = stage::play(&pair, &script, seed, Keep { lines: 0, story: only.is_some() });
+            let report = simulation::play(&pair, &script, seed, Keep { lines: 0, story: only.is_some() });
             report.story.iter().for_each(|line| println!("{line}"));
             let again = format!("PAIR_SEED={seed} cargo test --workspace --test pairs");
             assert!(report.holds(), "{}: {:?}\nagain: {again}", shown(&pair), report.violations.first());

@@ -21,7 +21,7 @@ use sealcast_order::{
     Ack, Application, Block, BlockSize, Delivered, Evidence, Floor, Frame, Hash, Order, Origin, Parent, Refused,
 };
 
-use crate::cast::{Cast, key_of};
+use crate::fixture::{Fixture, key_of};
 
 /// How much one block holds here.
 pub const BLOCK: BlockSize = BlockSize { frames: 8, bytes: 64 << 10 };
@@ -93,12 +93,12 @@ struct Gate {
 
 impl Broker {
     /// It does not run yet.
-    pub fn new(number: usize, cast: &Cast, share: &KeyShare<Ristretto255>) -> Broker {
+    pub fn new(number: usize, fixture: &Fixture, share: &KeyShare<Ristretto255>) -> Broker {
         Broker {
             number,
-            genesis: cast.genesis.clone(),
-            seed: cast.seeds[number],
-            key: cast.key.clone(),
+            genesis: fixture.genesis.clone(),
+            seed: fixture.seeds[number],
+            key: fixture.key.clone(),
             share: *share.secret_bytes().expose(),
             keep: Keep::Everything,
             rows: Memory::default(),

@@ -7,7 +7,7 @@ use sealcast_broker::operation::{Body, Client as Id, Frame, Operation, Publicati
 use sealcast_broker::protocol::{Query, Request};
 use sealcast_crypto::signature::OriginKey;
 
-use crate::cast::{Cast, Desk, Plan, key};
+use crate::fixture::{Desk, Fixture, Plan, key};
 
 /// How a client misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,27 +87,27 @@ impl ByzantineClient {
     }
 
     /// What it does now. `dice` are the seed's.
-    pub fn act(&mut self, cast: &Cast, dice: u64) -> Act {
+    pub fn act(&mut self, fixture: &Fixture, dice: u64) -> Act {
         let mut act = Act::default();
-        let brokers = cast.brokers();
+        let brokers = fixture.brokers();
         let at = usize::try_from(dice % brokers as u64).expect("it is small");
         self.turn += 1;
         match self.turn {
             1 => {
                 if self.deed == Deed::ForeignIssuer {
-                    let foreign = Operation::Register(cast.foreign_registration(self.seed, Some("fx")));
-                    self.send(&mut act, cast, 0, at, foreign);
+                    let foreign = Operation::Register(fixture.foreign_registration(self.seed, Some("fx")));
+                    self.send(&mut act, fixture, 0, at, foreign);
                 }
-                let word = Operation::Register(cast.registration(self.seed, self.desk));
-                self.send(&mut act, cast, 0, at, word);
+                let word = Operation::Register(fixture.registration(self.seed, self.desk));
+                self.send(&mut act, fixture, 0, at, word);
                 self.number = 1;
             }
             2 => {
-                self.send(&mut act, cast, 1, at, Operation::Subscribe("#".parse().expect("an interest")));
+                self.send(&mut act, fixture, 1, at, Operation::Subscribe("#".parse().expect("an interest")));
                 self.number = 2;
             }
             turn => {
-                self.misbehave(&mut act, cast, turn, at, dice >> 8);
+                self.misbehave(&mut act, fixture, turn, at, dice >> 8);
                 let frames = act.messages.iter().filter_map(|(_, bytes)| Request::submitted(bytes));
                 self.misbehaviours.extend(frames.map(<[u8]>::to_vec));
                 // Whoever reads what he may not asks everybody for shares, with proofs.
@@ -120,8 +120,8 @@ impl ByzantineClient {
         act
     }
 
-    fn misbehave(&mut self, act: &mut Act, cast: &Cast, turn: u64, at: usize, dice: u64) {
-        let other = (at + 1) % cast.brokers();
+    fn misbehave(&mut self, act: &mut Act, fixture: &Fixture, turn: u64, at: usize, dice: u64) {
+        let other = (at + 1) % fixture.brokers();
         // The policy in force, as a rule; now and then the one before.
         let policy = u64::from(!turn.is_multiple_of(4));
         match self.deed {
@@ -131,7 +131,7 @@ impl ByzantineClient {
                         self.plan(format!("{face} face of {turn}"), Some("fx").filter(|_| turn.is_multiple_of(2)));
                     let operation = Operation::Publish(Box::new(plan.publication(policy)));
                     act.plans.push((plan, self.number));
-                    self.send(act, cast, self.number, broker, operation);
+                    self.send(act, fixture, self.number, broker, operation);
                 }
                 self.number += 1;
             }
@@ -148,14 +148,14 @@ impl ByzantineClient {
                 };
                 let plan = self.plan(format!("malformed {turn}"), None);
                 let publication = Publication { body: Body::Sealed(body), ..plan.publication(policy) };
-                self.send(act, cast, self.number, at, Operation::Publish(Box::new(publication)));
+                self.send(act, fixture, self.number, at, Operation::Publish(Box::new(publication)));
             }
             Deed::Replayer => {
                 if let Some(frame) = self.overheard.get(usize::try_from(dice % 64).expect("it is small")) {
                     act.messages.push((at, Request::Submit(frame.clone()).to_bytes()));
                 }
                 if let Some(it) = self.overheard.iter().rev().find_map(|frame| sealed_in(frame)) {
-                    self.send(act, cast, self.number, other, Operation::Publish(Box::new(it)));
+                    self.send(act, fixture, self.number, other, Operation::Publish(Box::new(it)));
                 }
             }
             Deed::ForeignIssuer => {
@@ -163,7 +163,7 @@ impl ByzantineClient {
                 let access = Some("nowhere:desk = fx".parse().expect("a condition"));
                 let publication = Publication { access, ..plan.publication(policy) };
                 act.plans.push((plan, self.number));
-                self.send(act, cast, self.number, at, Operation::Publish(Box::new(publication)));
+                self.send(act, fixture, self.number, at, Operation::Publish(Box::new(publication)));
                 self.number += 1;
             }
             Deed::Flooder => {
@@ -171,7 +171,7 @@ impl ByzantineClient {
                     let plan = self.plan(format!("flood {turn} {n} {}", "~".repeat(FLOOD_BYTES)), None);
                     let operation = Operation::Publish(Box::new(plan.publication(policy)));
                     act.plans.push((plan, self.number));
-                    self.send(act, cast, self.number, usize::from(self.seed) % cast.brokers(), operation);
+                    self.send(act, fixture, self.number, usize::from(self.seed) % fixture.brokers(), operation);
                     self.number += 1;
                 }
             }
@@ -183,8 +183,8 @@ impl ByzantineClient {
         Arc::new(Plan { client: self.id, topic: "open", only, sealed: false, payload })
     }
 
-    fn send(&self, act: &mut Act, cast: &Cast, number: u64, broker: usize, operation: Operation) {
-        let frame = Frame::sign(&cast.cluster, &self.origin, number, vec![operation]);
+    fn send(&self, act: &mut Act, fixture: &Fixture, number: u64, broker: usize, operation: Operation) {
+        let frame = Frame::sign(&fixture.cluster, &self.origin, number, vec![operation]);
         act.messages.push((broker, Request::Submit(frame.to_bytes()).to_bytes()));
     }
 }

@@ -17,7 +17,7 @@ use sealcast_keys::threshold::{Config as KeyConfig, RequiredVersions, Threshold,
 use sealcast_keys::{self as keys, Keys};
 use sealcast_wire::{Address, Culprit, Evidence, Incarnation, Monotonic, Now, Utc};
 
-use crate::cast::{Cast, Desk, Interest, Plan, key};
+use crate::fixture::{Desk, Fixture, Interest, Plan, key};
 
 /// One correct client.
 pub struct Client {
@@ -77,16 +77,16 @@ impl Client {
     ///
     /// # Panics
     /// If it knows a key that is none.
-    pub fn new(cast: &Cast, seed: u8, desk: Desk, wanted: Interest) -> Client {
+    pub fn new(fixture: &Fixture, seed: u8, desk: Desk, wanted: Interest) -> Client {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
-        let registrations = vec![cast.registration(seed, desk)];
-        let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
+        let registrations = vec![fixture.registration(seed, desk)];
+        let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, frame_operations: 8 };
         let now = Now { monotonic: Monotonic(0), utc: None };
         let payload_kind = PayloadKind::Messages { sealed: true };
         let (transport, handle) =
             Transport::open(now, config, None, payload_kind, None, true).expect("there is no record");
-        let keys = keys(cast, id, [seed; 32]);
+        let keys = keys(fixture, id, [seed; 32]);
         let group = Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need");
         Client {
             id,
@@ -312,11 +312,11 @@ impl Client {
 ///
 /// # Panics
 /// If it knows a key that is none.
-pub(crate) fn keys(cast: &Cast, id: Id, chance: [u8; 32]) -> Box<dyn Keys> {
-    let encoded = cast.key.encode();
-    let brokers: Vec<[u8; 32]> = cast.genesis.brokers.iter().copied().collect();
-    let pinned = pin(&cast.cluster.0, &encoded);
-    let config = KeyConfig::<Ristretto255>::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned);
+pub(crate) fn keys(fixture: &Fixture, id: Id, chance: [u8; 32]) -> Box<dyn Keys> {
+    let encoded = fixture.key.encode();
+    let brokers: Vec<[u8; 32]> = fixture.genesis.brokers.iter().copied().collect();
+    let pinned = pin(&fixture.cluster.0, &encoded);
+    let config = KeyConfig::<Ristretto255>::new(id.0, fixture.cluster.0, &brokers, &encoded, &pinned);
     let config = config.unwrap_or_else(|why| panic!("{id:?}: {why}"));
     let incarnation = Incarnation(*chance.first_chunk().expect("it has 32 bytes"));
     Box::new(Threshold::new("client", incarnation, config, RequiredVersions::default(), &Secret::from_bytes(chance)))

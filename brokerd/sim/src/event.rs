@@ -6,7 +6,7 @@ use sealcast_broker::operation::Client;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Code;
 
-use crate::cast::{Desk, Interest, Plan};
+use crate::fixture::{Desk, Interest, Plan};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]

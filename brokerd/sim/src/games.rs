@@ -15,21 +15,21 @@ use sealcast_order::Block;
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play};
 
 use crate::byzantine_client::Deed;
-use crate::cast::{Cast, Desk, EVERYTHING, MARK, Plan, Threshold, key};
 use crate::event::Event;
+use crate::fixture::{Desk, EVERYTHING, Fixture, MARK, Plan, Threshold, key};
 use crate::scenario::{Fault, run_with};
-use crate::stage::Stage;
+use crate::simulation::Simulation;
 
 /// All that a listener saw.
 type Seen = Rc<RefCell<Vec<Event>>>;
 
 /// A stage on which everything is listened to.
-fn listened(seed: u64) -> (Stage, Seen) {
-    let mut stage = Stage::new(seed, 1, Threshold::Default, None);
+fn listened(seed: u64) -> (Simulation, Seen) {
+    let mut simulation = Simulation::new(seed, 1, Threshold::Default, None);
     let seen = Seen::default();
     let listener = seen.clone();
-    stage.plant(Box::new(move |events| listener.borrow_mut().extend(events.iter().cloned())));
-    (stage, seen)
+    simulation.plant(Box::new(move |events| listener.borrow_mut().extend(events.iter().cloned())));
+    (simulation, seen)
 }
 
 /// A message as the adversary may compare it with another: of a sealed body its length alone, and no signature, which goes
@@ -63,28 +63,28 @@ struct Game {
 
 /// The publisher seals one of two messages for desk fx, while its only reader is away; then the reader comes back.
 fn fig_1(seed: u64, message: &str) -> Game {
-    let (mut stage, seen) = listened(seed);
+    let (mut simulation, seen) = listened(seed);
     let payload = [MARK, message.as_bytes()].concat();
     let told = seen.clone();
     let story = |root: Root| async move {
-        let mut orders = Orders::new(root, stage.settings()).await;
-        stage.link_all(&mut orders, 0).await;
-        let publisher = stage.enter(1, Some("fx"), None).expect("it holds");
-        let reader = stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
+        let mut orders = Orders::new(root, simulation.settings()).await;
+        simulation.link_all(&mut orders, 0).await;
+        let publisher = simulation.enter(1, Some("fx"), None).expect("it holds");
+        let reader = simulation.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
         // The adversary has corrupted a client, too, whom the rule does not name.
-        stage.enter(5, Some("rates"), Some(EVERYTHING)).expect("it holds");
+        simulation.enter(5, Some("rates"), Some(EVERYTHING)).expect("it holds");
         for number in 0..4 {
-            stage.start(&mut orders, number).await;
+            simulation.start(&mut orders, number).await;
         }
-        assert!(stage.until(&mut orders, 60_000_000, |it| it.are_subscribed(2)).await.expect("it holds"));
-        stage.leave(reader, 3_000_000);
-        let client = stage.clients[publisher].id;
+        assert!(simulation.until(&mut orders, 60_000_000, |it| it.are_subscribed(2)).await.expect("it holds"));
+        simulation.leave(reader, 3_000_000);
+        let client = simulation.clients[publisher].id;
         let plan = Plan { client, topic: "desks/fx", only: Some("fx"), sealed: true, payload };
-        stage.plan(100_000, publisher, plan).expect("it holds");
-        stage.advance(&mut orders, 2_500_000).await.expect("it holds");
+        simulation.plan(100_000, publisher, plan).expect("it holds");
+        simulation.advance(&mut orders, 2_500_000).await.expect("it holds");
         let before = told.borrow().len();
-        assert!(stage.until(&mut orders, 30_000_000, Stage::is_quiet).await.expect("it holds"));
-        stage.end(true).expect("it holds");
+        assert!(simulation.until(&mut orders, 30_000_000, Simulation::is_quiet).await.expect("it holds"));
+        simulation.end(true).expect("it holds");
         before
     };
     let (before, _) = play(seed, false, story);
@@ -132,17 +132,17 @@ fn rule_e13_fig_1_brokers_see_the_same_of_two_plaintexts_until_a_reader_asks() {
 #[test]
 fn rule_e13_fig_1_f_brokers_open_nothing_with_what_they_hold() {
     let game = fig_1(7, "not for them");
-    let (cast, shares) = Cast::new(1, Threshold::Paper, 7);
-    let (_, of_default) = Cast::new(1, Threshold::Default, 7);
-    assert_eq!((shares.len(), of_default.len(), cast.threshold), (4, 4, 2));
-    let (cast, shares) = Cast::new(1, Threshold::Default, 7);
+    let (fixture, shares) = Fixture::new(1, Threshold::Paper, 7);
+    let (_, of_default) = Fixture::new(1, Threshold::Default, 7);
+    assert_eq!((shares.len(), of_default.len(), fixture.threshold), (4, 4, 2));
+    let (fixture, shares) = Fixture::new(1, Threshold::Default, 7);
     let (publication, number, client) = &game.ciphertext;
     let Body::Sealed(bytes) = &publication.body else { panic!("it is sealed") };
     let label = publication.label(client, *number);
-    let bind = || cast.key.bind(Ciphertext::decode(bytes).expect("a ciphertext"), &label);
-    let checked = cast.key.check(bind()).expect("it is well-formed");
+    let bind = || fixture.key.bind(Ciphertext::decode(bytes).expect("a ciphertext"), &label);
+    let checked = fixture.key.check(bind()).expect("it is well-formed");
     let own: Vec<Share<_>> = shares.iter().map(|it| it.share(&checked).expect("it is theirs")).collect();
-    let mut combiner = Combiner::new(cast.key.clone());
+    let mut combiner = Combiner::new(fixture.key.clone());
     for corrupt in 0..4 {
         assert!(combiner.combine(&bind(), &own[corrupt..=corrupt]).is_err(), "one share is fewer than three");
         // It makes up what is missing: its own share under the others' indices.
@@ -167,13 +167,13 @@ fn share_point(encoded: &[u8]) -> &[u8] {
 
 #[test]
 fn rule_e13_input_causality_nothing_derived_from_a_pending_ciphertext_is_valid() {
-    let (cast, _) = Cast::new(1, Threshold::Default, 5);
+    let (fixture, _) = Fixture::new(1, Threshold::Default, 5);
     let game = fig_1(5, "pending");
     let (publication, number, client) = &game.ciphertext;
     let Body::Sealed(bytes) = &publication.body else { panic!("it is sealed") };
     let valid = |bytes: &[u8], publication: &Publication, client: &Id, number: u64| {
         let Ok(ciphertext) = Ciphertext::decode(bytes) else { return false };
-        cast.key.check(cast.key.bind(ciphertext, &publication.label(client, number))).is_ok()
+        fixture.key.check(fixture.key.bind(ciphertext, &publication.label(client, number))).is_ok()
     };
     assert!(valid(bytes, publication, client, *number));
     for place in 0..bytes.len() {
@@ -232,12 +232,12 @@ impl Blocks for RecordingOutlet {
 
 /// What a publisher is told by one broker of its publications, when these clients at these desks subscribe to these topics.
 fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
-    let (cast, _) = Cast::new(1, Threshold::Default, 1);
+    let (fixture, _) = Fixture::new(1, Threshold::Default, 1);
     let outlet = Arc::new(RecordingOutlet::default());
     let setup = Setup {
-        genesis: cast.genesis.clone(),
+        genesis: fixture.genesis.clone(),
         index: 0,
-        key: Arc::new(crate::cast::key_of(cast.seeds[0])),
+        key: Arc::new(crate::fixture::key_of(fixture.seeds[0])),
         folder: std::path::PathBuf::new(),
         outlet: outlet.clone(),
         blocks: outlet.clone(),
@@ -248,7 +248,7 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
     };
     let broker = executor::Stepped::start(setup, Memory::default(), Default::default).expect("it starts");
     let publisher = Id(key(1).public_bytes());
-    let register = |seed, desk| Operation::Register(cast.registration(seed, desk));
+    let register = |seed, desk| Operation::Register(fixture.registration(seed, desk));
     let mut blocks = vec![vec![(1, 0, vec![register(1, Some("fx"))])]];
     for (seed, desk, topic) in readers {
         let subscribe = Operation::Subscribe(topic.parse().expect("an interest"));
@@ -261,11 +261,13 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
         blocks.push(vec![(1, number, vec![Operation::Publish(Box::new(plan.publication(0)))])]);
     }
     for (height, frames) in (1..).zip(blocks) {
-        let signed: Vec<Frame> =
-            frames.into_iter().map(|(seed, first, all)| Frame::sign(&cast.cluster, &key(seed), first, all)).collect();
+        let signed: Vec<Frame> = frames
+            .into_iter()
+            .map(|(seed, first, all)| Frame::sign(&fixture.cluster, &key(seed), first, all))
+            .collect();
         let frames = signed.iter().map(|it| sealcast_order::Frame::new(it.to_bytes())).collect();
         let block = Arc::new(Block { parent: [0; 32], height, time: height * 1_000_000, frames });
-        let checked = operation::check(&cast.cluster, signed, |sealed| vec![true; sealed.len()]);
+        let checked = operation::check(&fixture.cluster, signed, |sealed| vec![true; sealed.len()]);
         let checked = checked.into_iter().map(|it| it.expect("a good frame")).collect();
         broker.executor().execute(block, Box::new(move || Some(checked)), Box::new(|| ()));
         assert_eq!(broker.execute(), Ok(Some(height)));

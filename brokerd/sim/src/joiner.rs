@@ -11,12 +11,12 @@ use sealcast_broker::protocol::{Answer, Query, Reply};
 use sealcast_brokerd::sync::{Others, Source};
 
 use crate::broker::Broker;
-use crate::cast::Cast;
+use crate::fixture::Fixture;
 use crate::liar::Liar;
 
 /// The other brokers, as one of them sees them.
 pub struct Joiner<'a> {
-    cast: &'a Cast,
+    fixture: &'a Fixture,
     brokers: &'a [Broker],
     /// Its number.
     number: usize,
@@ -33,13 +33,13 @@ struct Lying<'a> {
 impl<'a> Joiner<'a> {
     /// Broker `number`; broker `silent` is out of its reach, if there is one of this number.
     pub fn new(
-        cast: &'a Cast,
+        fixture: &'a Fixture,
         brokers: &'a [Broker],
         liars: &'a mut BTreeMap<usize, Liar>,
         number: usize,
         silent: usize,
     ) -> Joiner<'a> {
-        Joiner { cast, brokers, number, silent, lying: RefCell::new(Lying { liars, lies: 0 }) }
+        Joiner { fixture, brokers, number, silent, lying: RefCell::new(Lying { liars, lies: 0 }) }
     }
 
     /// Answers that were lies.
@@ -51,7 +51,7 @@ impl<'a> Joiner<'a> {
         if broker == self.number || broker == self.silent {
             return None;
         }
-        let client = Client(*self.cast.genesis.brokers.iter().nth(self.number)?);
+        let client = Client(*self.fixture.genesis.brokers.iter().nth(self.number)?);
         let answer = self.brokers[broker].answer(&client, query)?;
         let Lying { liars, lies } = &mut *self.lying.borrow_mut();
         let Some(liar) = liars.get_mut(&broker) else { return Some(answer) };
@@ -68,7 +68,7 @@ impl<'a> Joiner<'a> {
 
 impl Others for Joiner<'_> {
     fn genesis(&self) -> &Genesis {
-        &self.cast.genesis
+        &self.fixture.genesis
     }
 
     fn ask(&self, query: &Query) -> BTreeMap<u16, Answer> {

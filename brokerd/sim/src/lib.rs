@@ -13,14 +13,14 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`cast`] | who takes part, with all keys; what is published |
+//! | [`fixture`] | who takes part, with all keys; what is published |
 //! | [`broker`] | one broker: what its process holds, without sockets, files and threads |
 //! | [`liar`] | brokers that misbehave, by name |
 //! | [`joiner`] | a broker that lost its folder asks the others |
 //! | [`client`] | one correct client |
 //! | [`member`] | a member of a group with any of the key schemes: the core of a session |
 //! | [`byzantine_client`] | clients that misbehave, by name |
-//! | [`stage`] | time, messages, faults: all of it at work |
+//! | [`simulation`] | time, messages, faults: all of it at work |
 //! | [`event`], [`checkers`] | what is seen, and whether it is as promised |
 //! | [`scenario`] | what is played, by name |
 
@@ -28,16 +28,16 @@
 
 pub mod broker;
 pub mod byzantine_client;
-pub mod cast;
 pub mod checkers;
 pub mod client;
 pub mod event;
+pub mod fixture;
 #[cfg(test)]
 mod games;
 pub mod joiner;
 pub mod liar;
 pub mod member;
 pub mod scenario;
-pub mod stage;
+pub mod simulation;
 #[cfg(test)]
 mod tests;

@@ -20,8 +20,8 @@ use sealcast_keys::plain::Plain;
 use sealcast_keys::{Command, Keys};
 use sealcast_wire::{Address, EpochId, Guarantee, Incarnation, Monotonic, Now, Utc};
 
-use crate::cast::{Cast, key};
 use crate::client;
+use crate::fixture::{Fixture, key};
 
 /// One member.
 pub struct Member {
@@ -44,9 +44,9 @@ pub struct Member {
 
 impl Member {
     /// A member with this scheme, whose process starts for the first time.
-    pub fn new(now: Now, cast: &Cast, scheme: Scheme, seed: u8) -> Member {
+    pub fn new(now: Now, fixture: &Fixture, scheme: Scheme, seed: u8) -> Member {
         let (id, identity) = (Id(key(seed).public_bytes()), identity(seed));
-        let core = core(now, cast, scheme, (seed, 1), &identity, &BTreeMap::new(), None);
+        let core = core(now, fixture, scheme, (seed, 1), &identity, &BTreeMap::new(), None);
         let mut member = Member {
             id,
             delivered: Vec::new(),
@@ -66,10 +66,10 @@ impl Member {
     }
 
     /// Its process dies, and starts again with what was durable.
-    pub fn restart(&mut self, now: Now, cast: &Cast) {
+    pub fn restart(&mut self, now: Now, fixture: &Fixture) {
         self.life += 1;
         let (life, record) = ((self.seed, self.life), self.record.as_deref());
-        self.core = core(now, cast, self.scheme, life, &self.identity, &self.keys_records, record);
+        self.core = core(now, fixture, self.scheme, life, &self.identity, &self.keys_records, record);
         (self.delivered, self.is_subscribed) = (Vec::new(), false);
         self.begin(now);
     }
@@ -159,7 +159,7 @@ impl Member {
 
 fn core(
     now: Now,
-    cast: &Cast,
+    fixture: &Fixture,
     scheme: Scheme,
     (seed, life): (u8, u8),
     identity: &Arc<Identity>,
@@ -170,11 +170,11 @@ fn core(
     chance[0] = life;
     let (origin, incarnation) = (Arc::new(key(seed)), Incarnation(*chance.first_chunk().expect("32 bytes")));
     let id = Id(origin.public_bytes());
-    let registrations = vec![cast.registration(seed, None)];
-    let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
+    let registrations = vec![fixture.registration(seed, None)];
+    let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, frame_operations: 8 };
     let (keys, payload_kind): (Box<dyn Keys>, PayloadKind) = match scheme {
         Scheme::Plain => (Box::new(Plain::new("member", incarnation)), PayloadKind::Messages { sealed: false }),
-        Scheme::Threshold => (client::keys(cast, id, chance), PayloadKind::Messages { sealed: true }),
+        Scheme::Threshold => (client::keys(fixture, id, chance), PayloadKind::Messages { sealed: true }),
         Scheme::Contributory => {
             // As sessions through brokers do.
             let pace = NonZeroU32::new(4).expect("it is not 0");

@@ -11,11 +11,11 @@ use sealcast_broker::state::Code;
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use crate::byzantine_client::Deed;
-use crate::cast::{Cast, EVERYTHING, MARK, Plan, Threshold, key};
 use crate::event::Event;
+use crate::fixture::{EVERYTHING, Fixture, MARK, Plan, Threshold, key};
 use crate::liar::Lie;
 use crate::scenario::{Fault, run, run_with};
-use crate::stage::{Plant, Stage};
+use crate::simulation::{Plant, Simulation};
 
 /// Plays seeds on both cores.
 fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
@@ -432,23 +432,23 @@ fn rule_e2_a_share_that_leaves_before_its_publication_is_final_is_reported() {
 
 #[test]
 fn rule_e2_a_share_of_what_is_only_on_its_way_is_seen() {
-    let (cast, shares) = Cast::new(1, Threshold::Default, PLANTED);
-    let mut stage = Stage::new(PLANTED, 1, Threshold::Default, None);
+    let (fixture, shares) = Fixture::new(1, Threshold::Default, PLANTED);
+    let mut simulation = Simulation::new(PLANTED, 1, Threshold::Default, None);
     let client = Id(key(1).public_bytes());
     let plan = Plan { client, topic: "open", only: None, sealed: true, payload: MARK.to_vec() };
     let label = plan.publication(0).label(&client, 0);
-    let ciphertext = cast.key.encrypt(&label, MARK, &mut ChaCha20Rng::seed_from_u64(PLANTED));
-    let checked = cast.key.check(cast.key.bind(ciphertext.clone(), &label)).expect("it is well-formed");
+    let ciphertext = fixture.key.encrypt(&label, MARK, &mut ChaCha20Rng::seed_from_u64(PLANTED));
+    let checked = fixture.key.check(fixture.key.bind(ciphertext.clone(), &label)).expect("it is well-formed");
     let what = What::Share(shares[0].share(&checked).expect("it is its own"));
     let attachment = Attachment { ciphertext: *checked.id(), what }.to_bytes();
 
     // The broker has executed nothing.
     let sealed = Publication { body: Body::Sealed(ciphertext.encode()), ..plan.publication(0) };
-    let frame = Frame::sign(&cast.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
-    stage.note_sealed(&Request::Submit(frame.to_bytes()).to_bytes());
-    stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
-    let reader = stage.clients[0].id;
-    let violation = stage.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");
+    let frame = Frame::sign(&fixture.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
+    simulation.note_sealed(&Request::Submit(frame.to_bytes()).to_bytes());
+    simulation.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
+    let reader = simulation.clients[0].id;
+    let violation = simulation.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");
     assert_eq!(violation.checker, "shares", "{}", violation.what);
     assert!(violation.what.contains("has not executed"), "{}", violation.what);
 }

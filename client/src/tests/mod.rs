@@ -19,7 +19,7 @@ use broker::{Behaviour, LIARS};
 use world::{World, header, only, publication};
 
 /// Two readers and two publishers; whoever is no trader may not read what is for traders.
-fn company(world: &mut World) -> [usize; 4] {
+fn fixture(world: &mut World) -> [usize; 4] {
     let trader = [("desk", "fx")];
     [world.join(1, &trader), world.join(2, &[]), world.join(3, &[]), world.join(4, &[])]
 }
@@ -209,7 +209,7 @@ fn story(seed: u64, faulty: usize, behaviour: Behaviour, shape: impl FnOnce(&mut
     let what = format!("seed {seed}, f = {faulty}, {behaviour:?}");
     let mut world = World::new(seed, faulty, behaviour);
     shape(&mut world);
-    let [trader, other, first, second] = company(&mut world);
+    let [trader, other, first, second] = fixture(&mut world);
     subscribe(&mut world, &[trader, other]);
     let mut tokens = BTreeMap::new();
     for _ in 0..3 {
@@ -278,7 +278,7 @@ fn publish_some(world: &mut World, member: usize, readers: &[usize], n: usize) -
 fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, _] = company(&mut world);
+        let [trader, other, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         publish(&mut world, first, 9, &mut tokens);
@@ -302,7 +302,7 @@ fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
 #[test]
 fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() {
     let mut world = World::new(1, 1, Behaviour::Censor);
-    let [trader, _, first, _] = company(&mut world);
+    let [trader, _, first, _] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     world.run(3_000_000);
     let sealed =
@@ -333,7 +333,7 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
 #[test]
 fn rule_e6_nothing_is_sealed_when_the_newest_block_is_too_old() {
     let mut world = World::new(2, 1, Behaviour::Honest);
-    let [_, _, first, _] = company(&mut world);
+    let [_, _, first, _] = fixture(&mut world);
     world.run(500_000);
     let now = world.now();
     assert!(world.members[first].quorum.number(now).is_ok());
@@ -354,7 +354,7 @@ fn rule_e6_nothing_is_sealed_when_the_newest_block_is_too_old() {
 fn rule_e6_a_liar_makes_the_newest_block_neither_newer_nor_older() {
     for liar in 0..4 {
         let mut world = World::new(2, 1, Behaviour::Honest);
-        let [_, _, first, _] = company(&mut world);
+        let [_, _, first, _] = fixture(&mut world);
         world.run(500_000);
         // By the client's clock the others stand still and the liar does not; then the other way round.
         for (clients, liars, error) in [(90, 90, Some(SendError::Old)), (0, -90, None)] {
@@ -373,7 +373,7 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
     // The highest block that the record knows, and the highest key epoch.
     for (at, newer) in [(65, &1_000_000_u64.to_be_bytes()[..]), (73, &1_u32.to_be_bytes()[..])] {
         let mut world = World::new(3, 1, Behaviour::Honest);
-        let [trader, ..] = company(&mut world);
+        let [trader, ..] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         let mut record = world.members[trader].quorum.record();
         record[at..at + newer.len()].copy_from_slice(newer);
@@ -390,7 +390,7 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
 #[test]
 fn rule_e11_brokers_a_few_blocks_behind_are_waited_for() {
     let mut world = World::new(3, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
+    let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     let mut record = world.members[trader].quorum.record();
     let height = u64::from_be_bytes(record[65..73].try_into().expect("8 bytes"));
@@ -408,7 +408,7 @@ fn rule_e9_a_read_is_what_f_plus_1_brokers_agree_on_and_not_older_than_what_was_
     for seed in 0..40 {
         let behaviour = LIARS[seed as usize % LIARS.len()];
         let mut world = World::new(seed, 1, behaviour);
-        let [trader, other, first, _] = company(&mut world);
+        let [trader, other, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         publish_some(&mut world, first, &[trader], 9);
         let put = Execute::Put { key: b"k".to_vec(), value: b"v".to_vec() };
@@ -459,7 +459,7 @@ fn rule_e1_a_receipt_is_f_plus_1_signatures_and_who_signs_otherwise_is_shown() {
     let mut shown = 0;
     for seed in 0..20 {
         let mut world = World::new(seed, 1, Behaviour::LiarInResults);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         let tokens = publish_some(&mut world, first, &[trader], 3);
         let Outcome::Executed { height, number, .. } = world.members[first].told.outcomes[&tokens[&first][1]] else {
@@ -499,7 +499,7 @@ fn rule_e1_a_receipt_is_f_plus_1_signatures_and_who_signs_otherwise_is_shown() {
 fn rule_g6_a_restarted_reader_goes_on_where_its_record_says() {
     for seed in 0..40 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..4 {
@@ -526,7 +526,7 @@ fn rule_g6_a_restarted_reader_goes_on_where_its_record_says() {
 fn a_crashed_readers_record_may_repeat_and_leaves_nothing_out() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1, Behaviour::Honest);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         world.run(300_000);
         let mut tokens = BTreeMap::new();
@@ -549,7 +549,7 @@ fn a_crashed_readers_record_may_repeat_and_leaves_nothing_out() {
 #[test]
 fn what_a_former_run_subscribed_to_can_be_ended() {
     let mut world = World::new(5, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
+    let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     world.run(300_000);
     let mut strangers = Vec::new();
@@ -585,7 +585,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
     for seed in 0..60 {
         let mut world = World::new(seed, 1, Behaviour::Honest);
         world.shuffles = seed % 2 == 0;
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         world.run(100_000);
         publish(&mut world, first, 12, &mut BTreeMap::new());
@@ -627,7 +627,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
 fn a_client_that_was_cut_off_catches_up() {
     for seed in 0..40 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..3 {
@@ -645,7 +645,7 @@ fn a_client_that_was_cut_off_catches_up() {
 fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_on_otherwise() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..3 {
@@ -681,7 +681,7 @@ fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_
 fn who_leaves_a_subscription_and_wants_the_same_again_misses_nothing() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..3 {
@@ -706,7 +706,7 @@ fn who_leaves_a_subscription_and_wants_the_same_again_misses_nothing() {
 #[test]
 fn what_was_unsubscribed_from_is_not_gone_on_with() {
     let mut world = World::new(3, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
+    let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     // Its brokers name the subscription in their welcome.
     world.cut_off(trader);
@@ -725,7 +725,7 @@ fn what_was_unsubscribed_from_is_not_gone_on_with() {
 fn while_one_subscription_waits_others_come_and_it_goes_on_where_it_stopped() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         let ids: Vec<u64> = ["secret", "open or open/else"]
             .into_iter()
             .map(|interest| {

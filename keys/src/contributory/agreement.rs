@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand_core::Rng;
 use sealcast_wire::{Change, Dropped, EpochId, Flush, Monotonic, Now, Roster, Slot, View, limits};
 
-use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
+use super::attempt::{Agreed, Attempt, AttemptState, Formation, Refused, Step, bits};
 use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
 use super::people::Person;
 use super::proposal::Proposal;
@@ -46,7 +46,7 @@ impl Contributory {
         if let Some(mut before) = self.attempt.replace(attempt) {
             let again = *before.proposal.proposer() == proposer;
             if before.is_confirming() {
-                before.stage = Stage::Failed;
+                before.state = AttemptState::Failed;
                 self.passed = Some(before);
             } else if base.is_some_and(|base| before.ended_without_us(base)) {
                 self.overtake(now, Some(before));
@@ -86,7 +86,9 @@ impl Contributory {
 
     /// Enters the attempt's rings once all cards are here and all know the same statements.
     pub(super) fn try_form(&mut self, now: Now) {
-        let Some(attempt) = self.attempt.as_ref().filter(|a| matches!(a.stage, Stage::Gathering)) else { return };
+        let Some(attempt) = self.attempt.as_ref().filter(|a| matches!(a.state, AttemptState::Gathering)) else {
+            return;
+        };
         let proposal = attempt.proposal.clone();
         let people: Vec<Arc<Person>> =
             proposal.content.seats.iter().filter_map(|s| self.people.get(s).cloned()).collect();
@@ -131,7 +133,7 @@ impl Contributory {
     fn refuse_version(&mut self, now: Now) {
         if let Some(mut attempt) = self.attempt.take() {
             attempt.culprits.push((0, Misbehaviour::Version));
-            attempt.stage = Stage::Failed;
+            attempt.state = AttemptState::Failed;
             self.failed(now, attempt);
         }
     }
@@ -177,7 +179,7 @@ impl Contributory {
                     messages.iter().for_each(|message| _ = self.send(message));
                 }
                 Some(Step::Keyed) => {
-                    let Stage::Confirming(confirming) = &attempt.stage else {
+                    let AttemptState::Confirming(confirming) = &attempt.state else {
                         unreachable!("a key is to be confirmed")
                     };
                     let agreed = confirming.agreed.clone();
@@ -225,9 +227,9 @@ impl Contributory {
     /// The same as [`Contributory::advance`] with one that was overtaken: all that it can still come to is its key.
     fn advance_overtaken(&mut self, now: Now) {
         let Some(mut attempt) = self.overtaken.take() else { return };
-        match (attempt.step(now.monotonic, &mut self.env()), &attempt.stage) {
+        match (attempt.step(now.monotonic, &mut self.env()), &attempt.state) {
             (None, _) => self.overtaken = Some(attempt),
-            (Some(Step::Keyed), Stage::Confirming(confirming)) => self.keyed(now, &confirming.agreed, true),
+            (Some(Step::Keyed), AttemptState::Confirming(confirming)) => self.keyed(now, &confirming.agreed, true),
             _ => {}
         }
     }
@@ -858,7 +860,7 @@ impl Contributory {
             }
         }
         let Some(attempt) = self.attempt.as_ref() else { return };
-        let gathering = matches!(attempt.stage, Stage::Gathering);
+        let gathering = matches!(attempt.state, AttemptState::Gathering);
         let seats = &attempt.proposal.content.seats;
         let waiting: Vec<usize> = match gathering {
             true => (0..seats.len()).filter(|seat| !self.people.knows(&seats[*seat])).collect(),
@@ -870,7 +872,7 @@ impl Contributory {
         let stuck = idle >= timing::stuck(self.config.detect);
         // What is not of this attempt shows no life: an outsider may have sent it again. Who asks and never
         // answers is left out in the end as well, unless nobody answers, and so the fault may be ours.
-        let lacks = |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= timeout || stuck && attempt.has_company();
+        let lacks = |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= timeout || stuck && attempt.has_others();
         let silent: Vec<ShortId> = waiting.iter().filter(|seat| lacks(seat)).map(|seat| seats[*seat]).collect();
         let left = |s: &ShortId| self.removing.get(s) == Some(&Change::Left) && !self.is_in_view(s);
         if seats.iter().any(left) && idle >= timing::RTO * 2 {
@@ -881,7 +883,7 @@ impl Contributory {
         let gave_up = !silent.is_empty() && idle >= timeout / 2;
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
-            attempt.stage = Stage::Failed;
+            attempt.state = AttemptState::Failed;
             // Those who know that there is no epoch which it follows on are right to be silent. Whoever is in a group has
             // something better to follow meanwhile.
             let proven = attempt.is_proven();

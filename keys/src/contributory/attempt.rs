@@ -45,7 +45,7 @@ pub(super) struct Attempt {
     pub(super) formation: Option<Formation>,
     /// Two signed messages of one author for one place, if we hold such: what proves whom to leave out.
     pub(super) proof: Vec<Message>,
-    pub(super) stage: Stage,
+    pub(super) state: AttemptState,
     /// Messages held, by round and seat.
     held: [Vec<Option<Held>>; 3],
     /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
@@ -78,7 +78,7 @@ pub(super) struct Attempt {
 }
 
 /// Where an attempt stands; what one stage needs lives in it alone.
-pub(super) enum Stage {
+pub(super) enum AttemptState {
     /// Cards are missing, or our knowledge of statements differs from the proposer's.
     Gathering,
     /// Our exponents are drawn.
@@ -212,7 +212,7 @@ impl Attempt {
             progress: now,
             formation: None,
             proof: Vec::new(),
-            stage: Stage::Gathering,
+            state: AttemptState::Gathering,
             held: [empty(), empty(), empty()],
             spoken: vec![now; n],
             covered: false,
@@ -231,7 +231,7 @@ impl Attempt {
     }
 
     pub(super) fn is_running(&self) -> bool {
-        !matches!(self.stage, Stage::Done | Stage::Failed)
+        !matches!(self.state, AttemptState::Done | AttemptState::Failed)
     }
 
     /// Seats of those who signed that they are in the epoch that the proposal follows on.
@@ -267,23 +267,23 @@ impl Attempt {
     /// Whether all X are here and our Y is not sent.
     pub(super) fn is_at_first_round(&self) -> bool {
         let complete = self.active_seats() & !self.held(0) == 0;
-        complete && matches!(self.stage, Stage::Round1 { sent: true, .. })
+        complete && matches!(self.state, AttemptState::Round1 { sent: true, .. })
     }
 
     /// Whether nobody can end it yet, since our Y is not sent.
     pub(super) fn lacks_our_share(&self) -> bool {
-        matches!(self.stage, Stage::Round1 { .. }) && self.active_seats() >> self.me & 1 == 1
+        matches!(self.state, AttemptState::Round1 { .. }) && self.active_seats() >> self.me & 1 == 1
     }
 
     /// Whether all that is missing is what others say: they may have ended it without a word of ours.
     pub(super) fn only_listens(&self) -> bool {
-        let underway = matches!(self.stage, Stage::Round1 { .. } | Stage::Round2 { .. });
+        let underway = matches!(self.state, AttemptState::Round1 { .. } | AttemptState::Round2 { .. });
         underway && self.active_seats() >> self.me & 1 == 0
     }
 
     /// Whether our confirmation is out, and not all others' are here.
     pub(super) fn is_confirming(&self) -> bool {
-        matches!(self.stage, Stage::Confirming(_))
+        matches!(self.state, AttemptState::Confirming(_))
     }
 
     pub(super) fn seats(&self) -> usize {
@@ -331,7 +331,7 @@ impl Attempt {
             r1
         });
         self.formation = Some(formation);
-        self.stage = Stage::Round1 { mine, message, sent: false };
+        self.state = AttemptState::Round1 { mine, message, sent: false };
     }
 
     /// Takes in a message of round 1, 2 or 3 (confirmation).
@@ -400,15 +400,15 @@ impl Attempt {
     /// Does the next thing that can be done; to be called until `None`.
     pub(super) fn step(&mut self, now: Monotonic, env: &mut Env<'_>) -> Option<Step> {
         if !self.culprits.is_empty() && self.is_running() {
-            self.stage = Stage::Failed;
+            self.state = AttemptState::Failed;
             return Some(Step::Failed);
         }
         let formation = self.formation.as_ref()?;
         let me = formation.slot_of_seat[self.me];
-        match &mut self.stage {
-            Stage::Gathering | Stage::Done | Stage::Failed => None,
+        match &mut self.state {
+            AttemptState::Gathering | AttemptState::Done | AttemptState::Failed => None,
             // R1: M = (U_i, 1, X_i, d_i), joiners first
-            Stage::Round1 { message, sent: sent @ false, .. } => {
+            AttemptState::Round1 { message, sent: sent @ false, .. } => {
                 let here = |slot: usize| self.held[0][formation.seat_of_slot[slot]].is_some();
                 if !bits(formation.awaited).all(here) {
                     return None;
@@ -421,7 +421,7 @@ impl Attempt {
                 Some(Step::Send(Box::new(message)))
             }
             // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
-            Stage::Round1 { mine, sent: true, .. } => {
+            AttemptState::Round1 { mine, sent: true, .. } => {
                 let complete = formation.active().all(|slot| self.held[0][formation.seat_of_slot[slot]].is_some());
                 let flushes = self.of_base && env.cut.is_none() && formation.active().any(|slot| slot == me);
                 if !complete || self.held_until.is_some() || flushes {
@@ -430,13 +430,13 @@ impl Attempt {
                 let mine = std::mem::take(mine);
                 if !self.is_proven() {
                     self.unproven = true;
-                    self.stage = Stage::Failed;
+                    self.state = AttemptState::Failed;
                     return Some(Step::Failed);
                 }
                 self.round2(now, mine, env)
             }
             // Key: with all Y: the walk round the ring, checked against K_i^L
-            Stage::Round2 { rounds, heard } => {
+            AttemptState::Round2 { rounds, heard } => {
                 let of = |slot: usize| self.held[1][formation.seat_of_slot[slot]].as_ref();
                 if !formation.active().all(|slot| of(slot).is_some()) {
                     return None;
@@ -450,13 +450,13 @@ impl Attempt {
                 // Those of one view have flushed it alike, or do so once more.
                 let Some(cut) = self.cut() else {
                     self.excused = true;
-                    self.stage = Stage::Failed;
+                    self.state = AttemptState::Failed;
                     return Some(Step::Failed);
                 };
                 self.confirm(now, rounds, (heard, cut), env)
             }
             // Installed once every active member has confirmed the same key (A9, A13)
-            Stage::Confirming(confirming) => {
+            AttemptState::Confirming(confirming) => {
                 let slots: Vec<usize> = formation.active().filter(|slot| *slot != me).collect();
                 let kc = |slot: usize| match &self.held[2][formation.seat_of_slot[slot]].as_ref()?.message {
                     Message::Kc(m) => Some(m),
@@ -491,7 +491,7 @@ impl Attempt {
                 let honest: Vec<usize> = slots.iter().filter(honest).copied().collect();
                 if honest.iter().any(|slot| kc(*slot).is_some_and(|m| !formation.confirms(m, *slot, confirming, true)))
                 {
-                    self.stage = Stage::Failed;
+                    self.state = AttemptState::Failed;
                     return Some(Step::Failed);
                 }
                 let mut agreed = confirming.agreed.clone();
@@ -501,7 +501,7 @@ impl Attempt {
                 let keys = std::mem::take(&mut confirming.keys);
                 self.liars.extend(minority);
                 agreed.ring_key = keys.into_iter().find(|(i, _)| *i == 0).map(|(_, key)| Arc::new(key));
-                self.stage = Stage::Done;
+                self.state = AttemptState::Done;
                 Some(Step::Done(Box::new(agreed)))
             }
         }
@@ -543,7 +543,7 @@ impl Attempt {
             let culprits: Vec<usize> = seats.collect();
             self.culprits.extend(culprits.into_iter().map(|seat| (seat, Misbehaviour::WrongValue)));
         }
-        self.stage = Stage::Failed;
+        self.state = AttemptState::Failed;
         Some(Step::Failed)
     }
 
@@ -577,7 +577,7 @@ impl Attempt {
             r2.signature = env.key.sign(&formation.digest(LABELS[1], env.group, &self.proposal, &body));
             Message::R2(r2)
         });
-        self.stage = Stage::Round2 { rounds, heard };
+        self.state = AttemptState::Round2 { rounds, heard };
         match message {
             Some(message) => {
                 self.hold_own(now, 1, message.clone(), env);
@@ -637,7 +637,7 @@ impl Attempt {
             kc.signature = env.key.sign(&formation.digest(LABELS[2], env.group, &self.proposal, &body));
             Message::Kc(kc)
         });
-        self.stage = Stage::Confirming(Box::new(Confirming { keys, agreed }));
+        self.state = AttemptState::Confirming(Box::new(Confirming { keys, agreed }));
         if let Some(message) = message {
             self.hold_own(now, 2, message, env);
         }
@@ -686,7 +686,7 @@ impl Attempt {
         let seats = places.iter().map(|place| formation.seat_of_slot[formation.rings[ring].places[*place]]);
         let culprits: Vec<usize> = seats.filter(|seat| *seat != self.me).collect();
         self.culprits.extend(culprits.into_iter().map(|seat| (seat, Misbehaviour::WrongValue)));
-        self.stage = Stage::Failed;
+        self.state = AttemptState::Failed;
         Step::Failed
     }
 
@@ -722,7 +722,7 @@ impl Attempt {
 
     /// Whether our own first word is still held back, until the joiners' are here.
     pub(super) fn waits_for_joiners(&self) -> bool {
-        matches!(self.stage, Stage::Round1 { sent: false, .. })
+        matches!(self.state, AttemptState::Round1 { sent: false, .. })
     }
 
     /// Whether we wait for joiners, and no other member is seen to have gone on.
@@ -732,12 +732,12 @@ impl Attempt {
 
     /// Seats for whose message we wait at this stage.
     pub(super) fn waiting_for(&self) -> u64 {
-        match &self.stage {
-            Stage::Gathering | Stage::Done | Stage::Failed => 0,
-            Stage::Round1 { sent: false, .. } => self.awaited_seats() & !self.held(0),
-            Stage::Round1 { sent: true, .. } => self.active_seats() & !self.held(0),
-            Stage::Round2 { .. } => self.active_seats() & !self.held(1),
-            Stage::Confirming(_) => self.active_seats() & !self.held(2),
+        match &self.state {
+            AttemptState::Gathering | AttemptState::Done | AttemptState::Failed => 0,
+            AttemptState::Round1 { sent: false, .. } => self.awaited_seats() & !self.held(0),
+            AttemptState::Round1 { sent: true, .. } => self.active_seats() & !self.held(0),
+            AttemptState::Round2 { .. } => self.active_seats() & !self.held(1),
+            AttemptState::Confirming(_) => self.active_seats() & !self.held(2),
         }
     }
 
@@ -798,7 +798,7 @@ impl Attempt {
     }
 
     /// Whether anybody but us has said anything in its rounds.
-    pub(super) fn has_company(&self) -> bool {
+    pub(super) fn has_others(&self) -> bool {
         (0..3).any(|round| self.held(round) & !(1 << self.me) != 0)
     }
 

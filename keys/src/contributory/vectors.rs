@@ -24,7 +24,7 @@ use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, Dropped, EpochId, Monotonic, Now, Protect, Source, Utc};
 use serde_json::{Value, json};
 
-use super::attempt::{Agreed, Attempt, Formation, Stage, Step};
+use super::attempt::{Agreed, Attempt, AttemptState, Formation, Step};
 use super::memo::Verifier;
 use super::message::{Base, Fetch, InstanceId, Kind, Message, Object, Propose};
 use super::people::Person;
@@ -385,7 +385,9 @@ impl Story {
                         continue;
                     }
                     if let Message::Kc(kc) = &message {
-                        let Stage::Confirming(confirming) = &attempts[seat].stage else { panic!("a key is confirmed") };
+                        let AttemptState::Confirming(confirming) = &attempts[seat].state else {
+                            panic!("a key is confirmed")
+                        };
                         agreed = Some((confirming.agreed.epoch, kc.rings[0].1));
                     }
                     self.send(seats[seat], what, &message);

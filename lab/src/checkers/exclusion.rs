@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealcast_wire::{Change, EpochId, Monotonic, View};
 
-use super::{Body, Cast, Checker, Event, Verdict, member_of};
+use super::{Body, Checker, Event, Roles, Verdict, member_of};
 
 /// See the module.
 #[derive(Default)]
@@ -32,19 +32,19 @@ struct Membership {
     meanwhile: Vec<Body>,
 }
 
-impl Checker<Cast, Event> for Exclusions {
+impl Checker<Roles, Event> for Exclusions {
     fn name(&self) -> &'static str {
         "exclusion"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
         let membership = self.nodes.entry(node).or_default();
         match event {
             Event::Started => *membership = Membership::default(),
             Event::Prepared(next) => {
-                let stays: BTreeSet<usize> = cast.nodes_of(next).into_iter().collect();
+                let stays: BTreeSet<usize> = roles.nodes_of(next).into_iter().collect();
                 let was: BTreeSet<usize> =
-                    membership.view.iter().flat_map(|v| cast.nodes_of(v)).filter(|n| !stays.contains(n)).collect();
+                    membership.view.iter().flat_map(|v| roles.nodes_of(v)).filter(|n| !stays.contains(n)).collect();
                 if next.change == Change::Evicted {
                     membership.gone.extend(&was);
                 }
@@ -58,8 +58,8 @@ impl Checker<Cast, Event> for Exclusions {
                 membership.meanwhile.drain(..).for_each(|body| drop(self.shut_out.remove(&body)));
             }
             Event::Installed(view, _) => {
-                let members: BTreeSet<usize> = cast.nodes_of(view).into_iter().collect();
-                let was = membership.view.iter().flat_map(|v| cast.nodes_of(v));
+                let members: BTreeSet<usize> = roles.nodes_of(view).into_iter().collect();
+                let was = membership.view.iter().flat_map(|v| roles.nodes_of(v));
                 membership.gone.extend(was);
                 membership.gone.retain(|n| !members.contains(n));
                 membership.prepared.clear();
@@ -87,9 +87,9 @@ impl Checker<Cast, Event> for Exclusions {
             }
             Event::Read(body, epoch) => return self.may_read(node, *body, Some(*epoch)),
             Event::Delivered { body, origin, epoch, .. } => {
-                let heard = member_of(origin).and_then(|m| cast.node(&m.cert));
+                let heard = member_of(origin).and_then(|m| roles.node(&m.cert));
                 if let (Some(author), Some(view)) = (heard, &membership.view)
-                    && !cast.nodes_of(view).contains(&author)
+                    && !roles.nodes_of(view).contains(&author)
                     // A key that is agreed opens before its view is installed; one that was passed over never again. The
                     // number does not tell them apart where the node was alone: it goes to any group's epoch.
                     && epoch.is_none_or(|e| {

@@ -13,8 +13,8 @@ use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Now, To};
 
 use crate::checkers::Body;
 use crate::member::{MemberCommand, MemberEvent};
-use crate::scenarios::company::TOPIC;
 use crate::scenarios::contributory::Robot;
+use crate::scenarios::fixture::TOPIC;
 
 /// See the module.
 pub(super) struct Insider {

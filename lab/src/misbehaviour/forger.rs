@@ -9,7 +9,7 @@ use sealcast_wire::frame::{HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, EpochId, Header, Monotonic, Now, Slot};
 
 use crate::member::{MemberCommand, MemberEvent};
-use crate::scenarios::company::TOPIC;
+use crate::scenarios::fixture::TOPIC;
 
 /// See the module.
 pub(super) struct Forger {

@@ -22,8 +22,8 @@ use sealcast_sim::dice::Dice;
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{CertHash, Now};
 
-use crate::scenarios::company::Player;
 use crate::scenarios::contributory::Robot;
+use crate::scenarios::fixture::Player;
 
 /// Who misbehaves, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

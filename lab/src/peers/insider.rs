@@ -26,8 +26,8 @@ use crate::Failure;
 use crate::member::MemberEvent;
 use crate::misbehaviour::{self, Misbehaviour};
 use crate::netns::Bridge;
-use crate::scenarios::company::Player;
 use crate::scenarios::contributory::robot;
+use crate::scenarios::fixture::Player;
 
 /// Reads lines on stdin until they end: `aside NODE ADDRESS`, from where what is sent reaches that node alone, and one of
 /// `churner`, `captor CLAIM`, `captor CLAIM NODE` and `splitter LIE NODE MEMBERS`. Says `keyed N` for each key that it shares with

@@ -7,7 +7,7 @@ use sealcast_sim::trace::Trace;
 use sealcast_sim::{Birth, Sim};
 use sealcast_wire::Monotonic;
 
-use super::company::Player;
+use super::fixture::Player;
 use super::watch::Watch;
 use crate::member::MemberCommand;
 

@@ -10,12 +10,12 @@ use sealcast_sim::dice::Dice;
 use sealcast_sim::{Birth, Records};
 use sealcast_wire::{Address, CertHash, Guarantee, Now};
 
-use super::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 use super::contributory::{GROUP, Robots, identity};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
 use super::lan::{TIMEOUT, all_publish, formed, without};
 use super::script::{Knobs, Script, Step};
 use crate::member::{Member, keys_records};
-use crate::mocks::company::orderer;
+use crate::mocks::fixture::orderer;
 
 /// What members publish on two channels.
 pub(crate) const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_ORDERED, Guarantee::Ordered)];
@@ -34,7 +34,7 @@ impl OrderedRobots {
     }
 }
 
-impl Company for OrderedRobots {
+impl Fixture for OrderedRobots {
     fn cert(&self, member: usize) -> CertHash {
         self.robots.cert(member)
     }

@@ -11,7 +11,7 @@ use sealcast_wire::limits;
 use serde::Serialize;
 
 use super::script::Knobs;
-use super::stage::{Keep, Report};
+use super::simulation::{Keep, Report};
 use super::{ALL, Ground, Scenario};
 use crate::Failure;
 use crate::netns;

@@ -17,7 +17,7 @@ use sealcast_sim::clock::UTC_AT_ZERO;
 use sealcast_sim::{Birth, Records};
 use sealcast_wire::{CertHash, Now, Utc, limits};
 
-use super::company::{Company, Player, TOPIC};
+use super::fixture::{Fixture, Player, TOPIC};
 use super::versions::Speaker;
 use crate::member::{Member, keys_records};
 use crate::misbehaviour::{self, Misbehaviour};
@@ -83,7 +83,7 @@ impl Default for Robots {
     }
 }
 
-impl Company for Robots {
+impl Fixture for Robots {
     fn cert(&self, member: usize) -> CertHash {
         self.identity(member).certificate().hash
     }
@@ -106,11 +106,11 @@ impl Company for Robots {
         misbehaviour::insider(member, kind, seed, Box::new(make), &|member| self.cert(member))
     }
 
-    fn lacking(&self, without: &'static [Rule]) -> Option<Box<dyn Company>> {
+    fn lacking(&self, without: &'static [Rule]) -> Option<Box<dyn Fixture>> {
         Some(Box::new(Robots { without, ..self.clone() }))
     }
 
-    fn apart(&self) -> Option<Box<dyn Company>> {
+    fn apart(&self) -> Option<Box<dyn Fixture>> {
         Some(Box::new(Robots { memo: None, ..self.clone() }))
     }
 

@@ -23,13 +23,13 @@ use sealcast_sim::{Birth, Records};
 use sealcast_wire::{Address, CertHash, Guarantee, Incarnation, Monotonic, Now, Utc};
 
 use super::channels::BOTH;
-use super::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 use super::contributory::{GROUP, identity};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
 use super::lan::{SECOND, TIMEOUT, all_publish, without};
 use super::script::{Script, Step};
 use crate::checkers::{Authentic, Property};
 use crate::member::{Member, keys_records};
-use crate::mocks::company::{ThresholdCompany, name, orderer};
+use crate::mocks::fixture::{ThresholdFixture, name, orderer};
 use crate::mocks::mls_shaped::{self, MlsShaped};
 use crate::mocks::preshared::{self, Preshared};
 use crate::mocks::repeating::Repeating;
@@ -156,7 +156,7 @@ pub static SCHEMES: &[Keyed] = &[
             Box::new(ThresholdShaped::new(&name(seat.member), roster, seat.seed))
         },
         cert: |member| mls_shaped::cert(&name(member)),
-        helpers: |members| ThresholdCompany { members }.brokers(&[]),
+        helpers: |members| ThresholdFixture { members }.brokers(&[]),
         start: |_| Start::Head,
     },
     Keyed {
@@ -251,7 +251,7 @@ pub struct Paired {
     pub transport: &'static Carried,
 }
 
-impl Company for Paired {
+impl Fixture for Paired {
     fn cert(&self, member: usize) -> CertHash {
         (self.keys.cert)(member)
     }

@@ -7,14 +7,14 @@ use sealcast_keys::{Misbehaviour, Notice};
 use sealcast_sim::{Observer, Reach};
 use sealcast_wire::{EpochId, Monotonic, View};
 
-use super::company::Player;
-use crate::checkers::{Body, Cast, Event, Panel};
+use super::fixture::Player;
+use crate::checkers::{Body, Event, Panel, Roles};
 use crate::member::MemberEvent;
 
 /// See the module.
 pub(crate) struct Watch {
     pub(super) panel: Panel,
-    pub(super) cast: Cast,
+    pub(super) roles: Roles,
     pub(super) members: usize,
     pub(super) views: Vec<Option<Arc<View>>>,
     pub(super) out: Vec<bool>,
@@ -37,10 +37,10 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Nothing seen yet; the first `members` nodes are members.
-    pub(super) fn new(panel: Panel, cast: Cast, members: usize, story: bool) -> Watch {
+    pub(super) fn new(panel: Panel, roles: Roles, members: usize, story: bool) -> Watch {
         Watch {
             panel,
-            cast,
+            roles,
             members,
             views: vec![None; members],
             out: vec![false; members],
@@ -76,7 +76,7 @@ impl Watch {
         let mut epoch = None;
         members.iter().all(|&m| {
             let Some(view) = &self.views[m] else { return false };
-            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            let nodes: BTreeSet<usize> = self.roles.nodes_of(view).into_iter().collect();
             nodes == *members && *epoch.get_or_insert(view.epoch) == view.epoch
         })
     }
@@ -86,7 +86,7 @@ impl Watch {
         let mut epoch = None;
         members.iter().all(|&m| {
             let Some(view) = &self.views[m] else { return false };
-            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            let nodes: BTreeSet<usize> = self.roles.nodes_of(view).into_iter().collect();
             nodes.is_superset(members) && *epoch.get_or_insert(view.epoch) == view.epoch
         })
     }
@@ -97,7 +97,7 @@ impl Watch {
         for (member, view) in self.views.iter().enumerate() {
             let sees = match view {
                 _ if self.out[member] => "out".to_owned(),
-                Some(v) => format!("{:?} of {:?}", v.epoch, self.cast.nodes_of(v)),
+                Some(v) => format!("{:?} of {:?}", v.epoch, self.roles.nodes_of(v)),
                 None => "nothing".to_owned(),
             };
             by_view.entry(sees).or_default().push(member);
@@ -113,7 +113,7 @@ impl Watch {
     /// Reports if a member is with others in a view, and without most of those with whom it should be.
     pub(super) fn look_for_majority(&mut self, at: Monotonic, member: usize) {
         let Some(view) = self.views.get(member).and_then(Option::as_ref) else { return };
-        let nodes = self.cast.nodes_of(view);
+        let nodes = self.roles.nodes_of(view);
         for most in self.majorities.iter().filter(|most| most.contains(&member)) {
             let with = nodes.iter().filter(|n| most.contains(n)).count();
             if with < nodes.len() && 2 * with <= most.len() {
@@ -150,7 +150,7 @@ impl Observer<Player> for Watch {
             MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
             MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
             MemberEvent::Installed(epoch) => {
-                let (view, nodes) = (epoch.view.clone(), self.cast.nodes_of(&epoch.view));
+                let (view, nodes) = (epoch.view.clone(), self.roles.nodes_of(&epoch.view));
                 self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
             }
             _ => {}
@@ -164,7 +164,7 @@ impl Observer<Player> for Watch {
                 if let Some(seat) = self.views.get_mut(node) {
                     *seat = Some(epoch.view.clone());
                 }
-                let nodes = self.cast.nodes_of(&epoch.view);
+                let nodes = self.roles.nodes_of(&epoch.view);
                 if let Some((_, whom)) =
                     self.never.iter().find(|(who, whom)| who.contains(&node) && nodes.contains(whom))
                 {
@@ -205,7 +205,7 @@ impl Observer<Player> for Watch {
                 Event::Read(body, epoch)
             }
             MemberEvent::Notice(Notice::LeftOut { cert, why }) => {
-                if let Some(whom) = self.cast.node(&cert).filter(|_| why != Misbehaviour::Silent) {
+                if let Some(whom) = self.roles.node(&cert).filter(|_| why != Misbehaviour::Silent) {
                     self.changed |= self.named.insert((node, whom));
                 }
                 Event::LeftOut(cert, why)

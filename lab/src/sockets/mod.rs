@@ -32,7 +32,7 @@ use sealcast_wire::{Address, Monotonic};
 use crate::member::MemberCommand;
 use crate::netns::Bridge;
 use crate::scenarios::carrier::Carrier;
-use crate::scenarios::company::Player;
+use crate::scenarios::fixture::Player;
 use crate::scenarios::watch::Watch;
 use seat::{Process, Seat};
 

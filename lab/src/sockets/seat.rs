@@ -14,7 +14,7 @@ use sealcast_sim::{Birth, Records};
 use sealcast_wire::Monotonic;
 
 use crate::netns::Bridge;
-use crate::scenarios::company::Player;
+use crate::scenarios::fixture::Player;
 
 /// See the module.
 pub(super) struct Seat {

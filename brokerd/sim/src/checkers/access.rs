@@ -7,8 +7,8 @@ use sealcast_broker::state::Code;
 use sealcast_wire::Monotonic;
 
 use super::{Book, Checker, Verdict};
-use crate::cast::{EVERYTHING, MARK};
 use crate::event::Event;
+use crate::fixture::{EVERYTHING, MARK};
 
 pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![Box::new(Confidentiality), Box::<Shares>::default(), Box::new(Access), Box::<Bottom>::default()]

@@ -11,7 +11,7 @@ use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
 
-use super::{Protection, Stage, median, percentile, stop_if_asked};
+use super::{BenchSetup, Protection, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{duration, parse_bytes, parse_duration, row, size, table, thousands};
@@ -108,8 +108,8 @@ impl Throughput {
 
     fn measure(&self, protection: Protection) -> Result<Measured, Failure> {
         let members = usize::from(self.subs) + 1;
-        let stage = Stage::new(protection, members, self.options.as_ref())?;
-        let sessions = stage.open_all(members)?;
+        let setup = BenchSetup::new(protection, members, self.options.as_ref())?;
+        let sessions = setup.open_all(members)?;
         let (publisher, subscribers) = sessions.split_first().expect("there are at least two members");
         let ended = Arc::new(AtomicBool::new(false));
         let epoch = Instant::now();

@@ -442,7 +442,7 @@ impl Net {
             let epoch = n.epochs.last().map(|e| (e.view.epoch, e.view.members.len()));
             let attempt = n.keys.attempt.as_ref().map(|a| {
                 let c = &a.proposal.content;
-                (c.counter, c.attempt, c.seats.len(), a.proposal.id(), format!("{:?}", stage(a)))
+                (c.counter, c.attempt, c.seats.len(), a.proposal.id(), format!("{:?}", state(a)))
             });
             let wanting = n.keys.wanting.len();
             let merging = n.keys.merging.is_some();
@@ -458,16 +458,16 @@ impl Net {
     }
 }
 
-fn stage(a: &super::Attempt) -> &'static str {
-    use super::attempt::Stage;
-    match a.stage {
-        Stage::Gathering => "gathering",
-        Stage::Round1 { sent: false, .. } => "waiting",
-        Stage::Round1 { .. } => "r1",
-        Stage::Round2 { .. } => "r2",
-        Stage::Confirming(_) => "kc",
-        Stage::Done => "done",
-        Stage::Failed => "failed",
+fn state(a: &super::Attempt) -> &'static str {
+    use super::attempt::AttemptState;
+    match a.state {
+        AttemptState::Gathering => "gathering",
+        AttemptState::Round1 { sent: false, .. } => "waiting",
+        AttemptState::Round1 { .. } => "r1",
+        AttemptState::Round2 { .. } => "r2",
+        AttemptState::Confirming(_) => "kc",
+        AttemptState::Done => "done",
+        AttemptState::Failed => "failed",
     }
 }
 

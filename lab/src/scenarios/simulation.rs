@@ -12,12 +12,12 @@ use sealcast_sim::trace::{Line, Trace};
 use sealcast_wire::{EpochId, Guarantee, Monotonic};
 
 use super::carrier::Carrier;
-use super::company::{Company, Player};
+use super::fixture::{Fixture, Player};
 use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Blame, Body, Cast, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel, Property,
+    Agreement, Blame, Body, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel, Property, Roles,
     Secrecy, Violation,
 };
 use crate::member::MemberCommand;
@@ -68,35 +68,35 @@ pub struct Keep {
 }
 
 /// Plays a script on the simulator.
-pub fn play(company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> Report {
+pub fn play(fixture: &dyn Fixture, script: &Script, seed: u64, keep: Keep) -> Report {
     let mut sim: Sim<Player> = Sim::new(seed, script.network.clone());
     sim.trace = Trace::new(keep.lines);
-    play_on(sim, company, script, seed, keep)
+    play_on(sim, fixture, script, seed, keep)
 }
 
 /// Plays a script over real sockets, in real time, each node in a network namespace of its own.
 ///
 /// # Errors
 /// If no such network can be made here.
-pub fn play_over_sockets(company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> io::Result<Report> {
+pub fn play_over_sockets(fixture: &dyn Fixture, script: &Script, seed: u64, keep: Keep) -> io::Result<Report> {
     let sockets = Sockets::new(seed, &script.network, keep.lines)?;
-    Ok(play_on(sockets, company, script, seed, keep))
+    Ok(play_on(sockets, fixture, script, seed, keep))
 }
 
-fn play_on(carrier: impl Carrier, company: &dyn Company, script: &Script, seed: u64, keep: Keep) -> Report {
-    let mut stage = Stage::new(carrier, company, script, seed, keep);
+fn play_on(carrier: impl Carrier, fixture: &dyn Fixture, script: &Script, seed: u64, keep: Keep) -> Report {
+    let mut simulation = Simulation::new(carrier, fixture, script, seed, keep);
     for step in &script.steps {
-        stage.watch.tell(stage.carrier.now(), || format!("── {step:?}"));
-        stage.step(step);
-        if !stage.watch.panel.violations().is_empty() {
+        simulation.watch.tell(simulation.carrier.now(), || format!("── {step:?}"));
+        simulation.step(step);
+        if !simulation.watch.panel.violations().is_empty() {
             break; // the first fault tells the story; what follows from it only hides it
         }
     }
-    stage.finish()
+    simulation.finish()
 }
 
-struct Stage<'a, C> {
-    company: &'a dyn Company,
+struct Simulation<'a, C> {
+    fixture: &'a dyn Fixture,
     members: usize,
     carrier: C,
     watch: Watch,
@@ -121,31 +121,31 @@ struct Traffic {
     until: Monotonic,
 }
 
-impl<'a, C: Carrier> Stage<'a, C> {
-    fn new(carrier: C, company: &'a dyn Company, script: &Script, seed: u64, keep: Keep) -> Stage<'a, C> {
+impl<'a, C: Carrier> Simulation<'a, C> {
+    fn new(carrier: C, fixture: &'a dyn Fixture, script: &Script, seed: u64, keep: Keep) -> Simulation<'a, C> {
         let members = script.members;
-        let cast = Cast::new((0..members).map(|m| company.cert(m)));
+        let roles = Roles::new((0..members).map(|m| fixture.cert(m)));
         let (loss, tally) = Loss::new();
-        let mut checkers: Vec<Box<Property>> = vec![company.authentic()];
-        if company.meets() {
+        let mut checkers: Vec<Box<Property>> = vec![fixture.authentic()];
+        if fixture.meets() {
             checkers.push(Box::<Agreement>::default());
             checkers.push(Box::<Duplicates>::default());
             checkers.push(Box::<Exclusions>::default());
             checkers.push(Box::<Forward>::default());
             checkers.push(Box::<Numbers>::default());
             checkers.push(Box::<Blame>::default());
-            checkers.push(Box::new(Secrecy::new(company.secrets())));
+            checkers.push(Box::new(Secrecy::new(fixture.secrets())));
         }
         let ordered = |(topic, guarantee): &(&'static str, Guarantee)| {
             (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))
         };
-        checkers.push(Box::new(OneOrder::of(company.channels().iter().filter_map(ordered))));
+        checkers.push(Box::new(OneOrder::of(fixture.channels().iter().filter_map(ordered))));
         if script.lossless {
             checkers.push(Box::new(loss));
         }
-        let watch = Watch::new(Panel::new(cast.clone(), checkers), cast, members, keep.story);
-        let mut stage = Stage {
-            company,
+        let watch = Watch::new(Panel::new(roles.clone(), checkers), roles, members, keep.story);
+        let mut simulation = Simulation {
+            fixture,
             members,
             carrier,
             watch,
@@ -161,13 +161,13 @@ impl<'a, C: Carrier> Stage<'a, C> {
             tally,
         };
         (0..members).for_each(|_| {
-            stage.carrier.add(true, &mut stage.watch);
+            simulation.carrier.add(true, &mut simulation.watch);
         });
-        for (multicast, birth) in company.helpers() {
-            let node = stage.carrier.add(multicast, &mut stage.watch);
-            stage.carrier.start(node, birth, &mut stage.watch);
+        for (multicast, birth) in fixture.helpers() {
+            let node = simulation.carrier.add(multicast, &mut simulation.watch);
+            simulation.carrier.start(node, birth, &mut simulation.watch);
         }
-        stage
+        simulation
     }
 
     fn step(&mut self, step: &Step) {
@@ -181,9 +181,9 @@ impl<'a, C: Carrier> Stage<'a, C> {
             Step::Stop(member) => self.carrier.stop(*member),
             Step::Resume(member) => self.carrier.resume(*member, &mut self.watch),
             Step::Command(member, command) => self.ask(*member, command.clone()),
-            Step::Evict { by, whom } => self.ask(*by, self.company.eviction(*whom)),
+            Step::Evict { by, whom } => self.ask(*by, self.fixture.eviction(*whom)),
             Step::Suspect { by, whom } => {
-                let cert = self.company.cert(*whom);
+                let cert = self.fixture.cert(*whom);
                 self.carrier.command(*by, MemberCommand::Suspect(cert), &mut self.watch);
             }
             Step::Network(network) => self.carrier.set_network(network),
@@ -193,7 +193,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
             Step::Traffic { by, rate, bytes, lasting } => self.traffic(by, *rate, *bytes, *lasting),
             Step::Misbehave(kind) => {
                 let seed = self.dice.seed();
-                if let Some(birth) = self.company.actor(*kind, seed) {
+                if let Some(birth) = self.fixture.actor(*kind, seed) {
                     let node = self.carrier.add(true, &mut self.watch);
                     self.carrier.start(node, birth, &mut self.watch);
                 }
@@ -275,15 +275,15 @@ impl<'a, C: Carrier> Stage<'a, C> {
         self.lives[member] += 1;
         self.numbers[member] = 0;
         let seed = self.dice.seed();
-        let changed = self.imposters.get(&member).and_then(|kind| self.company.imposter(member, *kind, seed));
+        let changed = self.imposters.get(&member).and_then(|kind| self.fixture.imposter(member, *kind, seed));
         if changed.is_some() {
             self.watch.panel.event(self.carrier.now(), member, &Event::Changed);
         }
-        let birth = changed.unwrap_or_else(|| self.company.member(member, self.lives[member], seed));
+        let birth = changed.unwrap_or_else(|| self.fixture.member(member, self.lives[member], seed));
         self.watch.out[member] = false;
         self.watch.panel.event(self.carrier.now(), member, &Event::Started);
         self.carrier.start(member, birth, &mut self.watch);
-        if self.company.admits() {
+        if self.fixture.admits() {
             self.admission_at.get_or_insert(self.carrier.now() + ADMISSION);
         }
     }
@@ -334,7 +334,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
         }
         self.numbers[by] += 1;
         let body = Body { author: by as u32, life: self.lives[by], number: self.numbers[by] }.bytes(bytes);
-        let channels = self.company.channels();
+        let channels = self.fixture.channels();
         let (topic, guarantee) = channels[self.numbers[by] as usize % channels.len()];
         self.carrier.command(by, MemberCommand::Publish { topic: topic.into(), body, guarantee }, &mut self.watch);
     }
@@ -347,7 +347,7 @@ impl<'a, C: Carrier> Stage<'a, C> {
         self.admission_at = (!outside.is_empty()).then(|| self.carrier.now() + ADMISSION);
         if let Some(insider) = insider {
             for member in outside {
-                self.ask(insider, Command::Admit { cert: self.company.cert(member) });
+                self.ask(insider, Command::Admit { cert: self.fixture.cert(member) });
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::misbehaviour::Misbehaviour;
 pub type Player = Box<dyn Node<Event = MemberEvent, Command = MemberCommand>>;
 
 /// One scheme over one way.
-pub trait Company {
+pub trait Fixture {
     /// The certificate hash of a member.
     fn cert(&self, member: usize) -> CertHash;
 
@@ -57,12 +57,12 @@ pub trait Company {
 
     /// The same company for members that share nothing but a network; `None` where its ways need more
     /// than UDP multicast.
-    fn apart(&self) -> Option<Box<dyn Company>> {
+    fn apart(&self) -> Option<Box<dyn Fixture>> {
         None
     }
 
     /// The same company, of which nobody who behaves keeps these rules: a planted fault. `None` where it has no such.
-    fn lacking(&self, _without: &'static [Rule]) -> Option<Box<dyn Company>> {
+    fn lacking(&self, _without: &'static [Rule]) -> Option<Box<dyn Fixture>> {
         None
     }
 

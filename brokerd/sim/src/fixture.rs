@@ -18,7 +18,7 @@ use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::Utc;
 
 /// The cluster with all keys.
-pub struct Cast {
+pub struct Fixture {
     /// What the cluster began with.
     pub genesis: Genesis,
     /// Its id.
@@ -73,12 +73,12 @@ pub enum Threshold {
     Paper,
 }
 
-impl Cast {
+impl Fixture {
     /// 3f + 1 brokers, and the shares of their key by number.
     ///
     /// # Panics
     /// If `faulty` is 0 or too many for one broker's number in a byte.
-    pub fn new(faulty: usize, threshold: Threshold, seed: u64) -> (Cast, Vec<KeyShare<Ristretto255>>) {
+    pub fn new(faulty: usize, threshold: Threshold, seed: u64) -> (Fixture, Vec<KeyShare<Ristretto255>>) {
         let count = u8::try_from(3 * faulty + 1).expect("a simulation has few brokers");
         let mut seeds: Vec<[u8; 32]> = (0..count).map(|i| [100 + i; 32]).collect();
         seeds.sort_by_key(|it| key_of(*it).public_bytes());
@@ -98,8 +98,8 @@ impl Cast {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let (public, shares) = deal::<Ristretto255>(&cluster, t, u16::from(count), &mut rng).expect("a key");
         let key = Arc::new(public);
-        let cast = Cast { genesis, cluster, faulty, threshold, seeds, key, issuer, stranger, administrator };
-        (cast, shares)
+        let fixture = Fixture { genesis, cluster, faulty, threshold, seeds, key, issuer, stranger, administrator };
+        (fixture, shares)
     }
 
     /// How many brokers there are.

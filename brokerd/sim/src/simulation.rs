@@ -26,10 +26,10 @@ use sealcast_wire::{Monotonic, Now, Utc};
 
 use crate::broker::{BLOCK, Broker};
 use crate::byzantine_client::{ByzantineClient, Deed};
-use crate::cast::{Cast, Desk, EVERYTHING, Interest, Plan, Threshold, key_of, wants};
 use crate::checkers::{self, Book, Violation};
 use crate::client::{Client, ClientEvent};
 use crate::event::Event;
+use crate::fixture::{Desk, EVERYTHING, Fixture, Interest, Plan, Threshold, key_of, wants};
 use crate::joiner::Joiner;
 use crate::liar::{Liar, Lie};
 use crate::member::Member;
@@ -37,10 +37,10 @@ use crate::member::Member;
 /// What changes an event before checkers see it, in tests of the checkers.
 pub type Plant = Box<dyn FnMut(&mut Vec<Event>)>;
 
-/// The stage.
-pub struct Stage {
+/// The simulation.
+pub struct Simulation {
     /// Who takes part.
-    pub cast: Arc<Cast>,
+    pub fixture: Arc<Fixture>,
     brokers: Vec<Broker>,
     liars: BTreeMap<usize, Liar>,
     twin: Option<Broker>,
@@ -116,22 +116,24 @@ enum Message {
     ByzantineClient(usize),
 }
 
-impl Stage {
+impl Simulation {
     /// Brokers of which so many lie, if there is a lie.
-    pub fn new(seed: u64, faulty: usize, threshold: Threshold, lies: Option<(Lie, usize)>) -> Stage {
+    pub fn new(seed: u64, faulty: usize, threshold: Threshold, lies: Option<(Lie, usize)>) -> Simulation {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let (cast, shares) = Cast::new(faulty, threshold, seed);
+        let (fixture, shares) = Fixture::new(faulty, threshold, seed);
         let brokers: Vec<Broker> =
-            shares.iter().enumerate().map(|(number, share)| Broker::new(number, &cast, share)).collect();
+            shares.iter().enumerate().map(|(number, share)| Broker::new(number, &fixture, share)).collect();
         let mut liars = BTreeMap::new();
         while let Some((lie, _)) = lies.filter(|(_, count)| liars.len() < *count) {
             let number = (rng.next_u64() % brokers.len() as u64) as usize;
-            liars.entry(number).or_insert_with(|| Liar::new(lie, key_of(cast.seeds[number]), cast.cluster, seed / 2));
+            liars
+                .entry(number)
+                .or_insert_with(|| Liar::new(lie, key_of(fixture.seeds[number]), fixture.cluster, seed / 2));
         }
         let twin = lies.filter(|it| it.0 == Lie::Equivocator).and(liars.keys().next()).map(|it| brokers[*it].twin());
-        let checkers = checkers::all(&cast, liars.keys().copied().collect());
-        Stage {
-            cast: Arc::new(cast),
+        let checkers = checkers::all(&fixture, liars.keys().copied().collect());
+        Simulation {
+            fixture: Arc::new(fixture),
             brokers,
             liars,
             twin,
@@ -174,7 +176,7 @@ impl Stage {
     /// # Errors
     /// [`Violation`].
     pub fn enter(&mut self, seed: u8, desk: Desk, interest: Interest) -> Result<usize, Violation> {
-        let client = Client::new(&self.cast, seed, desk, interest);
+        let client = Client::new(&self.fixture, seed, desk, interest);
         let (id, number) = (client.id, self.clients.len());
         assert!(self.byzantine_clients.is_empty(), "correct clients come first");
         self.clients.push(client);
@@ -201,7 +203,7 @@ impl Stage {
     /// A member of a group comes; it is the last to come.
     pub fn enter_member(&mut self, keys: Scheme, seed: u8) {
         let (now, number) = (self.time(), self.strangers() + self.members.len());
-        self.members.push(Member::new(now, &self.cast, keys, seed));
+        self.members.push(Member::new(now, &self.fixture, keys, seed));
         self.connect_all(number);
     }
 
@@ -213,7 +215,7 @@ impl Stage {
                 self.brokers[broker].leave(&self.members[number].id);
             }
         }
-        self.members[number].restart(now, &self.cast);
+        self.members[number].restart(now, &self.fixture);
         self.connect_all(member);
     }
 
@@ -255,7 +257,7 @@ impl Stage {
     /// # Errors
     /// [`Violation`].
     pub fn plan(&mut self, wait: u64, client: usize, plan: Plan) -> Result<(), Violation> {
-        let (it, number) = (Arc::new(plan), self.checkers.cast.plans.len());
+        let (it, number) = (Arc::new(plan), self.checkers.roles.plans.len());
         self.tell(Event::Planned { plan: it.clone(), correct: true })?;
         self.planned += 1;
         self.push(wait, Message::Plan { client, plan: number, it });
@@ -280,14 +282,14 @@ impl Stage {
     /// The engine's settings of all brokers.
     pub fn settings(&self) -> Vec<Settings> {
         let address = |port: usize| ([127, 0, 0, 1], u16::try_from(port).expect("brokers are few")).into();
-        let seeds: Vec<SigningSeed> = self.cast.seeds.iter().map(SigningSeed::new).collect();
+        let seeds: Vec<SigningSeed> = self.fixture.seeds.iter().map(SigningSeed::new).collect();
         let brokers: Vec<Address> =
             seeds.iter().enumerate().map(|(i, seed)| Address { key: seed.public(), address: address(i) }).collect();
         let of = |(i, seed): (usize, SigningSeed)| Settings {
             block: BLOCK,
             term: 8,
             heartbeat: if self.brokers[i].keep == Keep::Everything { HEARTBEAT } else { FAST_HEARTBEAT },
-            ..Settings::new(&self.cast.cluster.0, brokers.clone(), seed, address(i), "".into())
+            ..Settings::new(&self.fixture.cluster.0, brokers.clone(), seed, address(i), "".into())
         };
         seeds.into_iter().enumerate().map(of).collect()
     }
@@ -338,7 +340,7 @@ impl Stage {
     /// [`Violation`].
     pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<Option<u64>, Violation> {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
-        let joiner = Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent);
+        let joiner = Joiner::new(&self.fixture, &self.brokers, &mut self.liars, number, silent);
         let is_floor = |floor: &Floor| orders.is_floor(number, floor);
         let mut passed_over = 0;
         let joined = sync::join(&joiner, &is_floor, &mut self.rng, |_, _| passed_over += 1);
@@ -357,7 +359,7 @@ impl Stage {
     /// Whether the others say that the views are over for which it may have voted, some one of whom may be out of reach.
     pub fn is_over(&mut self, forgotten: &mut Forgotten, number: usize) -> bool {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
-        forgotten.is_over(&Joiner::new(&self.cast, &self.brokers, &mut self.liars, number, silent))
+        forgotten.is_over(&Joiner::new(&self.fixture, &self.brokers, &mut self.liars, number, silent))
     }
 
     /// The first publication that some honest broker that runs still keeps.
@@ -395,7 +397,7 @@ impl Stage {
     /// Whether nothing of correct clients is under way, brokers stand together and readers have got all; of clients that
     /// are ended, nothing is waited for.
     pub fn is_quiet(&self) -> bool {
-        let book = &self.checkers.cast;
+        let book = &self.checkers.roles;
         let pending = |(number, it): (usize, &Client)| !book.revoked.contains_key(&number) && it.pending() > 0;
         if self.planned > 0 || self.clients.iter().enumerate().any(pending) {
             return false;
@@ -440,7 +442,7 @@ impl Stage {
         let now = self.time();
         let done: Vec<_> = self.outcomes.iter().filter(|it| it.3 == Code::Done).rev().take(count).copied().collect();
         for (plan, height, number, _, _) in done {
-            let id = self.checkers.cast.plans[plan].0.client;
+            let id = self.checkers.roles.plans[plan].0.client;
             if let Some(client) = self.clients.iter_mut().find(|it| it.id == id) {
                 client.ask_receipt(now, plan, height, number);
             }
@@ -507,7 +509,7 @@ impl Stage {
         &mut self,
         orders: &mut Orders,
         micros: u64,
-        mut holds: impl FnMut(&Stage) -> bool,
+        mut holds: impl FnMut(&Simulation) -> bool,
     ) -> Result<bool, Violation> {
         let end = self.now + micros;
         while self.now < end {
@@ -637,7 +639,7 @@ impl Stage {
         for event in events {
             let said = event.digest();
             self.trace = Transcript::new("trace").add(&self.trace).add(said.as_bytes()).finish();
-            self.checkers.cast.see(&event);
+            self.checkers.roles.see(&event);
             self.checkers.event(Monotonic(self.now), 0, &event);
             if let Some(violation) = self.checkers.violations().first() {
                 return Err(violation.clone());
@@ -685,7 +687,7 @@ impl Stage {
                 && let Body::Sealed(body) = &it.body
                 && let Ok(ciphertext) = Ciphertext::decode(body)
             {
-                let labelled = self.cast.key.bind(ciphertext, &it.label(&frame.client(), number));
+                let labelled = self.fixture.key.bind(ciphertext, &it.label(&frame.client(), number));
                 self.sealed.insert(*labelled.id(), (frame.client(), number));
             }
         }
@@ -777,7 +779,7 @@ impl Stage {
                     } else if let Some(member) = self.member_of_group(member) {
                         member.connected(now, number_of(broker));
                     } else {
-                        let hello = Request::Hello { cluster: self.cast.cluster }.to_bytes();
+                        let hello = Request::Hello { cluster: self.fixture.cluster }.to_bytes();
                         self.send_to(member, broker, hello.into());
                     }
                 }
@@ -801,10 +803,10 @@ impl Stage {
             }
             Message::ByzantineClient(number) => {
                 let dice = self.rng.next_u64();
-                let (cast, member) = (self.cast.clone(), self.clients.len() + number);
-                let act = self.byzantine_clients[number].act(&cast, dice);
+                let (fixture, member) = (self.fixture.clone(), self.clients.len() + number);
+                let act = self.byzantine_clients[number].act(&fixture, dice);
                 for (plan, of) in act.plans {
-                    let at = self.checkers.cast.plans.len();
+                    let at = self.checkers.roles.plans.len();
                     self.tell(Event::Planned { plan, correct: false })?;
                     self.tell(Event::Sends { plan: at, number: of })?;
                 }

@@ -12,15 +12,15 @@ use super::mls_shaped::{self, MlsShaped};
 use super::threshold_shaped::{BROKERS, ThresholdShaped};
 use crate::member::{Member, MemberCommand, MemberEvent, keys_records};
 use crate::scenarios::channels::BOTH;
-use crate::scenarios::company::{Company, Player, TOPIC, TOPIC_ORDERED};
+use crate::scenarios::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
 
 /// The MLS-shaped scheme over an orderer, with member 0 as founder.
-pub struct MlsCompany {
+pub struct MlsFixture {
     /// How many members; the orderer's node follows them.
     pub members: usize,
 }
 
-impl Company for MlsCompany {
+impl Fixture for MlsFixture {
     fn cert(&self, member: usize) -> CertHash {
         mls_shaped::cert(&name(member))
     }
@@ -55,12 +55,12 @@ impl Company for MlsCompany {
 
 /// The threshold-shaped scheme over an orderer and four brokers, of which the last one lies; the last
 /// member may not read.
-pub struct ThresholdCompany {
+pub struct ThresholdFixture {
     /// How many members; orderer and brokers follow them.
     pub members: usize,
 }
 
-impl ThresholdCompany {
+impl ThresholdFixture {
     /// The brokers, who let all but these members read; the last one lies.
     pub fn brokers(&self, denied: &[usize]) -> Vec<(bool, Birth<Player>)> {
         let readers: Vec<String> = (0..self.members).map(name).collect();
@@ -82,7 +82,7 @@ pub fn brokers<'a>(
     })
 }
 
-impl Company for ThresholdCompany {
+impl Fixture for ThresholdFixture {
     fn cert(&self, member: usize) -> CertHash {
         mls_shaped::cert(&name(member))
     }
