@@ -52,9 +52,9 @@ pub const PAUSED_MESSAGES_MAX: usize = 65_536;
 /// Bytes that a publisher may have queued while the key changes (A5).
 pub const PAUSED_BYTES_MAX: usize = 64 << 20;
 /// Datagrams held for an epoch whose key is being agreed, or whose sender must vouch (A5).
-pub const HELD_DATAGRAMS_MAX: usize = 4096;
+pub const EARLY_DATAGRAMS_MAX: usize = 4096;
 /// Bytes of datagrams so held.
-pub const HELD_BYTES_MAX: usize = 16 << 20;
+pub const EARLY_BYTES_MAX: usize = 16 << 20;
 /// Records of an ordered group that wait for what comes of a change; half as many or half of their bytes make the order wait
 /// instead, and who gets more all the same leaves.
 pub const ORDERED_RECORDS_MAX: usize = 65_536;
@@ -442,7 +442,7 @@ const _: () = assert!(FRAME_BYTES_MAX <= BLOCK_BYTES_MAX);
 /// Payloads in one ciphertext: publications of one policy that are sealed together.
 pub const SEALED_TOGETHER_MAX: usize = 256;
 /// Ciphertexts that wait for shares; as many as the join holds back.
-pub const SEALED_WAITING_MAX: usize = HELD_DATAGRAMS_MAX;
+pub const SEALED_WAITING_MAX: usize = EARLY_DATAGRAMS_MAX;
 /// Bytes of them.
 pub const SEALED_WAITING_BYTES_MAX: usize = 64 << 20;
 /// Shares of one broker that are kept until their ciphertexts come.

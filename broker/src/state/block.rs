@@ -13,7 +13,7 @@ use super::client::{CredentialName, Record};
 use super::entries::Entries;
 use super::entry::Entry;
 use super::index::Runs;
-use super::interests::{Held, Id, Subscription};
+use super::interests::{Id, Subscription, Usage};
 use super::outbox::{Advertisement, Notice, Outbox, Results};
 use super::outcome::{Code, Outcome};
 use super::store::{Changes, Store, StoreError};
@@ -40,7 +40,7 @@ pub(super) struct Block<'a, S> {
     held: BTreeMap<Client, Option<Rc<[Attribute]>>>,
     /// What the clients of a credential have standing, as far as it was asked in the block: what they give up in it is
     /// free in the next one.
-    active: BTreeMap<CredentialName, Held>,
+    active: BTreeMap<CredentialName, Usage>,
     /// Publications (by index) and who they interest at which place.
     ordered: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.

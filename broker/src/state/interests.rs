@@ -19,7 +19,7 @@ pub(super) type Id = (Client, u64);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interests {
     active: BTreeMap<Id, Subscription>,
-    all: Held,
+    all: Usage,
     root: Node,
 }
 
@@ -45,13 +45,13 @@ impl Subscription {
 
 /// How much of the room for subscriptions is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Usage {
     pub(super) subscriptions: usize,
     /// Of their interests as they are stored.
     pub(super) bytes: usize,
 }
 
-impl Held {
+impl Usage {
     /// One more subscription, of so many bytes.
     pub(super) fn add(&mut self, bytes: usize) {
         self.subscriptions += 1;
@@ -100,13 +100,13 @@ impl Interests {
     }
 
     /// What all clients hold.
-    pub(super) fn all(&self) -> Held {
+    pub(super) fn all(&self) -> Usage {
         self.all
     }
 
     /// What these clients hold.
-    pub(super) fn held<'a>(&self, clients: impl IntoIterator<Item = &'a Client>) -> Held {
-        let mut held = Held::default();
+    pub(super) fn held<'a>(&self, clients: impl IntoIterator<Item = &'a Client>) -> Usage {
+        let mut held = Usage::default();
         clients.into_iter().flat_map(|it| self.of_client(it)).for_each(|(_, it)| held.add(it.bytes));
         held
     }
@@ -214,7 +214,7 @@ mod tests {
             prop_assert_eq!(found, expected);
             all.keys().for_each(|id| { interests.remove(id); });
             prop_assert!(interests.root.is_empty());
-            prop_assert_eq!(interests.all(), Held::default());
+            prop_assert_eq!(interests.all(), Usage::default());
         }
     }
 }

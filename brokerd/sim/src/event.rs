@@ -101,7 +101,7 @@ pub enum Event {
         count: u64,
     },
     /// These bytes came to a broker, or lie there.
-    Held {
+    Stored {
         /// Which.
         broker: usize,
         /// What.
@@ -181,7 +181,7 @@ impl Event {
     /// For a trace: the same bytes in the same run.
     pub fn digest(&self) -> String {
         match self {
-            Event::Held { broker, bytes } => format!("Held {broker} {}", bytes.len()),
+            Event::Stored { broker, bytes } => format!("Held {broker} {}", bytes.len()),
             other => format!("{other:?}"),
         }
     }

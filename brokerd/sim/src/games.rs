@@ -91,7 +91,7 @@ fn fig_1(seed: u64, message: &str) -> Game {
     let seen = seen.borrow();
     let (early, late) = seen.split_at(before);
     let held = |event: &Event| match event {
-        Event::Held { broker, bytes } => Some((*broker, bytes.clone())),
+        Event::Stored { broker, bytes } => Some((*broker, bytes.clone())),
         _ => None,
     };
     let sealed = early.iter().filter_map(held).find_map(|(_, bytes)| {

@@ -456,7 +456,7 @@ impl Simulation {
     pub fn end(&mut self, complete: bool) -> Result<(), Violation> {
         for broker in 0..self.brokers.len() {
             for bytes in self.brokers[broker].holdings() {
-                self.tell(Event::Held { broker, bytes })?;
+                self.tell(Event::Stored { broker, bytes })?;
             }
             let sn = self.brokers[broker].floor();
             self.tell(Event::Floor { broker, sn })?;
@@ -752,7 +752,7 @@ impl Simulation {
                     self.counts.misbehaviours +=
                         u64::from(frame.is_some_and(|it| byzantine_client.misbehaviours.contains(it)));
                 }
-                self.tell(Event::Held { broker, bytes: bytes.clone() })?;
+                self.tell(Event::Stored { broker, bytes: bytes.clone() })?;
                 if let Ok(Request::Query { id, query: Query::Share { sn, .. } }) = Request::from_bytes(&bytes) {
                     self.queries.insert((member, broker, id), sn);
                 }

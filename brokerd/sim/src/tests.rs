@@ -391,9 +391,9 @@ fn a_plaintext_at_a_broker_is_reported() {
     reports(
         "confidentiality",
         once(|event| match event {
-            Event::Held { broker, .. } => {
+            Event::Stored { broker, .. } => {
                 let bytes: Arc<[u8]> = [b"row ", MARK].concat().into();
-                Some(vec![Event::Held { broker: *broker, bytes }])
+                Some(vec![Event::Stored { broker: *broker, bytes }])
             }
             _ => None,
         }),

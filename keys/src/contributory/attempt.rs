@@ -47,7 +47,7 @@ pub(super) struct Attempt {
     pub(super) proof: Vec<Message>,
     pub(super) state: AttemptState,
     /// Messages held, by round and seat.
-    held: [Vec<Option<Held>>; 3],
+    held: [Vec<Option<ReceivedMessage>>; 3],
     /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
     spoken: Vec<Monotonic>,
     /// Whether somebody else asked for what we lack.
@@ -149,7 +149,7 @@ struct Plan {
     readers: Slots,
 }
 
-struct Held {
+struct ReceivedMessage {
     message: Message,
     /// What its signature is over.
     digest: [u8; 32],
@@ -236,8 +236,7 @@ impl Attempt {
 
     /// Seats of those who signed that they are in the epoch that the proposal follows on.
     pub(super) fn vouchers(&self) -> u64 {
-        let vouches =
-            |held: &Option<Held>| matches!(held.as_ref().map(|h| &h.message), Some(Message::R1(m)) if m.of_base);
+        let vouches = |held: &Option<ReceivedMessage>| matches!(held.as_ref().map(|h| &h.message), Some(Message::R1(m)) if m.of_base);
         let seats = self.held[0].iter().enumerate().filter(|(seat, held)| *seat != self.me && vouches(held));
         seats.fold(0, |all, (seat, _)| all | 1 << seat)
     }
@@ -391,7 +390,7 @@ impl Attempt {
             }
             _ => Vec::new(),
         };
-        self.held[round][seat] = Some(Held { message, digest, contributions, sent: now });
+        self.held[round][seat] = Some(ReceivedMessage { message, digest, contributions, sent: now });
         self.spoken[seat] = now;
         self.progress = now;
         Ok(())
@@ -417,7 +416,7 @@ impl Attempt {
                 // Who follows says nothing, and may hold all that comes next already.
                 let Some(message) = message.take() else { return self.step(now, env) };
                 let message = Message::R1(message);
-                self.hold_own(now, 0, message.clone(), env);
+                self.keep_own(now, 0, message.clone(), env);
                 Some(Step::Send(Box::new(message)))
             }
             // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
@@ -580,7 +579,7 @@ impl Attempt {
         self.state = AttemptState::Round2 { rounds, heard };
         match message {
             Some(message) => {
-                self.hold_own(now, 1, message.clone(), env);
+                self.keep_own(now, 1, message.clone(), env);
                 Some(Step::Send(Box::new(message)))
             }
             None => self.step(now, env),
@@ -639,7 +638,7 @@ impl Attempt {
         });
         self.state = AttemptState::Confirming(Box::new(Confirming { keys, agreed }));
         if let Some(message) = message {
-            self.hold_own(now, 2, message, env);
+            self.keep_own(now, 2, message, env);
         }
         Some(Step::Keyed)
     }
@@ -656,7 +655,7 @@ impl Attempt {
         cuts.all(|other| other == cut).then_some(cut)
     }
 
-    fn hold_own(&mut self, now: Monotonic, round: usize, message: Message, env: &Env<'_>) {
+    fn keep_own(&mut self, now: Monotonic, round: usize, message: Message, env: &Env<'_>) {
         let formation = self.formation.as_ref().expect("we speak after the formation");
         let slot = formation.slot_of_seat[self.me];
         let body = message.body();
@@ -670,7 +669,7 @@ impl Attempt {
             }
             _ => Vec::new(),
         };
-        self.held[round][self.me] = Some(Held { message, digest, contributions, sent: now });
+        self.held[round][self.me] = Some(ReceivedMessage { message, digest, contributions, sent: now });
     }
 
     fn blame(&mut self, seat: usize, why: Misbehaviour) -> Refused {
@@ -980,7 +979,7 @@ impl Formation {
     }
 
     /// Hash of all X, as we hold them.
-    fn heard(&self, r1: &[Option<Held>]) -> [u8; 32] {
+    fn heard(&self, r1: &[Option<ReceivedMessage>]) -> [u8; 32] {
         let t = Transcript::new("sealcast/v1/heard").add(&self.roster);
         let digests = self.active().filter_map(|slot| r1[self.seat_of_slot[slot]].as_ref());
         digests.fold(t, |t, held| t.add(&held.digest)).finish()
@@ -995,7 +994,7 @@ impl Formation {
         &self,
         proposal: &Proposal,
         me: usize,
-        (held, cut): (&[Vec<Option<Held>>; 3], &[u8; 32]),
+        (held, cut): (&[Vec<Option<ReceivedMessage>>; 3], &[u8; 32]),
         keys: &[(usize, Key)],
         env: &mut Env<'_>,
     ) -> Agreed {

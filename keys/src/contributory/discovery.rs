@@ -120,7 +120,7 @@ impl Contributory {
         if now.monotonic > self.hold_until + HOLD_ANEW {
             self.held_since = now.monotonic;
         }
-        let until = (now.monotonic + wait).min(self.held_since + HOLD_MAX);
+        let until = (now.monotonic + wait).min(self.held_since + PAUSE_MAX);
         self.hold_until = self.hold_until.max(until);
     }
 
@@ -1071,7 +1071,7 @@ const CARD_WAIT: Duration = Duration::from_millis(20);
 /// Beacons for newcomers: an outsider can send old JOINs again (G8).
 const GREETINGS_PER_SECOND: u32 = 10;
 /// How long we let others agree, one proposal after the other.
-const HOLD_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// After so long without, a proposal of others holds us up anew.
 const HOLD_ANEW: Duration = Duration::from_secs(1);
 /// Shortest time between two JOINs of ours.

@@ -185,7 +185,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if let (Some(old), true) = (&before, vouches && epoch.protect.is_some()) {
             self.vouch_for(now, old.epoch, epoch.view.epoch);
         }
-        self.hold_publishers();
+        self.pause_publishers();
         let queued = lock(&self.gate).open(epoch.clone());
         self.vouch_again(now);
         if let Some(protect) = epoch.protect.as_ref().filter(|_| vouch::says_here(&epoch.view)) {

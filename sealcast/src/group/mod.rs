@@ -43,7 +43,7 @@ pub use whole::Together;
 
 use crate::error::Result;
 use crate::url::{OriginMode, pairs};
-use held::Held;
+use held::EarlyDatagrams;
 use opening::Opening;
 use ordered::{KeysIn, Ordered, Ours};
 use ring::{Disposition, Heard, Ring};
@@ -56,7 +56,7 @@ pub struct Group<K, D> {
     gate: Arc<Mutex<Gate>>,
     ring: Ring,
     /// Datagrams of epochs whose key is not agreed yet, and of superseded ones not vouched for yet.
-    held: Held,
+    held: EarlyDatagrams,
     opening: Opening,
     /// Records at their positions, where there is a channel on which one ends epochs.
     ordered: Option<Ordered>,
@@ -173,7 +173,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery,
             gate: Arc::new(Mutex::new(Gate::new(origin).cut_by_position(by_position))),
             ring: Ring::default(),
-            held: Held::default(),
+            held: EarlyDatagrams::default(),
             opening: Opening::default(),
             ordered,
             is_up,

@@ -415,7 +415,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let mut gate = lock(&self.gate);
         if gate.epoch().is_some_and(|it| it.view.epoch == old) {
             // Others have gone on, and what we seal for it now is void.
-            gate.hold_ordered();
+            gate.pause_ordered();
             ordered.opening = true;
         }
         drop(gate);
@@ -457,7 +457,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if let Some(ordered) = &mut self.ordered {
                     ordered.void.push(ours);
                     ordered.opening = true;
-                    lock(&self.gate).hold_ordered();
+                    lock(&self.gate).pause_ordered();
                 }
                 self.open_when_back(now);
             }
@@ -498,10 +498,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// Publishers of an epoch that is being installed wait until all is back that they sealed before.
-    pub(super) fn hold_publishers(&mut self) {
+    pub(super) fn pause_publishers(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.opening = true;
-            lock(&self.gate).hold_ordered();
+            lock(&self.gate).pause_ordered();
         }
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sealcast_crypto::identity::Identity as Held;
+use sealcast_crypto::identity::Identity as LoadedIdentity;
 use sealcast_delivery::Delivery;
 use sealcast_keys::Keys;
 
@@ -74,7 +74,7 @@ pub enum Identity {
     /// As one of these was read, and perhaps changed since.
     Kept(Arc<KeptIdentity>),
     /// In memory; nothing is kept on disk.
-    Held(Arc<Held>),
+    Loaded(Arc<LoadedIdentity>),
 }
 
 impl From<&str> for Identity {
@@ -83,9 +83,9 @@ impl From<&str> for Identity {
     }
 }
 
-impl From<Arc<Held>> for Identity {
-    fn from(held: Arc<Held>) -> Identity {
-        Identity::Held(held)
+impl From<Arc<LoadedIdentity>> for Identity {
+    fn from(held: Arc<LoadedIdentity>) -> Identity {
+        Identity::Loaded(held)
     }
 }
 

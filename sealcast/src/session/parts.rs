@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealcast_client::PayloadKind;
-use sealcast_crypto::identity::{CertificateError, Identity as Held};
+use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
 
@@ -28,7 +28,7 @@ pub(super) struct Parts {
     pub(super) me: String,
     pub(super) group: String,
     pub(super) store: Option<Store>,
-    pub(super) identity: Option<Arc<Held>>,
+    pub(super) identity: Option<Arc<LoadedIdentity>>,
     pub(super) control: Option<PathBuf>,
     /// What the transport needs to reach brokers.
     pub(super) reach: Option<Reach>,
@@ -37,7 +37,7 @@ pub(super) struct Parts {
 /// An identity, loaded.
 struct Loaded {
     /// With its certificate, if it has one.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<LoadedIdentity>>,
     /// As this user keeps it on disk, if that is where it is from.
     kept: Option<Arc<KeptIdentity>>,
 }
@@ -70,7 +70,7 @@ impl Parts {
 
 impl Loaded {
     /// With its certificate.
-    fn held(&self) -> Result<Arc<Held>> {
+    fn held(&self) -> Result<Arc<LoadedIdentity>> {
         self.held.clone().ok_or_else(|| {
             let (name, keys) = (self.name(), self.kept.as_ref().map(|it| it.secret.public().to_string()));
             let error = Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet"));
@@ -91,7 +91,7 @@ impl Opening {
     fn plain(&self, url: &Url) -> Result<Parts> {
         let me = match &self.identity {
             Some(Identity::Named(name)) => name.clone(),
-            Some(Identity::Held(held)) => held.certificate().name.to_string(),
+            Some(Identity::Loaded(held)) => held.certificate().name.to_string(),
             Some(Identity::Kept(kept)) => kept.name(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
@@ -115,7 +115,7 @@ impl Opening {
                 };
                 return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
             }
-            Some(Identity::Held(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
+            Some(Identity::Loaded(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
             Some(Identity::Kept(kept)) => kept.clone(),
             Some(Identity::Named(name)) => Arc::new(KeptIdentity::load(home, name).map_err(|e| {
                 let error = Error::from(e);

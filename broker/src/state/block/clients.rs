@@ -11,7 +11,7 @@ use sealcast_wire::{Utc, limits};
 use super::{Block, Origin, accusable};
 use crate::operation::{Accusation, Client, Credential, Interest, Registration};
 use crate::state::client::Record;
-use crate::state::interests::Held;
+use crate::state::interests::Usage;
 use crate::state::outcome::{Code, Outcome};
 use crate::state::store::{Store, StoreError};
 use crate::state::{rows, table};
@@ -86,7 +86,7 @@ impl<S: Store> Block<'_, S> {
 
     /// Whether one more subscription of the client's has room.
     pub(super) fn has_capacity(&mut self, client: &Client, interest: &Interest) -> Result<bool, StoreError> {
-        let with = |mut held: Held| {
+        let with = |mut held: Usage| {
             held.add(interest.to_bytes().len());
             held
         };

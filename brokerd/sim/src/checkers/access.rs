@@ -24,7 +24,7 @@ impl Checker<Book, Event> for Confidentiality {
 
     fn event(&mut self, _: Monotonic, _: usize, event: &Event, _: &Book) -> Verdict {
         match event {
-            Event::Held { broker, bytes } if bytes.windows(MARK.len()).any(|it| it == MARK) => {
+            Event::Stored { broker, bytes } if bytes.windows(MARK.len()).any(|it| it == MARK) => {
                 Err(format!("broker {broker} holds a plaintext"))
             }
             _ => Ok(()),

@@ -17,7 +17,7 @@ use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
 
-use super::cores::{Cores, Held};
+use super::cores::{Cores, PinnedCores};
 use super::{BenchSetup, Protection, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
@@ -84,7 +84,7 @@ impl Latency {
         self.show(env, &held, measured?)
     }
 
-    fn show(&self, env: &Env<'_>, held: &Held, measured: Vec<Measured>) -> Result<(), Failure> {
+    fn show(&self, env: &Env<'_>, held: &PinnedCores, measured: Vec<Measured>) -> Result<(), Failure> {
         let mut rows = vec![row(["", "p50 µs", "p99 µs", "max µs", "lost", "ratio"])];
         if held.is_free() {
             rows[0].extend(["one core", "p50 µs", "two cores", "p50 µs"].map(str::to_owned));
@@ -122,7 +122,7 @@ impl Latency {
     }
 
     /// All kinds in turn, block by block, so that what changes on this machine meanwhile changes for all of them.
-    fn measure(&self, env: &Env<'_>, held: &Held) -> Result<Vec<Measured>, Failure> {
+    fn measure(&self, env: &Env<'_>, held: &PinnedCores) -> Result<Vec<Measured>, Failure> {
         let mut pairs = vec![];
         for protection in &self.compare {
             pairs.push(Pair::open(*protection, self.options.as_ref(), held)?);
@@ -163,7 +163,7 @@ impl Latency {
 }
 
 impl Pair {
-    fn open(protection: Protection, options: Option<&String>, held: &Held) -> Result<Pair, Failure> {
+    fn open(protection: Protection, options: Option<&String>, held: &PinnedCores) -> Result<Pair, Failure> {
         let setup = BenchSetup::new(protection, 2, options)?;
         // A session's threads run where the one that opens it does.
         held.there();
