@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Reason {
-    /// As many connections of strangers are open as may be, and this was the oldest.
+    /// As many connections of unregistered clients are open as may be, and this was the oldest.
     Connections,
     /// As many connections are open as the process's file descriptors allow: this one is closed at once.
     Descriptors,
@@ -44,7 +44,7 @@ pub enum Reason {
     /// A frame that accuses a publisher falsely.
     FrameAccusation,
     /// A frame of a client that is not registered, which accuses a publisher or does not show who is behind the client.
-    FrameStranger,
+    UnregisteredBatch,
     /// A frame of a client that is not registered, which shows something false of who is behind it.
     FrameProof,
     /// A frame that publishes at a topic at which nothing can be published.
@@ -107,7 +107,7 @@ impl fmt::Display for Reason {
             Reason::FrameSignature => "frame_signature",
             Reason::FrameCiphertext => "frame_ciphertext",
             Reason::FrameAccusation => "frame_accusation",
-            Reason::FrameStranger => "frame_stranger",
+            Reason::UnregisteredBatch => "frame_stranger",
             Reason::FrameProof => "frame_proof",
             Reason::FrameTopic => "frame_topic",
             Reason::FrameNotYours => "frame_not_yours",
@@ -141,7 +141,7 @@ const REASONS: [Reason; 28] = [
     Reason::FrameSignature,
     Reason::FrameCiphertext,
     Reason::FrameAccusation,
-    Reason::FrameStranger,
+    Reason::UnregisteredBatch,
     Reason::FrameProof,
     Reason::FrameTopic,
     Reason::FrameNotYours,

@@ -181,8 +181,8 @@ mod tests {
         assert_eq!(convicts(&genesis, &text.replace(&proof, &proof[2..])), None);
         let other = text.replace(&format!("\"broker\": {broker}"), &format!("\"broker\": {}", (broker + 1) % 4));
         assert!(other != text && convicts(&genesis, &other).is_none(), "another one is named");
-        let stranger = Genesis { name: "another".into(), ..genesis.clone() };
-        assert_eq!(convicts(&stranger, &text), None, "of another cluster");
+        let other = Genesis { name: "another".into(), ..genesis.clone() };
+        assert_eq!(convicts(&other, &text), None, "of another cluster");
 
         fs::write(&path, "{").expect("damaged");
         assert_eq!(evidence_store.proofs(), []);

@@ -83,7 +83,7 @@ impl Cluster {
         let purpose = if wanted == For::Subscription { Purpose::Subscribe } else { Purpose::Call };
         let mut opening = sealcast::open(&self.url.to_string()).home(env.home.clone()).as_client(purpose);
         if let Some(me) = me {
-            self.warn_of_strangers(env, &me);
+            self.warn_of_unregistered(env, &me);
             self.warn_of_past(env, &me);
             opening = opening.identity(Identity::Kept(me));
         }
@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// E11: which brokers are the right ones, the file alone says, and whoever sealed for the wrong ones was read.
-    fn warn_of_strangers(&self, env: &Env<'_>, me: &KeptIdentity) {
+    fn warn_of_unregistered(&self, env: &Env<'_>, me: &KeptIdentity) {
         if self.is_named() {
             return;
         }
@@ -141,7 +141,7 @@ impl Cluster {
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.
     pub(crate) fn open_subscribers(&self, env: &Env<'_>) -> Result<(Vec<Brokers>, usize), Failure> {
         let me = self.me(env)?.ok_or_else(|| target::no_identity(env))?;
-        self.warn_of_strangers(env, &me);
+        self.warn_of_unregistered(env, &me);
         let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), &me.holder(), Purpose::Subscribe)?;
         // Who has something standing is registered.
         let clients = keys.into_iter().map(|key| self.start(key)).collect::<Result<_, _>>()?;
@@ -154,7 +154,7 @@ impl Cluster {
         match self.open_administrator(env)? {
             Some(brokers) => {
                 if let Some(me) = self.me(env)? {
-                    self.warn_of_strangers(env, &me);
+                    self.warn_of_unregistered(env, &me);
                 }
                 brokers.ready()?;
                 Ok(brokers)

@@ -272,8 +272,8 @@ fn rule_e3_what_several_issuers_say_of_one_reader_opens_what_needs_all_of_them()
     let rating = ["--issuer", "bank", "--for", &cat, "--attr", "rating=b", "-o", "cat.pem", "--json"];
     let claim = home.good(&[&["--id", "bank", "brokers", "claim"][..], &rating].concat());
     let claim: Value = serde_json::from_str(&claim).expect("an object");
-    let stranger = home.run(&["--id", "cat", "pub", "market/cat", "hello"]);
-    assert_eq!(stranger.exit, 5, "{}{}", stranger.stdout, stranger.stderr);
+    let outsider = home.run(&["--id", "cat", "pub", "market/cat", "hello"]);
+    assert_eq!(outsider.exit, 5, "{}{}", outsider.stdout, outsider.stderr);
     home.good(&["--id", "cat", "brokers", "reg", "--with", "cat.pem"]);
     home.good(&["--id", "cat", "pub", "market/cat", "hello"]);
     let serial = format!("bank:{}", claim["serial"].as_str().expect("it has one"));

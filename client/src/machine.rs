@@ -403,7 +403,7 @@ impl Machine {
             QuorumEvent::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
             QuorumEvent::OrderStatus(OrderStatus { policy, epoch, registered, .. }) => {
                 if registered && !self.resumes && !std::mem::replace(&mut self.is_tidy, true) {
-                    for id in self.quorum.strangers() {
+                    for id in self.quorum.unread_subscriptions() {
                         // What does not get through stays for the next run.
                         let _ = self.quorum.unsubscribe(now, id);
                     }

@@ -241,7 +241,7 @@ impl Quorum {
     }
 
     /// Subscriptions of ours that f + 1 brokers know and nobody here reads: of runs before this one.
-    pub fn strangers(&self) -> Vec<u64> {
+    pub fn unread_subscriptions(&self) -> Vec<u64> {
         let ids = self.channels.iter().filter_map(Channel::greeted).flat_map(|it| &it.subscriptions);
         let mut ids: Vec<u64> = ids.map(|it| it.id).filter(|id| !self.lines.contains_key(id)).collect();
         ids.sort_unstable();

@@ -85,8 +85,8 @@ pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
 /// Epochs whose keys are held at once (A5): the current one, those in overlap, and those that we passed over. One member
 /// that comes and goes as fast as it can makes some thirty in a second.
 pub const EPOCHS_HELD: usize = 16;
-/// Signature checks of strangers per second; known certificates are not counted (G1).
-pub const STRANGER_CHECKS_PER_SECOND: u32 = 200;
+/// Signature checks of unregistered clients per second; known certificates are not counted (G1).
+pub const UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND: u32 = 200;
 /// Eviction statements of one group: half of them by members, half by the authority.
 pub const EVICTIONS_MAX: usize = 1024;
 /// Eviction statements of one member among those: as many as a group has members to evict.
@@ -453,8 +453,8 @@ pub const SHARES_ASKED_DOUBLINGS_MAX: u32 = 6;
 const _: () = assert!(SEALED_WAITING_BYTES_MAX > BODY_BYTES_MAX);
 /// Channels of registered clients to one broker's gateway.
 pub const GATEWAY_REGISTERED_MAX: usize = 3072;
-/// Connections of strangers to it, those still in their handshake among them: with one more, the oldest of them ends.
-pub const GATEWAY_STRANGERS_MAX: usize = 1024;
+/// Connections of unregistered clients to it, those still in their handshake among them: with one more, the oldest of them ends.
+pub const GATEWAY_UNREGISTERED_MAX: usize = 1024;
 /// Connections that have lost their place and are not closed yet; with more of them new ones are closed at once.
 pub const GATEWAY_CLOSING_MAX: usize = 16;
 /// Client connections for which there must be file descriptors, or the broker does not start.
@@ -483,7 +483,7 @@ pub const GATEWAY_REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX + 1;
 /// Bytes of a client's first message.
 pub const GATEWAY_HELLO_BYTES_MAX: usize = 1 << 10;
 /// Bytes of a message of a client that is not registered: an administrators' policy with room to spare.
-pub const GATEWAY_STRANGER_REQUEST_BYTES_MAX: usize = 2 << 20;
+pub const GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX: usize = 2 << 20;
 /// Bytes that wait for one client: a second of 1 KB publications at full speed. Beyond them its channel is closed; it
 /// resumes later.
 pub const GATEWAY_OUTGOING_BYTES_MAX: usize = 32 << 20;
@@ -494,7 +494,7 @@ pub const GATEWAY_READING_BYTES_MAX: usize = 256 << 20;
 /// The same of all clients for which one credential vouches.
 pub const GATEWAY_READING_HOLDER_BYTES_MAX: usize = 32 << 20;
 /// The same of all others.
-pub const GATEWAY_READING_STRANGERS_BYTES_MAX: usize = 32 << 20;
+pub const GATEWAY_READING_UNREGISTERED_BYTES_MAX: usize = 32 << 20;
 /// Questions of all registered clients that one broker has not yet answered.
 pub const QUERIES_TOTAL_MAX: usize = 16_384;
 /// Questions of a client that is not registered that one broker has not yet answered.
@@ -537,13 +537,13 @@ pub const ALONE_BLOCKS: u64 = 32;
 /// Proposed blocks that are timed at once: more than may be proposed and not executed.
 pub const PROPOSALS_TIMED: usize = 64;
 /// Frames that wait to be checked or ordered, of a client that is not registered.
-pub const STRANGER_FRAMES_MAX: usize = 16;
+pub const UNREGISTERED_BATCHES_MAX: usize = 16;
 /// Bytes of them: several certificates.
-pub const STRANGER_BYTES_MAX: usize = 1 << 20;
+pub const UNREGISTERED_BYTES_MAX: usize = 1 << 20;
 /// Frames of all clients that are not registered, that wait to be checked or ordered: keys are free.
-pub const STRANGERS_FRAMES_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
+pub const UNREGISTERED_BATCHES_TOTAL_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
 /// Bytes of them.
-pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
+pub const UNREGISTERED_BYTES_TOTAL_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
 /// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
 pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
 /// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
@@ -559,8 +559,8 @@ const _: () = assert!(QUERIES_UNREGISTERED_MAX + QUERY_STRIKES_MAX as usize > CL
 const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
-const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
-const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
+const _: () = assert!(UNREGISTERED_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
+const _: () = assert!(RULES_BYTES_MAX < GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX);
 const _: () = assert!(ORDER_HANDSHAKES_MAX as usize * 2 < RESERVED_DESCRIPTORS);
 const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
-const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);
+const _: () = assert!(GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX <= GATEWAY_READING_UNREGISTERED_BYTES_MAX);

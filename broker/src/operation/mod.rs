@@ -21,9 +21,9 @@ mod frame;
 pub mod policy;
 pub mod publication;
 pub mod registration;
-mod stranger;
 #[cfg(test)]
 mod tests;
+mod unregistered;
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub use frame::{Checked, Frame, FrameError, Head, Keys, Sealed, check, sign_enco
 pub use policy::{Act, Policy, Rule};
 pub use publication::{Body, Execute, Header, Publication, TopicError, check_published};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};
-pub use stranger::{Moment, StrangerError};
+pub use unregistered::{Moment, UnregisteredError};
 
 /// A client: its Ed25519 key, 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -32,7 +32,7 @@ pub struct Fixture {
     /// The threshold key.
     pub key: Arc<PublicKey<Ristretto255>>,
     issuer: SigningKey,
-    stranger: SigningKey,
+    other_issuer: SigningKey,
     administrator: OriginKey,
 }
 
@@ -83,7 +83,7 @@ impl Fixture {
         let mut seeds: Vec<[u8; 32]> = (0..count).map(|i| [100 + i; 32]).collect();
         seeds.sort_by_key(|it| key_of(*it).public_bytes());
         let issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([2; 32])).expect("a key");
-        let stranger = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([3; 32])).expect("a key");
+        let other_issuer = SigningKey::from_seed(Algorithm::Ed25519, &Secret::from_bytes([3; 32])).expect("a key");
         let administrator = key(250);
         let genesis = Genesis {
             name: "simulation".into(),
@@ -98,7 +98,7 @@ impl Fixture {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let (public, shares) = deal::<Ristretto255>(&cluster, t, u16::from(count), &mut rng).expect("a key");
         let key = Arc::new(public);
-        let fixture = Fixture { genesis, cluster, faulty, threshold, seeds, key, issuer, stranger, administrator };
+        let fixture = Fixture { genesis, cluster, faulty, threshold, seeds, key, issuer, other_issuer, administrator };
         (fixture, shares)
     }
 
@@ -114,7 +114,7 @@ impl Fixture {
 
     /// The word of somebody who is no issuer of this cluster, in the issuer's name.
     pub fn foreign_registration(&self, seed: u8, desk: Desk) -> Registration {
-        self.claim(seed, desk, &self.stranger)
+        self.claim(seed, desk, &self.other_issuer)
     }
 
     fn claim(&self, seed: u8, desk: Desk, issuer: &SigningKey) -> Registration {

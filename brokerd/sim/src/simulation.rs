@@ -202,14 +202,14 @@ impl Simulation {
 
     /// A member of a group comes; it is the last to come.
     pub fn enter_member(&mut self, keys: Scheme, seed: u8) {
-        let (now, number) = (self.time(), self.strangers() + self.members.len());
+        let (now, number) = (self.time(), self.outsiders() + self.members.len());
         self.members.push(Member::new(now, &self.fixture, keys, seed));
         self.connect_all(number);
     }
 
     /// A member's process dies, and starts again.
     pub fn restart_member(&mut self, number: usize) {
-        let (now, member) = (self.time(), self.strangers() + number);
+        let (now, member) = (self.time(), self.outsiders() + number);
         for broker in 0..self.brokers.len() {
             if self.channels.cut((member, broker)) {
                 self.brokers[broker].leave(&self.members[number].id);
@@ -220,13 +220,13 @@ impl Simulation {
     }
 
     /// How many there are beside members of groups, who come behind them.
-    fn strangers(&self) -> usize {
+    fn outsiders(&self) -> usize {
         self.clients.len() + self.byzantine_clients.len()
     }
 
     fn member_of_group(&mut self, number: usize) -> Option<&mut Member> {
-        let strangers = self.strangers();
-        number.checked_sub(strangers).and_then(|it| self.members.get_mut(it))
+        let outsiders = self.outsiders();
+        number.checked_sub(outsiders).and_then(|it| self.members.get_mut(it))
     }
 
     fn id_of(&self, number: usize) -> Id {
@@ -379,7 +379,7 @@ impl Simulation {
         if let Some(twin) = self.twin.as_mut().filter(|twin| twin.number == number) {
             twin.crash(dice);
         }
-        for member in 0..self.strangers() + self.members.len() {
+        for member in 0..self.outsiders() + self.members.len() {
             self.push(0, Message::Cut { member, broker: number });
         }
     }
@@ -574,7 +574,7 @@ impl Simulation {
         for number in 0..self.members.len() {
             let now = self.time();
             for (broker, bytes) in self.members[number].work(now) {
-                self.send_to(self.strangers() + number, usize::from(broker), bytes);
+                self.send_to(self.outsiders() + number, usize::from(broker), bytes);
             }
         }
         Ok(())
@@ -719,7 +719,7 @@ impl Simulation {
             }
             _ => None,
         };
-        if let Some((sn, attachment)) = shared.filter(|_| member < self.strangers())
+        if let Some((sn, attachment)) = shared.filter(|_| member < self.outsiders())
             && let Ok(it) = Attachment::<Ristretto255>::from_bytes(attachment)
             && it.what != What::Denied
             && let Some((publisher, number)) = self.sealed.get(&it.ciphertext).copied()

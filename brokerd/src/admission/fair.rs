@@ -125,7 +125,7 @@ impl Flow {
     fn of(account: &Account) -> Flow {
         match account {
             Account::Holder(holder) => Flow::Holder(holder.clone()),
-            Account::Stranger(_) => Flow::Unregistered,
+            Account::Unregistered(_) => Flow::Unregistered,
         }
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     fn rule_g8_all_clients_for_whom_nobody_vouches_are_one_account() {
         let mut queue = Fair::default();
         for n in 0..200 {
-            queue.push(&Account::Stranger(Client([n; 32])), 1000, ("nobody", u32::from(n)));
+            queue.push(&Account::Unregistered(Client([n; 32])), 1000, ("nobody", u32::from(n)));
         }
         queue.push(&holder("ann"), 1000, ("ann", 0));
         assert_eq!(drained(&mut queue).iter().position(|it| it.0 == "ann"), Some(1));

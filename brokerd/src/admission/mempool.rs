@@ -31,7 +31,7 @@ pub(super) struct Mempool {
     shares: BTreeMap<Account, Share>,
     all: Share,
     /// Those of clients that are not registered.
-    strangers: Share,
+    unregistered: Share,
     /// Frames of delivered blocks that are not executed yet, by height.
     on_their_way: BTreeMap<u64, Vec<Hash>>,
     on_its_way: BTreeSet<Hash>,
@@ -55,17 +55,17 @@ pub(super) enum Account {
     /// Of all clients for whom it vouches.
     Holder(Holder),
     /// A client for whom nobody vouches.
-    Stranger(Client),
+    Unregistered(Client),
 }
 
 impl Account {
     /// The client's, if that is behind it.
     pub(super) fn of(client: Client, holder: Option<Holder>) -> Account {
-        holder.map_or(Account::Stranger(client), Account::Holder)
+        holder.map_or(Account::Unregistered(client), Account::Holder)
     }
 
-    fn is_stranger(&self) -> bool {
-        matches!(self, Account::Stranger(_))
+    fn is_unregistered(&self) -> bool {
+        matches!(self, Account::Unregistered(_))
     }
 }
 
@@ -140,15 +140,16 @@ impl Mempool {
             return Err(AdmissionError::Full);
         }
         let share = self.shares.get(&account).copied().unwrap_or_default();
-        let others = self.strangers;
-        if account.is_stranger()
-            && (others.frames >= limits::STRANGERS_FRAMES_MAX || others.bytes + length > limits::STRANGERS_BYTES_MAX)
+        let others = self.unregistered;
+        if account.is_unregistered()
+            && (others.frames >= limits::UNREGISTERED_BATCHES_TOTAL_MAX
+                || others.bytes + length > limits::UNREGISTERED_BYTES_TOTAL_MAX)
         {
             return Err(AdmissionError::Full);
         }
         let (frames, bytes) = match account {
             Account::Holder(_) => (free.frames / 2, free.bytes / 2),
-            Account::Stranger(_) => (limits::STRANGER_FRAMES_MAX, limits::STRANGER_BYTES_MAX),
+            Account::Unregistered(_) => (limits::UNREGISTERED_BATCHES_MAX, limits::UNREGISTERED_BYTES_MAX),
         };
         // One frame always has room, so that the largest is not shut out by what many others have.
         if share.frames > 0 && (share.frames >= frames || share.bytes + length > bytes) {
@@ -218,7 +219,7 @@ impl Mempool {
         self.stray_arrivals += 1;
         let progress = Progress::Stray { checked, arrival };
         // Strays take nobody's share.
-        let account = Account::Stranger(head.client);
+        let account = Account::Unregistered(head.client);
         self.held.insert(hash, PendingBatch { frame: frame.clone(), head, account, progress });
         self.strays.insert(arrival, Stray { hash, since: self.height });
         self.stray_bytes += frame.bytes().len();
@@ -407,8 +408,8 @@ impl Mempool {
 
     fn take(&mut self, account: &Account, bytes: usize) {
         let share = self.shares.entry(account.clone()).or_default();
-        let strangers = account.is_stranger().then_some(&mut self.strangers);
-        for share in [share, &mut self.all].into_iter().chain(strangers) {
+        let unregistered = account.is_unregistered().then_some(&mut self.unregistered);
+        for share in [share, &mut self.all].into_iter().chain(unregistered) {
             share.frames += 1;
             share.bytes += bytes;
         }
@@ -416,8 +417,8 @@ impl Mempool {
 
     fn give_back(&mut self, account: &Account, bytes: usize) {
         let share = self.shares.get_mut(account).expect("what is given back was taken");
-        let strangers = account.is_stranger().then_some(&mut self.strangers);
-        for share in [&mut *share, &mut self.all].into_iter().chain(strangers) {
+        let unregistered = account.is_unregistered().then_some(&mut self.unregistered);
+        for share in [&mut *share, &mut self.all].into_iter().chain(unregistered) {
             share.frames -= 1;
             share.bytes -= bytes;
         }

@@ -34,7 +34,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed, StrangerError};
+use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed, UnregisteredError};
 use sealcast_broker::protocol::{Refusal, Reply};
 use sealcast_order::{
     Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
@@ -63,8 +63,8 @@ pub trait Execution: Send + Sync + 'static {
     /// Whether a frame of a client that never registered shows who is behind it.
     ///
     /// # Errors
-    /// [`StrangerError`].
-    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError>;
+    /// [`UnregisteredError`].
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), UnregisteredError>;
 
     /// Which ciphertexts are well-formed for their labels.
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
@@ -82,7 +82,7 @@ impl Execution for Executor {
         Executor::known(self, client)
     }
 
-    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError> {
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), UnregisteredError> {
         Executor::introduces(self, frame)
     }
 
@@ -331,7 +331,7 @@ enum Wrong {
     /// It would make a block invalid.
     Frame(FrameError),
     /// It comes from nobody, and accuses somebody or does not show who is behind it: it is not checked.
-    Stranger,
+    Unregistered,
     /// It comes from nobody, and what it shows is false.
     Proof,
     /// It publishes where nothing can be published. Blocks that hold such a frame are valid, as old ones are.
@@ -466,14 +466,14 @@ impl Shared {
         let client = frame.client();
         let known = self.execution.known(&client);
         if frame.accusations() > 0 && known.as_ref().is_none_or(|it| it.holder.is_none()) {
-            return Err(Wrong::Stranger);
+            return Err(Wrong::Unregistered);
         }
         if known.is_some() || lock(&self.introduced).holds(&client) {
             return Ok(());
         }
         self.execution.introduces(frame).map_err(|why| match why {
-            StrangerError::Unknown => Wrong::Stranger,
-            StrangerError::False => Wrong::Proof,
+            UnregisteredError::Unknown => Wrong::Unregistered,
+            UnregisteredError::False => Wrong::Proof,
         })?;
         lock(&self.introduced).saw(frame);
         Ok(())
@@ -486,7 +486,7 @@ impl Shared {
             Wrong::Frame(FrameError::Ciphertext) => (Reason::FrameCiphertext, Refusal::Ciphertext),
             Wrong::Frame(FrameError::Accusation) => (Reason::FrameAccusation, Refusal::Accusation),
             // It may be registered where this broker has not come yet.
-            Wrong::Stranger => (Reason::FrameStranger, Refusal::Unregistered),
+            Wrong::Unregistered => (Reason::UnregisteredBatch, Refusal::Unregistered),
             Wrong::Proof => (Reason::FrameProof, Refusal::Proof),
             Wrong::Topic => (Reason::FrameTopic, Refusal::Topic),
         };
@@ -500,7 +500,7 @@ impl Shared {
             Origin::Broker(broker) => match why {
                 // Honest brokers may be ahead of this one in what they executed, and in having a key; and those of an
                 // older version take any topic.
-                Wrong::Stranger | Wrong::Topic => {}
+                Wrong::Unregistered | Wrong::Topic => {}
                 Wrong::Frame(FrameError::Ciphertext | FrameError::Accusation) if !has_key => {}
                 // They differ in nothing else: whatever they forward they have checked, by the same key.
                 Wrong::Frame(_) | Wrong::Proof => self.false_forward(broker),

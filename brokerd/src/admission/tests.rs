@@ -113,7 +113,7 @@ impl Execution for Ledger {
         (is_holder || *who == client(5)).then_some(Known { next, holder })
     }
 
-    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError> {
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), UnregisteredError> {
         let at = fixture::NOW + self.later.load(Ordering::Relaxed) as i64;
         let now = Moment { at: sealcast_wire::Utc(at), next_act: 2 };
         frame.introduces(&self.world.genesis, &self.world.cluster, now, |_, _| true)
@@ -375,10 +375,10 @@ fn rule_g8_accusations_of_strangers_are_refused_unchecked() {
         let forwarded = Frame::new(accusing(100 + n, 0, b"bad"));
         assert_eq!(world.admission.receive(Origin::Broker(2), forwarded), Ok(()));
     }
-    until("all are refused", || world.drops.of(Reason::FrameStranger) == 1 + u64::from(many));
+    until("all are refused", || world.drops.of(Reason::UnregisteredBatch) == 1 + u64::from(many));
     // One that was registered is none any more.
     world.admission.submit(&client(5), accusing(5, 10, b"bad")).expect("it is looked at");
-    until("it is refused, too", || world.drops.of(Reason::FrameStranger) == 2 + u64::from(many));
+    until("it is refused, too", || world.drops.of(Reason::UnregisteredBatch) == 2 + u64::from(many));
     assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 0);
     // Who forwards them may know clients that this broker does not know yet.
     assert_eq!(world.admission.receive(Origin::Broker(2), Frame::new(frame(2, 10))), Ok(()));
@@ -455,7 +455,7 @@ fn rule_g8_a_broker_that_forwards_false_registrations_is_no_longer_heard_and_one
         assert_eq!(forward(of(100 + n, 0, vec![world.ledger.world.claim(100 + n, "fx")])), Ok(()), "over here");
         assert_eq!(forward(of(120 + n, 0, vec![Operation::Sync])), Ok(()), "registered there");
     }
-    until("all are refused", || world.drops.of(Reason::FrameStranger) == 2 * u64::from(many));
+    until("all are refused", || world.drops.of(Reason::UnregisteredBatch) == 2 * u64::from(many));
     world.ledger.later.store(0, Ordering::Relaxed);
     for n in 0..many {
         assert_eq!(forward(of(140 + n, 0, vec![world.ledger.world.claim(1, "fx")])), Ok(()));

@@ -33,7 +33,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use sealcast_broker::genesis::{Cluster, Genesis};
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, StrangerError};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, UnregisteredError};
 use sealcast_broker::protocol::{Answer, Query, Welcome};
 use sealcast_broker::state::{Floor, State, StoreError, may_vouch};
 use sealcast_crypto::ed25519;
@@ -257,8 +257,8 @@ impl Executor {
     /// Whether a frame of a client that never registered may be ordered (G8). Waits for no block.
     ///
     /// # Errors
-    /// [`StrangerError`].
-    pub fn introduces(&self, frame: &Frame) -> Result<(), StrangerError> {
+    /// [`UnregisteredError`].
+    pub fn introduces(&self, frame: &Frame) -> Result<(), UnregisteredError> {
         let Shared { genesis, cluster, rows, .. } = &*self.shared;
         let now = *self.shared.moment();
         frame.introduces(genesis, cluster, now, |credential, client| {
@@ -273,7 +273,7 @@ impl Executor {
         }
         let state = self.shared.state();
         let holder = state.client(client).ok().flatten().and_then(|record| record.holder(state.time()));
-        holder.map_or(ClientStatus::Stranger, ClientStatus::Registered)
+        holder.map_or(ClientStatus::Unregistered, ClientStatus::Registered)
     }
 
     /// How many clients evidence keeps from publishing (E4).

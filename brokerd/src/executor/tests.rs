@@ -107,7 +107,7 @@ fn results_are_found_by_number_also_after_a_restart() {
     assert_eq!(broker.executor.known(&client(3)).map(|it| it.next), Some(world.number(3)));
     assert_eq!(broker.executor.known(&client(9)), None);
     assert!(matches!(broker.executor.client_status(&client(3)), ClientStatus::Registered(_)));
-    assert_eq!(broker.executor.client_status(&client(9)), ClientStatus::Stranger);
+    assert_eq!(broker.executor.client_status(&client(9)), ClientStatus::Unregistered);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a client is to the gateway, from its hello on: a stranger, or somebody for whom there is a place.
+//! What a client is to the gateway, from its hello on: an unregistered client, or somebody for whom there is a place.
 
 use std::sync::Arc;
 
@@ -57,13 +57,13 @@ impl ClientConnection {
         }
     }
 
-    pub(super) fn is_stranger(&self) -> bool {
+    pub(super) fn is_unregistered(&self) -> bool {
         matches!(self.access, Access::Unauthenticated(_))
     }
 
     /// What it may use.
     pub(super) fn quotas<'a>(&self, shared: &'a Shared) -> &'a Quotas {
-        if self.is_stranger() { &shared.strangers } else { &shared.known }
+        if self.is_unregistered() { &shared.unregistered } else { &shared.known }
     }
 
     /// Its holder's part of what all long messages share.
@@ -77,25 +77,25 @@ impl ClientConnection {
     /// It is this now: whoever is known leaves the lobby, if there is a place.
     pub(super) fn is(&mut self, status: ClientStatus, shared: &Shared) {
         let access = match status {
-            ClientStatus::Stranger => None,
+            ClientStatus::Unregistered => None,
             ClientStatus::Broker => Some(Access::Broker),
             ClientStatus::Registered(holder) => {
                 let permit = shared.registered.clone().try_acquire_owned().ok();
                 permit.map(|_permit| Access::Registered { _permit, reading: shared.reading_of(holder) })
             }
         };
-        if let (true, Some(access)) = (self.is_stranger(), access) {
+        if let (true, Some(access)) = (self.is_unregistered(), access) {
             self.access = access;
         }
     }
 
-    /// Looks whether a stranger is one still; it may have registered meanwhile.
+    /// Looks whether an unregistered client is one still; it may have registered meanwhile.
     pub(super) async fn look_again(&mut self, shared: &Shared, service: &Arc<dyn Handler>) {
-        if !self.is_stranger() {
+        if !self.is_unregistered() {
             return;
         }
         let (service, client) = (service.clone(), self.client);
-        // Each stranger waits for one such look at a time.
+        // Each unregistered client waits for one such look at a time.
         let Ok(_lane) = shared.welcomes.acquire().await else { return };
         if let Ok(status) = tokio::task::spawn_blocking(move || service.client_status(&client)).await {
             self.is(status, shared);

@@ -67,7 +67,7 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
     if length > limits::GATEWAY_HELLO_BYTES_MAX {
         return Err(Reason::Long);
     }
-    let hello = input.message(length, [Some(&shared.strangers.reading), None]).await?;
+    let hello = input.message(length, [Some(&shared.unregistered.reading), None]).await?;
     shared.heard.count(LENGTH_BYTES + length);
     match Request::from_bytes(&hello) {
         Ok(Request::Hello { cluster }) if cluster == shared.cluster => Ok((client, input, output)),
@@ -200,8 +200,10 @@ impl Listener {
                 Ok(Request::Query { id, query }) => {
                     self.client_connection.look_again(&shared, &self.service).await;
                     match self.ask(&open, id, query) {
-                        Err(Busy::Own) if self.client_connection.is_stranger() => self.strike().await?,
-                        Err(Busy::All) if self.client_connection.is_stranger() => sleep(limits::QUERY_BUSY_PAUSE).await,
+                        Err(Busy::Own) if self.client_connection.is_unregistered() => self.strike().await?,
+                        Err(Busy::All) if self.client_connection.is_unregistered() => {
+                            sleep(limits::QUERY_BUSY_PAUSE).await
+                        }
                         Ok(()) | Err(Busy::Own | Busy::All) => {}
                     }
                 }

@@ -54,7 +54,7 @@ use unauthenticated::UnauthenticatedConnections;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientStatus {
     /// Nobody vouches for it: keys are free.
-    Stranger,
+    Unregistered,
     /// Somebody does, for this holder.
     Registered(Holder),
     /// It is one of the brokers of genesis.
@@ -105,7 +105,7 @@ struct Shared {
     registered: Arc<Semaphore>,
     /// One permit for each byte of long messages, by who is behind the clients that are here.
     reading: Mutex<BTreeMap<Holder, Weak<Semaphore>>>,
-    strangers: Quotas,
+    unregistered: Quotas,
     /// Of registered clients and brokers.
     known: Quotas,
     /// One permit for each thread that welcomes.
@@ -124,7 +124,7 @@ impl Default for Sizes {
     fn default() -> Sizes {
         Sizes {
             connections: Connections::ALL,
-            strangers_reading_bytes: limits::GATEWAY_READING_STRANGERS_BYTES_MAX,
+            strangers_reading_bytes: limits::GATEWAY_READING_UNREGISTERED_BYTES_MAX,
             strangers_questions: limits::QUERIES_UNREGISTERED_TOTAL_MAX,
         }
     }
@@ -137,11 +137,11 @@ impl Gateway {
     }
 
     fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
-        let strangers = Quotas {
+        let unregistered = Quotas {
             reading: Semaphore::new(sizes.strangers_reading_bytes),
             queries: Arc::new(Semaphore::new(sizes.strangers_questions)),
             lane: Arc::new(Semaphore::new(1)),
-            request_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
+            request_bytes: limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX,
             queries_each: limits::QUERIES_UNREGISTERED_MAX,
             rest: limits::QUERIES_UNREGISTERED_REST,
         };
@@ -164,7 +164,7 @@ impl Gateway {
             connections: Arc::new(Semaphore::new(sizes.connections.total() + limits::GATEWAY_CLOSING_MAX)),
             registered: Arc::new(Semaphore::new(sizes.connections.registered)),
             reading: Mutex::default(),
-            strangers,
+            unregistered,
             known,
             welcomes: Semaphore::new(1),
             drops,
@@ -189,7 +189,7 @@ impl Gateway {
         let answering = threads.max(1) * 2;
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
-            // One for strangers and one for welcomes: no lane waits for another one.
+            // One for unregistered clients and one for welcomes: no lane waits for another one.
             .max_blocking_threads(answering + 2)
             .thread_name("gateway")
             .enable_all()

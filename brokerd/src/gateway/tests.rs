@@ -10,7 +10,7 @@ use sealcast_wire::Utc;
 use super::*;
 use crate::channel::Channel;
 
-mod strangers;
+mod unregistered;
 
 const CLUSTER: Cluster = Cluster([7; 32]);
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ fn client(seed: u8) -> Client {
     Client(key(seed).public_bytes())
 }
 
-/// Remembers frames, refuses those that begin with 0, and knows no answer: strangers wait for it while it thinks.
+/// Remembers frames, refuses those that begin with 0, and knows no answer: unregistered clients wait for it while it thinks.
 #[derive(Default)]
 struct Counter {
     frames: Mutex<Vec<(Client, Bytes)>>,
@@ -33,7 +33,7 @@ struct Counter {
 
 impl Handler for Counter {
     fn client_status(&self, client: &Client) -> ClientStatus {
-        lock(&self.known).get(client).cloned().unwrap_or(ClientStatus::Stranger)
+        lock(&self.known).get(client).cloned().unwrap_or(ClientStatus::Unregistered)
     }
 
     fn welcome(&self, _: &Client) -> Welcome {
@@ -60,7 +60,7 @@ impl Handler for Counter {
     }
 
     fn answer(&self, client: &Client, _: Query) -> Answer {
-        while self.client_status(client) == ClientStatus::Stranger && self.thinks.load(Ordering::Acquire) {
+        while self.client_status(client) == ClientStatus::Unregistered && self.thinks.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
         }
         Answer::No(Why::Nothing)

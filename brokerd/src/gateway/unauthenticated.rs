@@ -1,6 +1,6 @@
 //! Where everybody waits whom the broker does not know: connections before their hello, and clients that nobody vouches
 //! for. Keys and sockets are free, so what all of them hold together is little, and the oldest gives way to the next:
-//! whoever fills these slots keeps strangers out, as long as it goes on, and nobody else.
+//! whoever fills these slots keeps unregistered clients out, as long as it goes on, and nobody else.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

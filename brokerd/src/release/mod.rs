@@ -177,7 +177,7 @@ impl Release {
     }
 
     /// What this broker attaches for one reader who asks: ⊥ to clients that may not read, for which nothing is computed,
-    /// and nothing to strangers.
+    /// and nothing to unregistered clients.
     pub(crate) fn answer(&self, shared: &Shared, client: &Client, sn: u64, proved: bool) -> Result<Vec<u8>, Why> {
         let installed = self.installed().ok_or(Why::Nothing)?;
         let entry = shared.state().published(sn).map_err(|_| Why::Storage)?.ok_or(Why::Nothing)?;

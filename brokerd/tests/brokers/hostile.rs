@@ -114,7 +114,7 @@ fn rule_g7_what_is_larger_than_it_may_be_is_refused_and_nobody_else_waits() {
     let mut heard = std::iter::repeat_with(|| publisher.channels[2].hear());
     let answered = heard.find(|it| !matches!(it, Ok(Reply::Update(_))));
     assert!(matches!(answered, Some(Ok(Reply::Refused { .. }))), "{answered:?}");
-    // A stranger's may not be as long; it may learn so before all of it is sent.
+    // A unregistered client's may not be as long; it may learn so before all of it is sent.
     let mut hostile = Reader::open(&home, &brokers, 9);
     let _ = hostile.channels[2].say(&longest);
     until("it is counted", || brokers[2].drops().of(Reason::Long) == 1);
@@ -163,13 +163,13 @@ fn rule_e11_with_a_wrong_cluster_file_nobody_gets_anywhere_and_nothing_is_harmed
     let wrong = ClusterFile { genesis, ..home.file.clone() };
     let folder = home.folder(3);
     std::fs::write(folder.join(config::CLUSTER), wrong.to_text()).expect("it is written");
-    let stranger = home.start(3);
+    let outsider = home.start(3);
     for n in 0..10_u8 {
         publisher.order(usize::from(n) % 3, vec![publish("a", &[n])]);
     }
-    let status = stranger.status();
-    assert_eq!((status.height, stranger.failure()), (0, None), "{status:?}");
-    stranger.stop();
+    let status = outsider.status();
+    assert_eq!((status.height, outsider.failure()), (0, None), "{status:?}");
+    outsider.stop();
 
     // The folder is the other cluster's now, and says so before anything of it is touched.
     std::fs::write(folder.join(config::CLUSTER), home.file.to_text()).expect("it is written");

@@ -127,13 +127,13 @@ fn rule_g7_hostile_bytes_and_hostile_clients_harm_nobody_else() {
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 5, why: Refusal::Signature });
     assert!(channel.hear().is_err(), "and the channel ends");
 
-    // Nothing of a stranger is ordered, and what it says of itself costs it the channel if it is false.
+    // Nothing of an unregistered client is ordered, and what it says of itself costs it the channel if it is false.
     for n in 0..100 {
         let frame = Frame::sign(&home.cluster, &key(9), 1000 + n, vec![publish("a", b"nobody vouches for me")]);
         hostile.channels[2].submit(&frame).expect("it is sent");
     }
     hostile.refused(2, Refusal::Unregistered);
-    assert!(brokers[2].drops().of(Reason::FrameStranger) > 0);
+    assert!(brokers[2].drops().of(Reason::UnregisteredBatch) > 0);
     let frame = Frame::sign(&home.cluster, &key(9), 0, vec![home.claim(1)]);
     hostile.channels[1].submit(&frame).expect("it is sent");
     assert_eq!(hostile.channels[1].hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Proof });

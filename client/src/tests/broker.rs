@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, UnregisteredError};
 use sealcast_broker::protocol::{
     ActiveSubscription, Answer, Contents, Misbehaviour, Query, Refusal, Reply, Report, Request, Status, Update,
     Welcome, Why, speaker,
@@ -186,8 +186,8 @@ impl Broker {
                     && taken
                 {
                     let why = match why {
-                        StrangerError::Unknown => Refusal::Unregistered,
-                        StrangerError::False => Refusal::Proof,
+                        UnregisteredError::Unknown => Refusal::Unregistered,
+                        UnregisteredError::False => Refusal::Proof,
                     };
                     return (vec![Reply::Refused { first: frame.first(), why }], None);
                 }
@@ -204,7 +204,7 @@ impl Broker {
     }
 
     /// Honest brokers take of whom they do not know only what shows who it is.
-    fn introduces(&self, frame: &Frame) -> Result<(), StrangerError> {
+    fn introduces(&self, frame: &Frame) -> Result<(), UnregisteredError> {
         let now = Moment { at: self.state.time(), next_act: self.state.next_act() };
         frame.introduces(self.state.genesis(), self.state.cluster(), now, |_, _| true)
     }

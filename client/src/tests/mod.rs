@@ -552,7 +552,7 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
     let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     world.run(300_000);
-    let mut strangers = Vec::new();
+    let mut unread = Vec::new();
     for _ in 0..2 {
         world.members[trader].told.record = None;
         world.members[trader].told.subscribed.clear();
@@ -561,7 +561,7 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
         world.run(300_000);
         let now = world.now();
         let quorum = &mut world.members[trader].quorum;
-        let found = quorum.strangers();
+        let found = quorum.unread_subscriptions();
         let stands =
             |quorum: &Quorum, id: &u64| quorum.confirmed_subscriptions().iter().any(|it| it.subscription == *id);
         assert!(found.iter().all(|id| stands(quorum, id)), "who reads none of them sees them");
@@ -569,7 +569,7 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
             quorum.unsubscribe(now, *id).expect("there is room");
         });
         assert!(!found.iter().any(|id| stands(quorum, id)), "they end");
-        strangers.push(found.len());
+        unread.push(found.len());
         // What ends is not gone on with by whoever wants the same.
         let token = quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
         world.drain(trader);
@@ -577,7 +577,7 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
         let mut subscribed = world.members[trader].told.subscribed.values();
         assert!(subscribed.next().is_some_and(|id| !found.contains(id)), "{token:?}");
     }
-    assert_eq!(strangers, [1, 1]);
+    assert_eq!(unread, [1, 1]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn refused<G: Group>() {
 
 fn too_few<G: Group>() {
     let (key, holders, mut rng) = system::<G>(3, 4, 1);
-    let (elsewhere, strangers, _) = system::<G>(3, 4, 2);
+    let (elsewhere, others, _) = system::<G>(3, 4, 2);
     let input = key.input(b"one");
     let verified: Vec<_> =
         holders.iter().map(|it| key.verify(&input, &it.evaluate(&input, &mut rng).unwrap()).unwrap()).collect();
@@ -72,7 +72,7 @@ fn too_few<G: Group>() {
     assert_eq!(key.combine(&input, &twice).err(), Some(SharesError::Duplicate(2)));
     assert_eq!(key.combine(&key.input(b"two"), &verified).err(), Some(SharesError::Foreign(1)));
     assert_eq!(elsewhere.combine(&input, &verified).err(), Some(SharesError::Foreign(1)));
-    assert!(strangers[0].evaluate(&input, &mut rng).is_none());
+    assert!(others[0].evaluate(&input, &mut rng).is_none());
     assert_eq!(elsewhere.verify(&input, &holders[0].evaluate(&input, &mut rng).unwrap()), Err(BadShare(1)));
 }
 

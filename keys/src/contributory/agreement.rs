@@ -671,7 +671,7 @@ impl Contributory {
                 Ok(())
             }
             Err(Refused::Known) => Err(Dropped::Stale.into()),
-            Err(Refused::Stranger) => Err(Dropped::Policy.into()),
+            Err(Refused::Unknown) => Err(Dropped::Policy.into()),
             Err(Refused::Auth) => Err(Dropped::Auth.into()),
             Err(Refused::Disagrees) => {
                 self.people.hear(&author, now.monotonic);
@@ -807,7 +807,7 @@ impl Contributory {
                 answer.iter().for_each(|message| _ = self.send(message));
                 Ok(())
             }
-            Err(Refused::Stranger) => Err(Dropped::Policy.into()),
+            Err(Refused::Unknown) => Err(Dropped::Policy.into()),
             Err(_) => Err(Dropped::Auth.into()),
         }
     }

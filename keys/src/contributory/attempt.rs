@@ -188,7 +188,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// Its author is not in the attempt.
-    Stranger,
+    Unknown,
     /// It cannot be verified yet.
     Early,
     /// Held already.
@@ -339,9 +339,9 @@ impl Attempt {
             Message::R1(m) => (0, m.author),
             Message::R2(m) => (1, m.author),
             Message::Kc(m) => (2, m.author),
-            _ => return Err(Refused::Stranger),
+            _ => return Err(Refused::Unknown),
         };
-        let seat = self.proposal.seat_of(&author).ok_or(Refused::Stranger)?;
+        let seat = self.proposal.seat_of(&author).ok_or(Refused::Unknown)?;
         let Some(formation) = &self.formation else { return Err(Refused::Early) };
         let body = message.body();
         let slot = formation.slot_of_seat[seat];
@@ -360,7 +360,7 @@ impl Attempt {
             return Err(Refused::Auth);
         }
         if matches!(&message, Message::R1(m) if m.instance != self.proposal.instance) {
-            return Err(Refused::Stranger); // of another attempt, whose hash begins alike
+            return Err(Refused::Unknown); // of another attempt, whose hash begins alike
         }
         if self.held[round][seat].is_some() {
             // Two signed messages for one place.
@@ -813,7 +813,7 @@ impl Attempt {
 
     /// Whether a status is of who it says.
     pub(super) fn verify_status(&self, status: &Status, author: &Person, env: &Env<'_>) -> Result<(), Refused> {
-        self.proposal.seat_of(&status.author).ok_or(Refused::Stranger)?;
+        self.proposal.seat_of(&status.author).ok_or(Refused::Unknown)?;
         let body = Message::Status(status.clone()).body();
         let digest = signed(STATUS_LABEL, env.group, &[&self.proposal.instance], &body);
         if env.verifier.signature(&author.key, &digest, &status.signature) { Ok(()) } else { Err(Refused::Auth) }

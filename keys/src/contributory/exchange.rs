@@ -334,8 +334,8 @@ impl Contributory {
         }
         if self.removing.len() >= limits::REMEMBERED_PEOPLE_MAX {
             // Runs that were never in a view are soon forgotten anyway; members are not.
-            let stranger = self.removing.keys().find(|s| !self.is_in_view(s)).copied();
-            stranger.map(|s| self.removing.remove(&s));
+            let departed = self.removing.keys().find(|s| !self.is_in_view(s)).copied();
+            departed.map(|s| self.removing.remove(&s));
         }
         self.removing.insert(m.author, Change::Left);
         self.wanting.remove(&m.author);

@@ -54,7 +54,7 @@ impl Mempool {
     }
 
     fn is_empty(&self) -> bool {
-        let shares = self.shares.is_empty() && [self.all, self.strangers] == [Share::default(); 2];
+        let shares = self.shares.is_empty() && [self.all, self.unregistered] == [Share::default(); 2];
         let waits = !self.waiting.is_empty() || !self.authors.is_empty();
         shares && !waits && self.held.is_empty() && self.strays.is_empty() && self.stray_bytes == 0
     }
@@ -65,7 +65,7 @@ fn propose(mempool: &Mempool, ancestors: &[Arc<Block>], next: impl Fn(&Client) -
     mempool.propose(ancestors, SIZE, turns)
 }
 
-fn strangers(_: &Client) -> Option<u64> {
+fn unregistered(_: &Client) -> Option<u64> {
     None
 }
 
@@ -73,15 +73,15 @@ fn strangers(_: &Client) -> Option<u64> {
 fn rule_e14_a_frame_stays_until_it_is_delivered() {
     let frames: Vec<Frame> = (0..5).map(|n| frame(n, 0, 1)).collect();
     let mut mempool = Mempool::with(&frames);
-    assert_eq!(propose(&mempool, &[], strangers), frames[..3]);
+    assert_eq!(propose(&mempool, &[], unregistered), frames[..3]);
     let flying = block(1, &frames[..3]);
-    assert_eq!(propose(&mempool, std::slice::from_ref(&flying), strangers), frames[3..]);
+    assert_eq!(propose(&mempool, std::slice::from_ref(&flying), unregistered), frames[3..]);
     // The view of that block was skipped.
-    assert_eq!(propose(&mempool, &[], strangers), frames[..3]);
+    assert_eq!(propose(&mempool, &[], unregistered), frames[..3]);
     assert_eq!(mempool.oldest(SIZE), frames[..3]);
 
     assert!(mempool.deliver(&flying).iter().all(Option::is_some), "they are not checked again");
-    assert_eq!(propose(&mempool, &[], strangers), frames[3..]);
+    assert_eq!(propose(&mempool, &[], unregistered), frames[3..]);
     assert_eq!(mempool.reserve(&frames[0], head(&frames[0]), known(client(1))), Err(AdmissionError::Known));
     assert_eq!(mempool.executed(1).len(), 3);
     assert_eq!(mempool.reserve(&frames[0], head(&frames[0]), known(client(1))), Ok(()), "a gap may have made it void");
@@ -136,30 +136,34 @@ fn rule_g7_many_keys_of_one_credential_have_one_share() {
 #[test]
 fn rule_g7_a_stranger_has_little_room() {
     let mut mempool = Mempool::default();
-    let frames: Vec<Frame> = (0..=limits::STRANGER_FRAMES_MAX as u64).map(|n| frame(1, n, n + 1)).collect();
-    let taken = frames.iter().take_while(|f| mempool.reserve(f, head(f), Account::Stranger(client(1))).is_ok()).count();
-    assert_eq!(taken, limits::STRANGER_FRAMES_MAX);
+    let frames: Vec<Frame> = (0..=limits::UNREGISTERED_BATCHES_MAX as u64).map(|n| frame(1, n, n + 1)).collect();
+    let taken =
+        frames.iter().take_while(|f| mempool.reserve(f, head(f), Account::Unregistered(client(1))).is_ok()).count();
+    assert_eq!(taken, limits::UNREGISTERED_BATCHES_MAX);
     assert_eq!(
-        mempool.reserve(&frames[taken], head(&frames[taken]), Account::Stranger(client(1))),
+        mempool.reserve(&frames[taken], head(&frames[taken]), Account::Unregistered(client(1))),
         Err(AdmissionError::Quota)
     );
     frames[..taken].iter().for_each(|f| mempool.settle(&f.hash(), None));
     assert!(mempool.is_empty());
 
-    // Keys are free: many strangers together have a part, and the registered the rest.
+    // Keys are free: many unregistered clients together have a part, and the registered the rest.
     let largest = |n: u32| {
         let mut bytes = frame(1, 0, 1).bytes().to_vec();
         bytes[1..5].copy_from_slice(&n.to_be_bytes());
-        bytes.resize(limits::STRANGER_BYTES_MAX, 0);
+        bytes.resize(limits::UNREGISTERED_BYTES_MAX, 0);
         Frame::new(bytes)
     };
     let many = (0..)
         .map(largest)
-        .take_while(|f| mempool.reserve(f, head(f), Account::Stranger(head(f).client)).is_ok())
+        .take_while(|f| mempool.reserve(f, head(f), Account::Unregistered(head(f).client)).is_ok())
         .count();
-    assert_eq!(many, limits::STRANGERS_BYTES_MAX / limits::STRANGER_BYTES_MAX);
+    assert_eq!(many, limits::UNREGISTERED_BYTES_TOTAL_MAX / limits::UNREGISTERED_BYTES_MAX);
     let late = largest(u32::MAX);
-    assert_eq!(mempool.reserve(&late, head(&late), Account::Stranger(head(&late).client)), Err(AdmissionError::Full));
+    assert_eq!(
+        mempool.reserve(&late, head(&late), Account::Unregistered(head(&late).client)),
+        Err(AdmissionError::Full)
+    );
     assert_eq!(mempool.reserve(&late, head(&late), known(client(1))), Ok(()));
 }
 
@@ -195,11 +199,11 @@ fn a_frame_that_a_block_brings_is_remembered_until_the_block_is_delivered() {
     let mut mempool = Mempool::default();
     mempool.remember(&a, head(&a), checked(&a));
     mempool.remember(&b, head(&b), checked(&b));
-    assert!(mempool.checked(&a.hash()).is_some() && propose(&mempool, &[], strangers).is_empty());
+    assert!(mempool.checked(&a.hash()).is_some() && propose(&mempool, &[], unregistered).is_empty());
     // A client brings one of them after all: it need not be checked again.
     assert_eq!(mempool.reserve(&b, head(&b), known(client(1))), Ok(()));
     assert!(mempool.checked(&b.hash()).is_some() && mempool.enter(&b.hash()));
-    assert_eq!(propose(&mempool, &[], strangers), std::slice::from_ref(&b));
+    assert_eq!(propose(&mempool, &[], unregistered), std::slice::from_ref(&b));
     assert_eq!(mempool.deliver(&block(1, &[a, b])).iter().filter(|known| known.is_some()).count(), 2);
     assert!(mempool.is_empty());
 }

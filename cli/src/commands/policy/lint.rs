@@ -67,7 +67,7 @@ fn odd(file: &PolicyFile) -> Vec<Mistake> {
                 | Finding::Shadowed { part, .. }
                 | Finding::Redundant { part, .. }
                 | Finding::TwoValues { part, .. }
-                | Finding::TrueOfStrangers { part } => part,
+                | Finding::ProvedUnregistered { part } => part,
                 Finding::UnknownIssuer { .. } | Finding::UnknownAttribute { .. } => continue,
             };
             say(file.location_of(r, part), finding.to_string(), None);

@@ -323,8 +323,8 @@ fn an_authority_goes_on_from_what_was_kept() {
     let mut anchor = ca.anchor().clone();
     assert_eq!(anchor.learn_crl(&again.crl(NOW, DAY).expect("signed")), Ok(true));
     assert_eq!(anchor.crl().map(Crl::number), Some(2));
-    let stranger = authority(9).secret().clone();
-    let mixed = Authority::restore(ca.certificate().der(), stranger, ca.ledger().clone());
+    let other_secret = authority(9).secret().clone();
+    let mixed = Authority::restore(ca.certificate().der(), other_secret, ca.ledger().clone());
     assert_eq!(mixed.map(|_| ()), Err(AuthorityError::Mismatch));
 }
 

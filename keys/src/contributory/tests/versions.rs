@@ -128,13 +128,13 @@ fn members_of_several_versions_use_the_highest_that_all_speak() {
 fn whoever_has_no_version_in_common_is_reported_and_not_let_in() {
     let mut net = group(1, &[&[1], BOTH, &[1]]);
     net.versions = Versions::of(&[2]);
-    let stranger = net.start(robot(3));
-    let cert = net.nodes[stranger].identity.certificate().hash;
+    let unknown = net.start(robot(3));
+    let cert = net.nodes[unknown].identity.certificate().hash;
     assert!(net.run_until(3_000, |net| is_told(net, 0, cert) && is_told(net, 2, cert)), "{}", net.describe());
     net.run(3_000);
     assert!(net.are_one(&[0, 1, 2]), "{}", net.describe());
     let mut others = (0..3).map(|i| net.nodes[i].identity.certificate().hash);
-    assert!(others.any(|other| is_told(&net, stranger, other)), "it knows why");
+    assert!(others.any(|other| is_told(&net, unknown, other)), "it knows why");
 }
 
 /// What version 0 of this program said, byte by byte.

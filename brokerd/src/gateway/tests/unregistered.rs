@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// Four strangers, two registered clients.
+/// Four unregistered clients, two registered clients.
 fn small() -> World {
     World::sized(&Sizes {
         connections: Connections { registered: 2, unregistered: 4, brokers: 1 },
-        strangers_reading_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
+        strangers_reading_bytes: limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX,
         ..Sizes::default()
     })
 }
@@ -33,7 +33,7 @@ fn rule_g8_strangers_who_fill_the_door_keep_out_strangers_alone() {
     for channel in registered.iter_mut().chain([&mut newcomer, &mut broker]) {
         assert_eq!(channel.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     }
-    // Whom there is no place for waits with the strangers; one that leaves makes room.
+    // Whom there is no place for waits with the unregistered clients; one that leaves makes room.
     let third = world.open(3);
     assert_eq!(world.gateway.clients(), 5);
     drop((registered, third));
@@ -53,9 +53,9 @@ fn rule_g8_messages_that_strangers_announce_hold_up_nobody_registered() {
         channel.write(&u32::try_from(bytes).expect("it is small").to_be_bytes()).expect("it is sent");
         channel
     };
-    // All that strangers may be sending at once is announced, and never sent.
-    let _boasters = [announce(20, limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX), announce(21, 1 << 20)];
-    assert!(announce(22, limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX + 1).hear().is_err());
+    // All that unregistered clients may be sending at once is announced, and never sent.
+    let _boasters = [announce(20, limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX), announce(21, 1 << 20)];
+    assert!(announce(22, limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX + 1).hear().is_err());
     world.dropped(Reason::Long);
     let mut honest = world.open(1);
     let longest = vec![1; limits::FRAME_BYTES_MAX];
@@ -98,16 +98,16 @@ fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
     let world = small();
     world.knows(1, registered("ann"));
     world.counter.thinks.store(true, Ordering::Release);
-    let mut strangers: Vec<Channel> = (20..23).map(|seed| world.open(seed)).collect();
+    let mut unregistered: Vec<Channel> = (20..23).map(|seed| world.open(seed)).collect();
     for id in 0..=limits::QUERIES_UNREGISTERED_MAX as u64 {
         let ask = Request::Query { id, query: Query::Status };
-        strangers.iter_mut().for_each(|it| it.say(&ask).expect("it is sent"));
+        unregistered.iter_mut().for_each(|it| it.say(&ask).expect("it is sent"));
     }
     until("each has one too many", || world.drops.of(Reason::Questions) == 3);
     let mut honest = world.open(1);
     assert_eq!(honest.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     let mut last = world.open(23);
-    // Whoever registers is a stranger no longer, on the same channel.
+    // Whoever registers is an unregistered client no longer, on the same channel.
     world.knows(23, registered("ann"));
     assert_eq!(last.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     let longest = Request::Submit(vec![1; limits::FRAME_BYTES_MAX]);
@@ -151,7 +151,7 @@ fn rule_g8_an_unregistered_client_gets_no_strikes_for_what_others_ask() {
     let ask = |channel: &mut Channel, id| {
         channel.say(&Request::Query { id, query: Query::Status }).expect("it is sent");
     };
-    // Somebody takes all queries that strangers may have open, and no more than it may itself.
+    // Somebody takes all queries that unregistered clients may have open, and no more than it may itself.
     let mut greedy = world.open(20);
     (0..2).for_each(|id| ask(&mut greedy, id));
     let mut innocent = world.open(21);

@@ -22,7 +22,7 @@ pub struct Moment {
 
 /// Why a frame of a client that brokers do not know is not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StrangerError {
+pub enum UnregisteredError {
     /// Nothing in it shows who is behind it, or not now: others may have come further.
     #[error("the brokers do not know the client")]
     Unknown,
@@ -36,26 +36,26 @@ impl Frame {
     /// by itself, may vouch for this client.
     ///
     /// # Errors
-    /// [`StrangerError`].
+    /// [`UnregisteredError`].
     pub fn introduces(
         &self,
         genesis: &Genesis,
         cluster: &Cluster,
         now: Moment,
         may_vouch: impl Fn(&Credential, &Client) -> bool,
-    ) -> Result<(), StrangerError> {
+    ) -> Result<(), UnregisteredError> {
         let client = self.client();
         let acts = || self.operations().map(|(.., operation)| operation);
         if acts().all(|it| matches!(it, Operation::Ceremony(_))) {
-            return if genesis.brokers.contains(&client.0) { Ok(()) } else { Err(StrangerError::Unknown) };
+            return if genesis.brokers.contains(&client.0) { Ok(()) } else { Err(UnregisteredError::Unknown) };
         }
         if acts().all(|it| matches!(it, Operation::Administer(_))) {
             for it in acts() {
                 let Operation::Administer(admin) = it else { continue };
                 if admin.number < now.next_act {
-                    return Err(StrangerError::Unknown);
+                    return Err(UnregisteredError::Unknown);
                 }
-                admin.verify(genesis, cluster).map_err(|_| StrangerError::False)?;
+                admin.verify(genesis, cluster).map_err(|_| UnregisteredError::False)?;
             }
             return Ok(());
         }
@@ -66,11 +66,11 @@ impl Frame {
             match registration.verify_early(genesis, cluster, &client, now.at) {
                 Ok(credential) if may_vouch(&credential, &client) => return Ok(()),
                 Err(error) if error.is_lasting() => {
-                    why.get_or_insert(StrangerError::False);
+                    why.get_or_insert(UnregisteredError::False);
                 }
-                Ok(_) | Err(_) => why = Some(StrangerError::Unknown),
+                Ok(_) | Err(_) => why = Some(UnregisteredError::Unknown),
             }
         }
-        Err(why.unwrap_or(StrangerError::Unknown))
+        Err(why.unwrap_or(UnregisteredError::Unknown))
     }
 }
