@@ -10,8 +10,8 @@ use sealcast_broker::protocol::SignedKey;
 use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 
-use crate::ceremony::EPOCH;
 use crate::config::{CLUSTER, Config};
+use crate::dkg::EPOCH;
 use crate::failure::{Failure, storage};
 use crate::release;
 use crate::serve::rng;

@@ -174,7 +174,7 @@ impl Outlet for Inbox {
         self.came.notify_all();
     }
 
-    fn ceremony(&self, height: u64, broker: u16, word: &[u8]) {
+    fn dkg(&self, height: u64, broker: u16, word: &[u8]) {
         self.words.lock().expect("no panic").push((height, broker, word.to_vec()));
     }
 

@@ -15,7 +15,7 @@ pub trait Outlet: Send + Sync + 'static {
     fn send(&self, client: &Client, reply: Reply);
 
     /// A broker's word in making the threshold key has its place in the order (E8); words of a block come in order.
-    fn ceremony(&self, height: u64, broker: u16, word: &[u8]);
+    fn dkg(&self, height: u64, broker: u16, word: &[u8]);
 
     /// A block was executed, whether or not it held anything.
     fn executed(&self, height: u64);

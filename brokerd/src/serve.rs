@@ -26,10 +26,10 @@ use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
 use crate::cache::Cache;
-use crate::ceremony::{EPOCH, Making, Note};
 use crate::config::{CLUSTER, Config, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
 use crate::descriptors::{self, Budget, Meter};
+use crate::dkg::{EPOCH, Making, Note};
 use crate::drops::{Drops, Reason};
 use crate::evidence::EvidenceStore;
 use crate::executor::{self, Executor};
@@ -39,7 +39,7 @@ use crate::log;
 use crate::metrics::{Page, Server};
 use crate::neighbours::{Line, Neighbours, Noticed, Seen};
 use crate::outlet::{Blocks, Outlet};
-use crate::release::Holding;
+use crate::release::KeyWithShare;
 use crate::shares;
 use crate::shares::file::{FileError, Folder};
 use crate::sync::{self, Others as _, Peers};
@@ -51,7 +51,7 @@ pub struct Broker {
     admission: Arc<Admission>,
     order: Arc<dyn Order>,
     gateway_address: SocketAddr,
-    ceremony: Option<JoinHandle<()>>,
+    dkg: Option<JoinHandle<()>>,
     metrics: Option<Server>,
     config: Config,
 }
@@ -144,7 +144,7 @@ impl Broker {
             admission: admission.clone(),
             rng: rng()?,
         };
-        let ceremony = match config.cluster.suite {
+        let dkg = match config.cluster.suite {
             SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &node, config.cluster.key.as_ref())?,
             SuiteName::P256 => begin_key::<P256>(making, &node, config.cluster.key.as_ref())?,
         };
@@ -158,7 +158,7 @@ impl Broker {
         let front = behind(Arc::new(ClientHandler { admission: admission.clone(), executor: executor.clone() }));
         let gateway_address = node.gateway.listen(config.gateway, key, front, config.settings.threads.gateway);
         let gateway_address = gateway_address.map_err(|e| address("clients", config.gateway, &e))?;
-        let mut broker = Broker { node, executor, admission, order, gateway_address, ceremony, metrics: None, config };
+        let mut broker = Broker { node, executor, admission, order, gateway_address, dkg, metrics: None, config };
         if let Some(at) = broker.config.settings.metrics {
             let figures = broker.figures();
             broker.metrics = Some(Server::start(at, figures).map_err(|e| address("metrics", at, &e))?);
@@ -315,7 +315,7 @@ impl Broker {
         self.admission.stop();
         self.executor.stop();
         lock(&self.node.notes).take();
-        if let Some(thread) = self.ceremony.take() {
+        if let Some(thread) = self.dkg.take() {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
         }
@@ -534,7 +534,7 @@ impl Outlet for Node {
         }
     }
 
-    fn ceremony(&self, height: u64, broker: u16, word: &[u8]) {
+    fn dkg(&self, height: u64, broker: u16, word: &[u8]) {
         self.note(Note::Statement { height, broker, word: word.to_vec() });
     }
 
@@ -760,7 +760,7 @@ fn begin_key<G: Group>(
     vouched: Option<&VouchedKey>,
 ) -> Result<Option<JoinHandle<()>>, Failure>
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let kept = match making.keys.share::<G>(EPOCH, making.index) {
         Err(gone @ FileError::Erased(_)) => {
@@ -789,7 +789,7 @@ where
         let key = PublicKey::<G>::decode(&vouched.key).map_err(|e| Failure::Config(format!("cluster.toml: {e}")))?;
         making.executor.set_key_made((key, None), made(&making)?);
     }
-    let words = making.executor.ceremony_words().map_err(|e| Failure::Storage(e.to_string()))?;
+    let words = making.executor.dkg_statements().map_err(|e| Failure::Storage(e.to_string()))?;
     // Who began with a snapshot was not told how the key was made, and no second one is made. Where the words are here, the
     // share may still come of them.
     if words.is_empty() && (vouched.is_some() || making.executor.floor().height > 0) {

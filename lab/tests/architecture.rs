@@ -141,7 +141,7 @@ fn invariant_2_pure_crates_hold_no_sockets_files_threads_clocks_or_global_random
         "broker/src/receipt.rs",
         "broker/src/state",
         "brokerd/src/shares/ceremony",
-        "brokerd/src/shares/ceremony.rs",
+        "brokerd/src/shares/dkg.rs",
         "brokerd/src/shares/dealer.rs",
         "brokerd/src/shares/feldman.rs",
         "brokerd/src/shares/word.rs",

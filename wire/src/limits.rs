@@ -265,13 +265,13 @@ pub const ISSUERS_MAX: usize = 256;
 /// Bytes of an encoded threshold key: n + 1 elements and its parameters.
 pub const THRESHOLD_KEY_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a broker's word in making the threshold key: a dealing to `BROKERS_MAX` holders.
-pub const CEREMONY_BYTES_MAX: usize = 64 << 10;
+pub const DKG_BYTES_MAX: usize = 64 << 10;
 /// Words of one broker that are kept: three of each run.
-pub const CEREMONY_WORDS_PER_BROKER_MAX: u64 = 256;
+pub const DKG_STATEMENTS_PER_BROKER_MAX: u64 = 256;
 /// Bytes of them.
-pub const CEREMONY_BYTES_PER_BROKER_MAX: u64 = 4 << 20;
+pub const DKG_BYTES_PER_BROKER_MAX: u64 = 4 << 20;
 /// Blocks for which a round of making the threshold key waits for silent brokers: a minute when idle, seconds under load.
-pub const CEREMONY_ROUND_BLOCKS: u64 = 400;
+pub const DKG_ROUND_BLOCKS: u64 = 400;
 /// Bytes of one message between a client and a broker: an update of a block of the default size with its bodies; a
 /// larger one leaves bodies out, which are then asked for one by one.
 pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;

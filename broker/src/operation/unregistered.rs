@@ -46,7 +46,7 @@ impl Frame {
     ) -> Result<(), UnregisteredError> {
         let client = self.client();
         let acts = || self.operations().map(|(.., operation)| operation);
-        if acts().all(|it| matches!(it, Operation::Ceremony(_))) {
+        if acts().all(|it| matches!(it, Operation::Dkg(_))) {
             return if genesis.brokers.contains(&client.0) { Ok(()) } else { Err(UnregisteredError::Unknown) };
         }
         if acts().all(|it| matches!(it, Operation::Administer(_))) {

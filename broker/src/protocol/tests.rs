@@ -269,7 +269,7 @@ fn brokers_speak_in_turn() {
 #[test]
 fn rule_e8_only_brokers_take_part_in_a_ceremony() {
     let (world, mut state, _) = story();
-    let word = || Operation::Ceremony(vec![1, 2, 3]);
+    let word = || Operation::Dkg(vec![1, 2, 3]);
     let frame = |seed: u8| Frame::sign(&world.cluster, &origin_key(seed), 5, vec![word()]);
     let frames: Vec<Checked> = check(&world.cluster, vec![frame(210), frame(77), frame(210)], |_| vec![])
         .into_iter()

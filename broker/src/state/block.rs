@@ -127,7 +127,7 @@ impl<'a, S: Store> Block<'a, S> {
         let done = match operation {
             Operation::Register(registration) => self.register(origin, registration)?,
             Operation::Administer(admin) => self.administer(admin)?,
-            Operation::Ceremony(word) => self.word(origin, word)?,
+            Operation::Dkg(word) => self.word(origin, word)?,
             _ => match self.attributes(&origin.client)? {
                 None => Err(Outcome::new(Code::Unregistered)),
                 Some(attributes) => match operation {
@@ -137,7 +137,7 @@ impl<'a, S: Store> Block<'a, S> {
                     Operation::Publish(publication) => self.publish(origin, publication, &attributes)?,
                     Operation::Sync => Ok(self.outbox.height.to_be_bytes().to_vec()),
                     Operation::Accuse(accusation) => self.accuse(accusation)?,
-                    Operation::Register(_) | Operation::Administer(_) | Operation::Ceremony(_) => {
+                    Operation::Register(_) | Operation::Administer(_) | Operation::Dkg(_) => {
                         unreachable!("they stand above")
                     }
                 },
@@ -153,7 +153,7 @@ impl<'a, S: Store> Block<'a, S> {
         })
     }
 
-    /// `ceremony`: brokers are no clients; they need no registration, and their words no numbers. Nothing prunes them, so
+    /// `dkg`: brokers are no clients; they need no registration, and their words no numbers. Nothing prunes them, so
     /// that one of them is heard so often.
     fn word(&mut self, origin: Origin<'_>, word: &[u8]) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
         let broker = self.state.genesis.brokers.iter().position(|key| *key == origin.client.0);
@@ -163,7 +163,7 @@ impl<'a, S: Store> Block<'a, S> {
         let said = table::said(broker);
         let mut kept = self.get(&said)?.map_or(Ok(Kept::default()), |row| table::read(&row, Kept::decode))?;
         kept.add(word.len());
-        if kept.rows > limits::CEREMONY_WORDS_PER_BROKER_MAX || kept.bytes > limits::CEREMONY_BYTES_PER_BROKER_MAX {
+        if kept.rows > limits::DKG_STATEMENTS_PER_BROKER_MAX || kept.bytes > limits::DKG_BYTES_PER_BROKER_MAX {
             return Ok(Err(Outcome::new(Code::TooMany)));
         }
         self.changes.insert(said, Some(kept.to_bytes()));

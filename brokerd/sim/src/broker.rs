@@ -409,7 +409,7 @@ impl Outlet for ClientOutlet {
         }
     }
 
-    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+    fn dkg(&self, _: u64, _: u16, _: &[u8]) {}
 
     fn executed(&self, _: u64) {}
 }

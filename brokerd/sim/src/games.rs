@@ -219,7 +219,7 @@ impl Outlet for RecordingOutlet {
         self.0.lock().expect("no panic").push((*client, reply));
     }
 
-    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+    fn dkg(&self, _: u64, _: u16, _: &[u8]) {}
 
     fn executed(&self, _: u64) {}
 }

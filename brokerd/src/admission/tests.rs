@@ -141,7 +141,7 @@ impl Outlet for Refusals {
         lock(&self.0).push((*client, reply));
     }
 
-    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+    fn dkg(&self, _: u64, _: u16, _: &[u8]) {}
 
     fn executed(&self, _: u64) {}
 }
@@ -401,7 +401,7 @@ fn rule_g8_what_strangers_send_waits_only_if_it_shows_who_is_behind_them() {
     if let Operation::Administer(admin) = &mut unsigned {
         admin.signatures[0].1[5] ^= 1;
     }
-    let word = || vec![Operation::Ceremony(vec![1; 9])];
+    let word = || vec![Operation::Dkg(vec![1; 9])];
     let refused = [
         (of(3, 0, vec![Operation::Sync]), Refusal::Unregistered),
         (of(3, 0, vec![Operation::Sync, claim(3)]), Refusal::Unregistered),

@@ -45,7 +45,7 @@ use sealcast_wire::limits;
 
 use crate::gateway::ClientStatus;
 use crate::outlet::{Blocks, Outlet};
-use crate::release::{self, Holding, Release};
+use crate::release::{self, KeyWithShare, Release};
 use crate::store::Lsm;
 use crate::sync::{self as history, Keep, Retention, Snapshots};
 use numbers::Numbers;
@@ -199,12 +199,12 @@ impl Executor {
 
     /// The threshold key, and this broker's share of it if it has one: sealed publications are accepted and released from
     /// now on; without a share accepted alone.
-    pub fn set_key(&self, holding: impl Into<Holding>) {
+    pub fn set_key(&self, holding: impl Into<KeyWithShare>) {
         self.set_key_made(holding, release::now());
     }
 
     /// The same with a key that was made then.
-    pub fn set_key_made(&self, holding: impl Into<Holding>, made: Utc) {
+    pub fn set_key_made(&self, holding: impl Into<KeyWithShare>, made: Utc) {
         self.shared.release.set_key(holding.into(), made);
     }
 
@@ -285,7 +285,7 @@ impl Executor {
     ///
     /// # Errors
     /// The storage failed.
-    pub fn ceremony_words(&self) -> Result<Vec<(u64, u16, Vec<u8>)>, StoreError> {
+    pub fn dkg_statements(&self) -> Result<Vec<(u64, u16, Vec<u8>)>, StoreError> {
         self.shared.state().words()
     }
 

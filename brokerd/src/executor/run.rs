@@ -102,7 +102,7 @@ impl Shared {
             self.outlet.send(client, Reply::Update(update));
         }
         for (broker, word) in &outbox.words {
-            self.outlet.ceremony(outbox.height, *broker, word);
+            self.outlet.dkg(outbox.height, *broker, word);
         }
     }
 }

@@ -227,14 +227,14 @@ fn rule_g8_blocks_of_long_ago_are_read_and_hashed_for_clients_alone() {
 #[test]
 fn words_of_the_ceremony_come_in_order_and_stay() {
     let mut world = World::with_clients();
-    let brokers_of = |seed: u8| (seed, vec![Operation::Ceremony(vec![seed; 3])]);
+    let brokers_of = |seed: u8| (seed, vec![Operation::Dkg(vec![seed; 3])]);
     let height = world.order(vec![brokers_of(210), brokers_of(1), brokers_of(213)]);
     let mut broker = Broker::start(&world, 0, &[]);
     broker.execute(&world, 1);
     let words = broker.inbox.words();
     assert_eq!(words.iter().map(|(at, _, word)| (*at, word[0])).collect::<Vec<_>>(), [(height, 210), (height, 213)]);
     let broker = Broker::start_in(broker.end(), &world, 0, &[]);
-    assert_eq!(broker.executor.ceremony_words().unwrap(), words);
+    assert_eq!(broker.executor.dkg_statements().unwrap(), words);
 }
 
 #[test]

@@ -170,7 +170,7 @@ struct Listener {
 /// Why a query is not answered now.
 enum Busy {
     /// The client has as many open as it may.
-    Own,
+    Client,
     /// All clients of its kind have together.
     All,
 }
@@ -200,11 +200,11 @@ impl Listener {
                 Ok(Request::Query { id, query }) => {
                     self.client_connection.look_again(&shared, &self.service).await;
                     match self.ask(&open, id, query) {
-                        Err(Busy::Own) if self.client_connection.is_unregistered() => self.strike().await?,
+                        Err(Busy::Client) if self.client_connection.is_unregistered() => self.strike().await?,
                         Err(Busy::All) if self.client_connection.is_unregistered() => {
                             sleep(limits::QUERY_BUSY_PAUSE).await
                         }
-                        Ok(()) | Err(Busy::Own | Busy::All) => {}
+                        Ok(()) | Err(Busy::Client | Busy::All) => {}
                     }
                 }
                 _ => return Err(Reason::Malformed),
@@ -237,7 +237,7 @@ impl Listener {
     fn ask(&self, open: &Arc<()>, id: u64, query: Query) -> Result<(), Busy> {
         let quotas = self.client_connection.quotas(&self.shared);
         let of_all = match quotas.queries.clone().try_acquire_owned() {
-            _ if Arc::strong_count(open) > quotas.queries_each => Err(Busy::Own),
+            _ if Arc::strong_count(open) > quotas.queries_each => Err(Busy::Client),
             of_all => of_all.map_err(|_| Busy::All),
         };
         let of_all = of_all.inspect_err(|_| {

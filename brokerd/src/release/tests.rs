@@ -10,7 +10,7 @@ use sealcast_crypto::group::{Group, P256, Ristretto255};
 use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
-use super::{Holding, Job};
+use super::{Job, KeyWithShare};
 use crate::fixture::{Broker, World, brokers, client, key as key_of, publication};
 use crate::shares::deal;
 
@@ -24,7 +24,7 @@ struct Cluster<G: Group> {
 
 impl<G: Group> Cluster<G>
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     /// With clients 1 to 3 of [`World::with_clients`]; 1 and 2 have channels.
     fn new() -> Cluster<G> {
@@ -94,7 +94,7 @@ where
 
 fn whom_the_policy_allows_opens_it_and_nobody_else<G: Group>()
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let mut cluster = Cluster::<G>::new();
     for (place, payload) in [&b"bid 1.0830"[..], b"ask 1.0832"].into_iter().enumerate() {
@@ -188,7 +188,7 @@ fn rule_e4_t_signed_shares_of_a_false_ciphertext_suspend_its_publisher() {
 
 fn suspends<G: Group>()
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let mut cluster = Cluster::<G>::new();
     let open = publication(Body::Plain(vec![]));

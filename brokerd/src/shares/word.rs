@@ -13,10 +13,10 @@ use sealcast_crypto::aead;
 use sealcast_crypto::disclosure::{Disclosure, Knowledge, disclosure_len, knowledge_len};
 use sealcast_crypto::group::{Element, Group};
 use sealcast_crypto::hash::Transcript;
-use sealcast_wire::limits::{BROKERS_MAX, CEREMONY_BYTES_MAX};
+use sealcast_wire::limits::{BROKERS_MAX, DKG_BYTES_MAX};
 use sealcast_wire::{Malformed, Reader, Writer};
 
-use super::ceremony::Setup;
+use super::dkg::Setup;
 
 /// The three rounds, and the word of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +38,8 @@ pub(super) struct Head {
     pub(super) round: Round,
 }
 
-/// What all words of one run are bound to: `T("sealcast/v1/key ceremony"; cluster, u32 run, u16 t, u16 n, u8 suite)` for the
-/// key of epoch 0, `T("sealcast/v1/key ceremony of epoch"; cluster, u32 epoch, u32 run, u16 t, u16 n, u8 suite)` for a later
+/// What all words of one run are bound to: `T("sealcast/v1/key dkg"; cluster, u32 run, u16 t, u16 n, u8 suite)` for the
+/// key of epoch 0, `T("sealcast/v1/key dkg of epoch"; cluster, u32 epoch, u32 run, u16 t, u16 n, u8 suite)` for a later
 /// one. Runs of each epoch count from 0. The words of epoch 0 stay as they were ordered: a broker that lost its folder
 /// finds the key in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Binding {
         transcript.add(&dealer.to_be_bytes()).add(&receiver.to_be_bytes()).finish()
     }
 
-    /// What a broker promises to deal: `T("sealcast/v1/key ceremony promise"; binding, u16 broker, φ_0, …)`. It hides
+    /// What a broker promises to deal: `T("sealcast/v1/key dkg promise"; binding, u16 broker, φ_0, …)`. It hides
     /// the commitment, which is as random as a key.
     pub(super) fn promise<G: Group>(&self, broker: u16, commitment: &[Element<G>]) -> [u8; 32] {
         let mut transcript =
@@ -116,7 +116,7 @@ impl Head {
     /// [`Malformed`], also if the word is too long.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Head, &[u8]), Malformed> {
         let mut r = Reader::new(bytes);
-        if bytes.len() > CEREMONY_BYTES_MAX || r.u8()? != VERSION {
+        if bytes.len() > DKG_BYTES_MAX || r.u8()? != VERSION {
             return Err(Malformed);
         }
         let (binding, broker) = (Binding(r.array()?), r.u16()?);
@@ -223,5 +223,5 @@ const _: () = {
     const POINT: usize = 33;
     let deal = 2 + BROKERS_MAX * POINT + 3 * POINT + 64 + 2 + BROKERS_MAX * SEALED_LEN;
     let judge = 2 + BROKERS_MAX * (2 + 3 * POINT + 32);
-    assert!(36 + deal <= CEREMONY_BYTES_MAX && 36 + judge <= CEREMONY_BYTES_MAX);
+    assert!(36 + deal <= DKG_BYTES_MAX && 36 + judge <= DKG_BYTES_MAX);
 };

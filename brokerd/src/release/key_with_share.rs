@@ -11,7 +11,7 @@ use super::shares::Shares;
 use crate::executor::Shared;
 
 /// The threshold key with one broker's share of it.
-pub enum Holding {
+pub enum KeyWithShare {
     /// On ristretto255, the default.
     Ristretto255(Box<Shares<Ristretto255>>),
     /// On P-256.
@@ -19,65 +19,65 @@ pub enum Holding {
 }
 
 /// The key with this broker's share.
-impl<G: Group> From<(PublicKey<G>, KeyShare<G>)> for Holding
+impl<G: Group> From<(PublicKey<G>, KeyShare<G>)> for KeyWithShare
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
-    fn from((key, share): (PublicKey<G>, KeyShare<G>)) -> Holding {
+    fn from((key, share): (PublicKey<G>, KeyShare<G>)) -> KeyWithShare {
         (key, Some(share)).into()
     }
 }
 
-impl From<(PublicKey<Ristretto255>, Option<KeyShare<Ristretto255>>)> for Holding {
-    fn from((key, share): (PublicKey<Ristretto255>, Option<KeyShare<Ristretto255>>)) -> Holding {
-        Holding::Ristretto255(Box::new(Shares::new(key, share)))
+impl From<(PublicKey<Ristretto255>, Option<KeyShare<Ristretto255>>)> for KeyWithShare {
+    fn from((key, share): (PublicKey<Ristretto255>, Option<KeyShare<Ristretto255>>)) -> KeyWithShare {
+        KeyWithShare::Ristretto255(Box::new(Shares::new(key, share)))
     }
 }
 
-impl From<(PublicKey<P256>, Option<KeyShare<P256>>)> for Holding {
-    fn from((key, share): (PublicKey<P256>, Option<KeyShare<P256>>)) -> Holding {
-        Holding::P256(Box::new(Shares::new(key, share)))
+impl From<(PublicKey<P256>, Option<KeyShare<P256>>)> for KeyWithShare {
+    fn from((key, share): (PublicKey<P256>, Option<KeyShare<P256>>)) -> KeyWithShare {
+        KeyWithShare::P256(Box::new(Shares::new(key, share)))
     }
 }
 
-impl Holding {
+impl KeyWithShare {
     /// The key's epoch and its encoding.
     pub(super) fn encoded(&self) -> (u32, Vec<u8>) {
         match self {
-            Holding::Ristretto255(it) => it.encoded(),
-            Holding::P256(it) => it.encoded(),
+            KeyWithShare::Ristretto255(it) => it.encoded(),
+            KeyWithShare::P256(it) => it.encoded(),
         }
     }
 
     /// Whether this broker has a share of it.
     pub(super) fn has_share(&self) -> bool {
         match self {
-            Holding::Ristretto255(it) => it.has_share(),
-            Holding::P256(it) => it.has_share(),
+            KeyWithShare::Ristretto255(it) => it.has_share(),
+            KeyWithShare::P256(it) => it.has_share(),
         }
     }
 
     /// t: so many shares open a publication.
     pub(super) fn threshold(&self) -> usize {
         match self {
-            Holding::Ristretto255(it) => it.threshold(),
-            Holding::P256(it) => it.threshold(),
+            KeyWithShare::Ristretto255(it) => it.threshold(),
+            KeyWithShare::P256(it) => it.threshold(),
         }
     }
 
     /// Which ciphertexts are well-formed for their labels, and of accused ones, which are proved to open to nothing.
     pub(super) fn check(&self, shared: &Shared, sealed: &[Sealed<'_>]) -> Vec<bool> {
         match self {
-            Holding::Ristretto255(it) => it.check(shared, sealed),
-            Holding::P256(it) => it.check(shared, sealed),
+            KeyWithShare::Ristretto255(it) => it.check(shared, sealed),
+            KeyWithShare::P256(it) => it.check(shared, sealed),
         }
     }
 
     /// The bytes of an attachment to a publication.
     pub(super) fn prepare(&self, shared: &Shared, entry: &Entry, kind: Kind) -> Result<Vec<u8>, Why> {
         match self {
-            Holding::Ristretto255(it) => it.prepare(shared, entry, kind),
-            Holding::P256(it) => it.prepare(shared, entry, kind),
+            KeyWithShare::Ristretto255(it) => it.prepare(shared, entry, kind),
+            KeyWithShare::P256(it) => it.prepare(shared, entry, kind),
         }
     }
 }

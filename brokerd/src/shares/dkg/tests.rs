@@ -18,10 +18,10 @@ const ROUND: u64 = 20;
 type Pending = (u16, Vec<u8>);
 
 /// What a broker does with a word that it should say: the words that it says instead.
-type Tamper<G> = Box<dyn FnMut(&Ceremony<G>, Vec<u8>) -> Vec<Vec<u8>>>;
+type Tamper<G> = Box<dyn FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>>>;
 
 struct World<G: Group> {
-    machines: Vec<Ceremony<G>>,
+    machines: Vec<Dkg<G>>,
     tampering: BTreeMap<u16, Tamper<G>>,
     pending: Vec<Pending>,
     log: Vec<(u64, u16, Vec<u8>)>,
@@ -47,8 +47,8 @@ fn seed(index: u16) -> Secret<32> {
     Secret::from_bytes([index as u8 + 1; 32])
 }
 
-fn machine<G: Group>(brokers: u16, threshold: u16, index: u16) -> Ceremony<G> {
-    Ceremony::new(setup(brokers, threshold, index), seed(index)).unwrap()
+fn machine<G: Group>(brokers: u16, threshold: u16, index: u16) -> Dkg<G> {
+    Dkg::new(setup(brokers, threshold, index), seed(index)).unwrap()
 }
 
 impl<G: Group> World<G> {
@@ -64,13 +64,13 @@ impl<G: Group> World<G> {
         }
     }
 
-    fn liar(mut self, broker: u16, tamper: impl FnMut(&Ceremony<G>, Vec<u8>) -> Vec<Vec<u8>> + 'static) -> World<G> {
+    fn liar(mut self, broker: u16, tamper: impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> + 'static) -> World<G> {
         self.tampering.insert(broker, Box::new(tamper));
         self
     }
 
     fn begin(&mut self) {
-        self.machines.iter_mut().for_each(Ceremony::begin);
+        self.machines.iter_mut().for_each(Dkg::begin);
         self.collect();
     }
 
@@ -148,14 +148,12 @@ fn round_of(word: &[u8]) -> Round {
 }
 
 /// Says nothing in a round.
-fn silent<G: Group>(in_round: Round) -> impl FnMut(&Ceremony<G>, Vec<u8>) -> Vec<Vec<u8>> {
+fn silent<G: Group>(in_round: Round) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
     move |_, word| if round_of(&word) == in_round { vec![] } else { vec![word] }
 }
 
 /// Deals something else.
-fn dealing<G: Group>(
-    mut change: impl FnMut(&Ceremony<G>, &mut Dealing<G>),
-) -> impl FnMut(&Ceremony<G>, Vec<u8>) -> Vec<Vec<u8>> {
+fn dealing<G: Group>(mut change: impl FnMut(&Dkg<G>, &mut Dealing<G>)) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
     move |machine, word| {
         let (head, body) = Head::decode(&word).unwrap();
         if head.round != Round::Deal {
@@ -168,19 +166,19 @@ fn dealing<G: Group>(
 }
 
 /// Seals a share for a receiver that is one too high. All brokers are members.
-fn wrong_share<G: Group>(machine: &Ceremony<G>, it: &mut Dealing<G>, receiver: u16) {
+fn wrong_share<G: Group>(machine: &Dkg<G>, it: &mut Dealing<G>, receiver: u16) {
     let Phase::Dealing { members, .. } = &machine.phase else { panic!("it deals while dealing") };
-    let share = G::decode_scalar(machine.own.dealt.shares[usize::from(receiver)].expose()).unwrap();
+    let share = G::decode_scalar(machine.contribution.dealt.shares[usize::from(receiver)].expose()).unwrap();
     let share = G::scalar_bytes(&(share + G::Scalar::from(1)));
     let context = machine.binding.share(machine.setup.index, receiver);
-    let sealed = machine.own.sender.seal(&members[&receiver].key, &context, &share);
+    let sealed = machine.contribution.sender.seal(&members[&receiver].key, &context, &share);
     it.sealed[usize::from(receiver)] = sealed.try_into().unwrap();
 }
 
 /// Complains of dealer 0, disclosing what this chooses.
 fn complaining<G: Group>(
-    mut disclose: impl FnMut(&Ceremony<G>, &Dealing<G>) -> sealcast_crypto::disclosure::Disclosure<G>,
-) -> impl FnMut(&Ceremony<G>, Vec<u8>) -> Vec<Vec<u8>> {
+    mut disclose: impl FnMut(&Dkg<G>, &Dealing<G>) -> sealcast_crypto::disclosure::Disclosure<G>,
+) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
     move |machine, word| {
         let Phase::Judging { dealings, .. } = &machine.phase else { return vec![word] };
         let it = Complaint { dealer: 0, disclosure: disclose(machine, &dealings[&0]) };
@@ -270,17 +268,17 @@ fn rule_e8_a_complaint_of_a_share_that_does_not_open_is_upheld() {
 
 #[test]
 fn rule_e8_a_false_complaint_is_refuted_and_the_dealer_stays() {
-    let honest = |machine: &Ceremony<R>, it: &Dealing<R>| {
-        machine.own.key.disclose(&it.sender, &machine.binding.share(0, machine.setup.index))
+    let honest = |machine: &Dkg<R>, it: &Dealing<R>| {
+        machine.contribution.key.disclose(&it.sender, &machine.binding.share(0, machine.setup.index))
     };
     let mut world = World::<R>::new(4, 3).liar(3, complaining(honest));
     world.run();
     assert_eq!(world.agreed().dealers.len(), 4, "of a good share");
     assert_eq!(world.said(), [Verdict::Refuted { complainer: 3, dealer: 0 }]);
 
-    let another = |machine: &Ceremony<R>, _: &Dealing<R>| {
-        let other = machine.own.sender.public();
-        machine.own.key.disclose(other, &machine.binding.share(0, machine.setup.index))
+    let another = |machine: &Dkg<R>, _: &Dealing<R>| {
+        let other = machine.contribution.sender.public();
+        machine.contribution.key.disclose(other, &machine.binding.share(0, machine.setup.index))
     };
     let mut world = World::<R>::new(4, 3).liar(3, complaining(another));
     world.run();
@@ -290,9 +288,9 @@ fn rule_e8_a_false_complaint_is_refuted_and_the_dealer_stays() {
 
 #[test]
 fn rule_e8_a_dealers_second_word_is_ignored() {
-    let twice = |machine: &Ceremony<R>, word: Vec<u8>| match round_of(&word) {
+    let twice = |machine: &Dkg<R>, word: Vec<u8>| match round_of(&word) {
         Round::Announce => {
-            let own = &machine.own.announcement;
+            let own = &machine.contribution.announcement;
             let second = Announcement { promise: [1; 32], ..own.clone() };
             vec![word, second.encode(machine.binding, machine.setup.index)]
         }
@@ -301,8 +299,8 @@ fn rule_e8_a_dealers_second_word_is_ignored() {
             vec![word, second[0].clone()]
         }
         Round::Judge => {
-            let second = complaining(|machine: &Ceremony<R>, it| {
-                machine.own.key.disclose(&it.sender, &machine.binding.share(0, machine.setup.index))
+            let second = complaining(|machine: &Dkg<R>, it| {
+                machine.contribution.key.disclose(&it.sender, &machine.binding.share(0, machine.setup.index))
             })(machine, word.clone());
             vec![word, second[0].clone()]
         }
@@ -316,7 +314,7 @@ fn rule_e8_a_dealers_second_word_is_ignored() {
 
 #[test]
 fn rule_e8_the_excluded_do_not_return_to_the_run() {
-    let repent = |machine: &Ceremony<R>, word: Vec<u8>| match round_of(&word) {
+    let repent = |machine: &Dkg<R>, word: Vec<u8>| match round_of(&word) {
         Round::Deal => {
             let bad = dealing(|_, it: &mut Dealing<R>| it.commitment.swap(0, 1))(machine, word.clone());
             vec![bad[0].clone(), word]
@@ -335,7 +333,7 @@ fn rule_e8_s30_a_broker_deals_what_it_promised_before_it_saw_anything() {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let (secret, fresh) = feldman::deal::<R>(3, 4, &mut rng);
     let secret = Pair::new(secret);
-    let choose = dealing(move |machine: &Ceremony<R>, it| {
+    let choose = dealing(move |machine: &Dkg<R>, it| {
         it.commitment = fresh.commitment.clone();
         it.knowledge = secret.know(&machine.binding.proof(machine.setup.index, SECRET));
     });
@@ -344,7 +342,7 @@ fn rule_e8_s30_a_broker_deals_what_it_promised_before_it_saw_anything() {
     assert_eq!(world.said(), [Verdict::Excluded(3, Fault::Promise)]);
     let announced = world.log.iter().filter(|(_, _, word)| round_of(word) == Round::Announce);
     for (_, broker, word) in announced {
-        let commitment = &world.machines[usize::from(*broker)].own.dealt.commitment;
+        let commitment = &world.machines[usize::from(*broker)].contribution.dealt.commitment;
         let shown = commitment.iter().any(|it| word.windows(it.bytes().len()).any(|part| part == it.bytes()));
         assert!(!shown, "broker {broker} shows what it will deal");
     }
@@ -355,7 +353,7 @@ fn rule_e8_s30_a_broker_deals_what_it_promised_before_it_saw_anything() {
 fn rule_e8_what_another_broker_proved_cannot_be_copied() {
     let mut first = None;
     let mut world = World::<R>::new(4, 3);
-    let copied = world.machines[0].own.announcement.clone();
+    let copied = world.machines[0].contribution.announcement.clone();
     world = world.liar(3, move |machine, word| match round_of(&word) {
         Round::Announce => vec![copied.encode(machine.binding, 3)],
         _ => vec![word],
@@ -364,7 +362,7 @@ fn rule_e8_what_another_broker_proved_cannot_be_copied() {
     assert_eq!(world.said()[0], Verdict::Excluded(3, Fault::Proof(Round::Announce)));
 
     let mut world = World::<R>::new(4, 3);
-    let (sender, context) = (&world.machines[0].own.sender, world.machines[0].binding.proof(0, SENDER));
+    let (sender, context) = (&world.machines[0].contribution.sender, world.machines[0].binding.proof(0, SENDER));
     let stolen = (*sender.public(), sender.know(&context));
     world = world.liar(
         3,
@@ -380,7 +378,7 @@ fn rule_e8_what_another_broker_proved_cannot_be_copied() {
 #[test]
 fn rule_e8_more_than_f_exclusions_fail_the_run_and_the_next_one_makes_a_key() {
     let once = || {
-        |machine: &Ceremony<R>, word: Vec<u8>| {
+        |machine: &Dkg<R>, word: Vec<u8>| {
             let fails = machine.run() == 0 && round_of(&word) == Round::Deal;
             if fails { vec![] } else { vec![word] }
         }
@@ -450,7 +448,7 @@ fn rule_e8_a_word_at_the_deadline_is_in_time() {
 fn making(cluster: Cluster, epoch: u32) -> World<R> {
     let mut world = World::new(4, 3);
     for (index, machine) in (0..).zip(&mut world.machines) {
-        *machine = Ceremony::new(Setup { cluster, epoch, ..setup(4, 3, index) }, seed(index)).unwrap();
+        *machine = Dkg::new(Setup { cluster, epoch, ..setup(4, 3, index) }, seed(index)).unwrap();
     }
     world
 }
@@ -526,7 +524,7 @@ fn rule_e8_a_broker_that_crashed_goes_on_from_the_log_and_its_seed() {
 fn a_broker_that_lost_its_seed_learns_the_key_and_has_no_share() {
     let mut world = World::<R>::new(4, 3);
     world.run();
-    let mut machine = Ceremony::<R>::new(setup(4, 3, 1), seed(9)).unwrap();
+    let mut machine = Dkg::<R>::new(setup(4, 3, 1), seed(9)).unwrap();
     for (height, broker, word) in &world.log {
         machine.word(*height, *broker, word);
         assert!(machine.unheard().is_none() || *broker == 0, "it says nothing that contradicts its first life");
@@ -555,7 +553,7 @@ fn the_words_of_these_seeds_are_these() {
 
 #[test]
 fn setups_that_make_no_sense_are_refused() {
-    let refused = |brokers, threshold, index| Ceremony::<R>::new(setup(brokers, threshold, index), seed(0)).err();
+    let refused = |brokers, threshold, index| Dkg::<R>::new(setup(brokers, threshold, index), seed(0)).err();
     assert_eq!(refused(4, 1, 0), Some(SetupError::Alone));
     assert_eq!(refused(4, 3, 4), Some(SetupError::Index(4)));
     assert_eq!(refused(4, 5, 0), Some(SetupError::Parameters(ParametersError::Threshold(5))));
@@ -624,7 +622,7 @@ fn random_misbehaviour(seed: u64) {
 }
 
 /// One of the ways to lie, drawn anew for each word.
-fn misbehave(machine: &Ceremony<R>, word: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec<Vec<u8>> {
+fn misbehave(machine: &Dkg<R>, word: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec<Vec<u8>> {
     let receiver = (rng.next_u32() % u32::from(machine.setup.brokers)) as u16;
     match (rng.next_u32() % 6, round_of(&word)) {
         (0, _) => vec![],
@@ -636,7 +634,7 @@ fn misbehave(machine: &Ceremony<R>, word: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec
         }
         (2, _) => vec![word[..rng.next_u32() as usize % word.len()].to_vec(), word],
         (3, Round::Deal) => dealing(|_, it: &mut Dealing<R>| it.commitment.swap(0, 1))(machine, word),
-        (4 | 5, Round::Deal) => dealing(|machine: &Ceremony<R>, it: &mut Dealing<R>| {
+        (4 | 5, Round::Deal) => dealing(|machine: &Dkg<R>, it: &mut Dealing<R>| {
             let Phase::Dealing { members, .. } = &machine.phase else { return };
             if let Some(place) = members.keys().position(|it| *it == receiver) {
                 it.sealed[place] = [receiver as u8; SEALED_LEN];
@@ -646,7 +644,7 @@ fn misbehave(machine: &Ceremony<R>, word: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec
             let Phase::Judging { dealings, .. } = &machine.phase else { return vec![word] };
             let complain = |(dealer, it): (&u16, &Dealing<R>)| {
                 let disclosure =
-                    machine.own.key.disclose(&it.sender, &machine.binding.share(*dealer, machine.setup.index));
+                    machine.contribution.key.disclose(&it.sender, &machine.binding.share(*dealer, machine.setup.index));
                 Complaint { dealer: *dealer, disclosure }
             };
             let all: Vec<_> = dealings.iter().map(complain).collect();

@@ -26,8 +26,8 @@
 //! *A crash loses nothing.* All that a broker draws follows from its seed and the run, so that a machine that is
 //! given the same seed and the same words stands where the lost one stood, and says the same bytes.
 
+mod contribution;
 mod outcome;
-mod own;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,8 +40,8 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::limits::BROKERS_MAX;
 
+use self::contribution::{Contribution, KEY, SECRET, SENDER};
 pub use self::outcome::{Event, Failure, Fault, Made};
-use self::own::{KEY, Own, SECRET, SENDER};
 pub use super::word::Round;
 use super::word::{Announcement, Binding, Complaint, Dealing, Head, SEALED_LEN};
 
@@ -58,17 +58,17 @@ pub struct Setup {
     pub index: u16,
     /// t: 2f + 1, or f + 1. At least 2.
     pub threshold: u16,
-    /// So many blocks a round waits for those who are silent; `limits::CEREMONY_ROUND_BLOCKS`.
+    /// So many blocks a round waits for those who are silent; `limits::DKG_ROUND_BLOCKS`.
     pub round_blocks: u64,
 }
 
 /// The machine of one broker: runs, until one of them makes a key.
-pub struct Ceremony<G: Group> {
+pub struct Dkg<G: Group> {
     setup: Setup,
     seed: Secret<32>,
     run: u32,
     binding: Binding,
-    own: Own<G>,
+    contribution: Contribution<G>,
     /// The order holds an announcement of ours that is not from this seed: we take no part in this run.
     lost: bool,
     phase: Phase<G>,
@@ -91,12 +91,12 @@ pub enum SetupError {
     Index(u16),
 }
 
-impl<G: Group> Ceremony<G> {
+impl<G: Group> Dkg<G> {
     /// A machine that has heard nothing yet. The seed is drawn once for each cluster and broker, and kept until there is a key.
     ///
     /// # Errors
     /// [`SetupError`].
-    pub fn new(setup: Setup, seed: Secret<32>) -> Result<Ceremony<G>, SetupError> {
+    pub fn new(setup: Setup, seed: Secret<32>) -> Result<Dkg<G>, SetupError> {
         let Setup { brokers, threshold, index, .. } = setup;
         Parameters::new(&setup.cluster.0, threshold, brokers).validate()?;
         if usize::from(brokers) > BROKERS_MAX {
@@ -109,8 +109,8 @@ impl<G: Group> Ceremony<G> {
             return Err(SetupError::Index(index));
         }
         let binding = Binding::new::<G>(&setup, 0);
-        Ok(Ceremony {
-            own: Own::derive(&setup, binding, &seed),
+        Ok(Dkg {
+            contribution: Contribution::derive(&setup, binding, &seed),
             setup,
             seed,
             run: 0,
@@ -132,7 +132,7 @@ impl<G: Group> Ceremony<G> {
     }
 
     /// A broker's word has its place in the order. Words come in their order, those of a block before its
-    /// [`Ceremony::at`]; whose they are, the frames' signatures say.
+    /// [`Dkg::at`]; whose they are, the frames' signatures say.
     pub fn word(&mut self, height: u64, broker: u16, bytes: &[u8]) {
         self.at(height.saturating_sub(1));
         let Ok((head, body)) = Head::decode(bytes) else { return };
@@ -224,7 +224,7 @@ impl<G: Group> Ceremony<G> {
             }
         };
         self.heard(broker, Round::Announce);
-        self.lost |= broker == self.setup.index && it != self.own.announcement;
+        self.lost |= broker == self.setup.index && it != self.contribution.announcement;
         if it.knowledge.holds(&it.key, &self.binding.proof(broker, KEY)) {
             announced.insert(broker, it);
         } else {
@@ -362,7 +362,7 @@ impl<G: Group> Ceremony<G> {
         if self.lost || !members.contains_key(&me) {
             return;
         }
-        let Own { dealt, sender, .. } = &self.own;
+        let Contribution { dealt, sender, .. } = &self.contribution;
         let seal = |(receiver, member): (&u16, &Announcement<G>)| -> [u8; SEALED_LEN] {
             let share = &dealt.shares[usize::from(*receiver)];
             let sealed = sender.seal(&member.key, &self.binding.share(me, *receiver), share.expose());
@@ -370,7 +370,7 @@ impl<G: Group> Ceremony<G> {
         };
         let dealing = Dealing {
             commitment: dealt.commitment.clone(),
-            knowledge: self.own.secret.know(&self.binding.proof(me, SECRET)),
+            knowledge: self.contribution.secret.know(&self.binding.proof(me, SECRET)),
             sender: *sender.public(),
             sender_knowledge: sender.know(&self.binding.proof(me, SENDER)),
             sealed: members.iter().map(seal).collect(),
@@ -386,13 +386,13 @@ impl<G: Group> Ceremony<G> {
         let mut complaints = Vec::new();
         for (dealer, dealing) in dealings {
             let context = self.binding.share(*dealer, me);
-            let opened = self.own.key.open(&dealing.sender, &context, &dealing.sealed[place]).ok();
+            let opened = self.contribution.key.open(&dealing.sender, &context, &dealing.sealed[place]).ok();
             match opened.and_then(|share| fits::<G>(dealing, me, &share)) {
                 Some(share) => {
                     received.insert(*dealer, share);
                 }
                 None => {
-                    let disclosure = self.own.key.disclose(&dealing.sender, &context);
+                    let disclosure = self.contribution.key.disclose(&dealing.sender, &context);
                     complaints.push(Complaint { dealer: *dealer, disclosure });
                 }
             }
@@ -425,7 +425,7 @@ impl<G: Group> Ceremony<G> {
         self.events.push_back(Event::Failed { run: self.run, why });
         self.run += 1;
         self.binding = Binding::new::<G>(&self.setup, self.run);
-        self.own = Own::derive(&self.setup, self.binding, &self.seed);
+        self.contribution = Contribution::derive(&self.setup, self.binding, &self.seed);
         self.lost = false;
         self.excluded.clear();
         self.phase = Phase::Waiting;
@@ -440,7 +440,7 @@ impl<G: Group> Ceremony<G> {
 
     fn announce(&mut self) {
         if self.unheard.is_none() {
-            self.say(Round::Announce, self.own.announcement.encode(self.binding, self.setup.index));
+            self.say(Round::Announce, self.contribution.announcement.encode(self.binding, self.setup.index));
         }
     }
 
@@ -455,9 +455,9 @@ impl<G: Group> Ceremony<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for Ceremony<G> {
+impl<G: Group> fmt::Debug for Dkg<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut it = f.debug_struct("Ceremony");
+        let mut it = f.debug_struct("Dkg");
         it.field("run", &self.run).field("deadline", &self.deadline()).field("excluded", &self.excluded).finish()
     }
 }

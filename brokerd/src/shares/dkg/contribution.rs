@@ -12,7 +12,7 @@ use super::super::word::{Announcement, Binding};
 use super::Setup;
 
 /// What one broker draws for one run.
-pub(super) struct Own<G: Group> {
+pub(super) struct Contribution<G: Group> {
     /// y, Y.
     pub(super) key: Pair<G>,
     /// x, X.
@@ -23,9 +23,9 @@ pub(super) struct Own<G: Group> {
     pub(super) announcement: Announcement<G>,
 }
 
-impl<G: Group> Own<G> {
+impl<G: Group> Contribution<G> {
     /// All of it from the seed, the run and the broker's number.
-    pub(super) fn derive(setup: &Setup, binding: Binding, seed: &Secret<32>) -> Own<G> {
+    pub(super) fn derive(setup: &Setup, binding: Binding, seed: &Secret<32>) -> Contribution<G> {
         let info: [&[u8]; 2] = [b"sealcast/v1/key ceremony seed", &setup.index.to_be_bytes()];
         let mut rng = ChaCha20Rng::from_seed(*hkdf::<32>(seed.expose(), binding.as_bytes(), &info).expose());
         let (key, sender) = (Pair::new(SecretScalar::random(&mut rng)), Pair::new(SecretScalar::random(&mut rng)));
@@ -35,7 +35,7 @@ impl<G: Group> Own<G> {
             knowledge: key.know(&binding.proof(setup.index, KEY)),
             promise: binding.promise(setup.index, &dealt.commitment),
         };
-        Own { key, sender, secret: Pair::new(secret), dealt, announcement }
+        Contribution { key, sender, secret: Pair::new(secret), dealt, announcement }
     }
 }
 

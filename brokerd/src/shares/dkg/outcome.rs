@@ -10,7 +10,7 @@ use super::super::word::Round;
 /// What comes of it.
 #[derive(Debug)]
 pub enum Event<G: Group> {
-    /// To be ordered as this broker's [`Ceremony`](sealcast_broker::operation::Operation::Ceremony).
+    /// To be ordered as this broker's [`Dkg`](sealcast_broker::operation::Operation::Ceremony).
     Say(Vec<u8>),
     /// A broker's dealing does not count in this run.
     Excluded {
@@ -32,7 +32,7 @@ pub enum Event<G: Group> {
     },
     /// There is a key: the same at all brokers.
     Made(Box<Made<G>>),
-    /// There will be none in this run. Another one begins with [`super::Ceremony::begin`], here or elsewhere.
+    /// There will be none in this run. Another one begins with [`super::Dkg::begin`], here or elsewhere.
     Failed {
         /// The run.
         run: u32,

@@ -1,4 +1,4 @@
-//! Makes the threshold key with the other brokers over the order (E8), once there is none: drives [`shares::Ceremony`]
+//! Makes the threshold key with the other brokers over the order (E8), once there is none: drives [`shares::Dkg`]
 //! on a thread of its own.
 //!
 //! ```text
@@ -23,9 +23,9 @@ use sealcast_wire::{Utc, limits};
 use crate::admission::Admission;
 use crate::executor::Executor;
 use crate::log;
-use crate::release::Holding;
+use crate::release::KeyWithShare;
 use crate::shares::file::{FileError, Folder};
-use crate::shares::{Ceremony, Event, Made, Setup};
+use crate::shares::{Dkg, Event, Made, Setup};
 
 /// What the order tells.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Making {
     /// If the thread cannot be started.
     pub(crate) fn start<G: Group>(self, notes: Receiver<Note>) -> io::Result<JoinHandle<()>>
     where
-        Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+        KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         thread::Builder::new().name("ceremony".into()).spawn(move || {
             if let Err(why) = self.run::<G>(&notes) {
@@ -76,7 +76,7 @@ impl Making {
 
     fn run<G: Group>(mut self, notes: &Receiver<Note>) -> Result<(), String>
     where
-        Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+        KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         let seed = self.keys.seed(EPOCH, &mut self.rng).map_err(|e| e.to_string())?;
         let setup = Setup {
@@ -85,18 +85,18 @@ impl Making {
             brokers: self.brokers,
             index: self.index,
             threshold: self.threshold,
-            round_blocks: limits::CEREMONY_ROUND_BLOCKS,
+            round_blocks: limits::DKG_ROUND_BLOCKS,
         };
-        let mut ceremony = Ceremony::<G>::new(setup, seed).map_err(|e| e.to_string())?;
-        for (height, broker, word) in self.executor.ceremony_words().map_err(|e| e.to_string())? {
-            ceremony.word(height, broker, &word);
+        let mut dkg = Dkg::<G>::new(setup, seed).map_err(|e| e.to_string())?;
+        for (height, broker, word) in self.executor.dkg_statements().map_err(|e| e.to_string())? {
+            dkg.word(height, broker, &word);
         }
         let mut height = self.executor.height();
-        ceremony.at(height);
+        dkg.at(height);
         let mut said = height;
-        ceremony.begin();
+        dkg.begin();
         loop {
-            while let Some(event) = ceremony.poll() {
+            while let Some(event) = dkg.poll() {
                 match event {
                     Event::Say(word) => {
                         said = height;
@@ -112,23 +112,23 @@ impl Making {
                     }
                     Event::Failed { run, why } => {
                         log::warn(&format!("key ceremony {run} failed: {why}; another one begins"));
-                        ceremony.begin();
+                        dkg.begin();
                     }
                     Event::Made(made) => return self.made(*made),
                 }
             }
             match notes.recv_timeout(AGAIN) {
-                Ok(Note::Statement { height, broker, word }) => ceremony.word(height, broker, &word),
+                Ok(Note::Statement { height, broker, word }) => dkg.word(height, broker, &word),
                 Ok(Note::Executed(executed)) => {
                     height = executed;
-                    ceremony.at(height);
+                    dkg.at(height);
                 }
                 Ok(Note::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             // What was refused, or lost with a connection, is said again.
             if height >= said + AGAIN_BLOCKS
-                && let Some(word) = ceremony.unheard()
+                && let Some(word) = dkg.unheard()
             {
                 said = height;
                 self.say(word);
@@ -138,7 +138,7 @@ impl Making {
 
     fn say(&self, word: &[u8]) {
         // Brokers' words have no numbers.
-        let frame = Frame::sign(&self.cluster, &self.key, 0, vec![Operation::Ceremony(word.to_vec())]);
+        let frame = Frame::sign(&self.cluster, &self.key, 0, vec![Operation::Dkg(word.to_vec())]);
         if let Err(why) = self.admission.submit(&Client(self.key.public_bytes()), frame.to_bytes().into()) {
             log::warn(&format!("a word of the key ceremony was not taken, and is said again: {why}"));
         }
@@ -151,7 +151,7 @@ impl Making {
 
     fn made<G: Group>(mut self, made: Made<G>) -> Result<(), String>
     where
-        Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+        KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
         let Made { run, key, share, dealers } = made;
         let at = self.made_at().map_err(|e| e.to_string())?;
