@@ -37,7 +37,7 @@ use crate::failure::{Failure, address, order_failure, rows_failure, storage, thr
 use crate::gateway::{ClientStatus, Gateway, Handler};
 use crate::log;
 use crate::metrics::{Page, Server};
-use crate::neighbours::{Line, Neighbours, Noticed, Seen};
+use crate::neighbours::{LogLine, Neighbours, Noticed, Seen};
 use crate::outlet::{Blocks, Outlet};
 use crate::release::KeyWithShare;
 use crate::shares;
@@ -483,8 +483,8 @@ impl Watched {
         }
         for line in lines {
             match line {
-                Line::Info(text) => log::info(&text),
-                Line::Warn(text) => log::warn(&text),
+                LogLine::Info(text) => log::info(&text),
+                LogLine::Warn(text) => log::warn(&text),
             }
         }
         *lock(&broker.node.noticed) = self.neighbours.noticed(now);
@@ -649,7 +649,7 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     if floor.is_some() && !known {
         place.votes.doubt().map_err(disk)?;
     }
-    if !place.votes.are_awaited().map_err(disk)? {
+    if !place.votes.are_in_quarantine().map_err(disk)? {
         return Ok(floor);
     }
     let from = floor.as_ref().map_or(executed, |floor| floor.height);
@@ -668,7 +668,7 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
     log::info("it has no journal of its votes: it waits until the others have gone on by so much that they know none");
     let (mut left, mut moved) = (None, Instant::now());
     while !peers.has_ended()
-        && votes.are_awaited().map_err(|e| storage(&votes.awaited, &e))?
+        && votes.are_in_quarantine().map_err(|e| storage(&votes.awaited, &e))?
         && !forgotten.is_over(peers)
     {
         let now = forgotten.blocks_left(peers);

@@ -14,7 +14,7 @@ use sealcast_wire::{Monotonic, Now, limits};
 use super::Quorum;
 use super::catching::AgreementRule;
 use super::event::{Delivered, Misbehaviour, Output};
-use super::line::{Item, Line};
+use super::line::{Item, SubscriptionState};
 use super::queries::Purpose;
 use super::updates::Known;
 
@@ -372,7 +372,7 @@ impl Quorum {
     /// and is lost or ⊥ then.
     pub(super) fn bodies_gone(&mut self, now: Now) {
         self.bodies.wanted.clear();
-        self.lines.values_mut().for_each(Line::refetch);
+        self.lines.values_mut().for_each(SubscriptionState::refetch);
         self.reads_pruned();
         self.pass_over_head(now);
     }

@@ -76,7 +76,7 @@ pub use transport::Transport;
 
 use channel::Channel;
 use delivering::Bodies;
-use line::Line;
+use line::SubscriptionState;
 use order_status::Known;
 use queries::{Purpose, Queries};
 use reading::Reading;
@@ -121,10 +121,10 @@ pub struct Quorum {
     known: Known,
     sending: Sending,
     /// The broker that frames go to.
-    home: u16,
+    primary_broker: u16,
     updates: Updates,
     /// Subscriptions, by id.
-    lines: BTreeMap<u64, Line>,
+    lines: BTreeMap<u64, SubscriptionState>,
     /// Subscriptions that were told to end: they are not gone on with, though brokers may still name them.
     ended: BTreeSet<u64>,
     /// What is wanted and not yet subscribed to: before it is known where the order is.
@@ -163,7 +163,7 @@ impl Quorum {
             known: Known::default(),
             sending: Sending::default(),
             // Clients spread over the brokers.
-            home: u16::from(client.0[1]) % u16::try_from(brokers.max(1)).expect("brokers have a limit"),
+            primary_broker: u16::from(client.0[1]) % u16::try_from(brokers.max(1)).expect("brokers have a limit"),
             updates: Updates::default(),
             lines: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -484,12 +484,12 @@ impl Quorum {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        let home = self.home()?;
+        let primary_broker = self.primary_broker()?;
         let frames = self.config.frame_operations;
         let registered = self.order_status().is_some_and(|it| it.registered);
         let keys = (&self.cluster, &*self.config.key);
-        for request in self.sending.cut(now.monotonic, keys, frames, home, registered) {
-            self.outputs.push_back(Output::Send { broker: home, request });
+        for request in self.sending.cut(now.monotonic, keys, frames, primary_broker, registered) {
+            self.outputs.push_back(Output::Send { broker: primary_broker, request });
         }
         self.outputs.pop_front()
     }
@@ -499,19 +499,22 @@ impl Quorum {
     }
 
     /// The broker that frames go to, or the next one that is there.
-    fn home(&mut self) -> Option<u16> {
+    fn primary_broker(&mut self) -> Option<u16> {
         let brokers = self.channels.len();
-        let next = (0..brokers).map(|i| (usize::from(self.home) + i) % brokers).find(|i| self.channels[*i].is_up())?;
-        self.home = u16::try_from(next).expect("brokers have a limit");
-        Some(self.home)
+        let next = (0..brokers)
+            .map(|i| (usize::from(self.primary_broker) + i) % brokers)
+            .find(|i| self.channels[*i].is_up())?;
+        self.primary_broker = u16::try_from(next).expect("brokers have a limit");
+        Some(self.primary_broker)
     }
 
-    /// Brokers that can be asked, from the client's home on.
+    /// Brokers that can be asked, from the client's primary broker on.
     fn up(&mut self) -> Vec<u16> {
-        let Some(home) = self.home() else { return Vec::new() };
+        let Some(primary_broker) = self.primary_broker() else { return Vec::new() };
         let brokers = self.channels.len();
-        let from_home = (0..brokers).map(|i| (usize::from(home) + i) % brokers).filter(|i| self.channels[*i].is_up());
-        from_home.map(|i| u16::try_from(i).expect("brokers have a limit")).collect()
+        let from_primary =
+            (0..brokers).map(|i| (usize::from(primary_broker) + i) % brokers).filter(|i| self.channels[*i].is_up());
+        from_primary.map(|i| u16::try_from(i).expect("brokers have a limit")).collect()
     }
 
     fn misbehaved(&mut self, broker: u16, how: Misbehaviour) {

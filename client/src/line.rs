@@ -16,7 +16,7 @@ use super::catching::{Agreed, AgreementRule, Streams};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct SubscriptionState {
     pub(super) interest: Interest,
     /// The next place to deliver.
     pub(super) place: u64,
@@ -46,9 +46,9 @@ pub(super) enum Item {
     Lost(u64),
 }
 
-impl Line {
-    pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> Line {
-        Line {
+impl SubscriptionState {
+    pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> SubscriptionState {
+        SubscriptionState {
             interest,
             place,
             anchor,
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_looked_for_again_is_not_passed_over() {
-        let mut line = Line::new("a".parse().expect("an interest"), 5, (5, 50));
+        let mut line = SubscriptionState::new("a".parse().expect("an interest"), 5, (5, 50));
         line.ready.push_back(Item::Empty(4));
         line.anchor = (9, 90);
         line.refetch();
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn who_lacks_nothing_goes_on_from_where_the_brokers_are() {
-        let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
+        let mut line = SubscriptionState::new("a".parse().expect("an interest"), 0, (0, 0));
         line.set_position((0, 900));
         assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "nothing was published for it below 900");
         line.set_position((3, 1000));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn who_leaves_goes_back_to_what_was_taken() {
-        let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
+        let mut line = SubscriptionState::new("a".parse().expect("an interest"), 0, (0, 0));
         (0..5).for_each(|n| line.deliver(950 + n));
         line.take(2, Some(951));
         line.leave();

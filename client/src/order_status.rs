@@ -9,7 +9,7 @@ use sealcast_wire::{Monotonic, Now, Utc, limits};
 
 use super::channel::{Channel, Greeted, reached};
 use super::event::{ConfirmedSubscription, Misbehaviour, Notice, OrderStatus, Output};
-use super::line::Line;
+use super::line::SubscriptionState;
 use super::queries::Purpose;
 use super::sending::{Op, What};
 use super::{Begin, Quorum};
@@ -236,7 +236,7 @@ impl Quorum {
         let id = ids.into_iter().find(known)?;
         let place = reached(self.confirmed(id).map(|(_, it)| it.next), self.faulty)?;
         let pair = super::channel::believed(self.confirmed(id).map(|(greeted, it)| (it.next, greeted.sn)), self.faulty);
-        self.lines.insert(id, Line::new(interest.clone(), place, pair.unwrap_or((0, 0))));
+        self.lines.insert(id, SubscriptionState::new(interest.clone(), place, pair.unwrap_or((0, 0))));
         Some(id)
     }
 

@@ -6,7 +6,7 @@ use sealcast_broker::state::{self, Code, Results};
 use sealcast_wire::Now;
 
 use super::event::{Notice, Outcome, Output};
-use super::line::Line;
+use super::line::SubscriptionState;
 use super::order_status::INTERNAL;
 use super::queries::Purpose;
 use super::sending::{Op, Settled, What};
@@ -36,8 +36,9 @@ impl Quorum {
         if why == Refusal::Executed {
             return self.request_result(now, first);
         }
-        if broker == self.home && !matches!(why, Refusal::Quota | Refusal::Unregistered) {
-            self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
+        if broker == self.primary_broker && !matches!(why, Refusal::Quota | Refusal::Unregistered) {
+            self.primary_broker =
+                (self.primary_broker + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
         }
         let keys = (&self.cluster, &*self.config.key);
         let is_registered = self.known.order_status.as_ref().is_some_and(|it| it.registered);
@@ -60,8 +61,9 @@ impl Quorum {
             let keys = (&self.cluster, &*self.config.key);
             self.sending.late(now.monotonic, keys, &up, self.faulty)
         } {
-            if late.silent.contains(&self.home) {
-                self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
+            if late.silent.contains(&self.primary_broker) {
+                self.primary_broker =
+                    (self.primary_broker + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
             }
             for broker in &late.silent {
                 self.channels[usize::from(*broker)].conduct.silent += 1;
@@ -118,7 +120,7 @@ impl Quorum {
             }
             (What::Subscribe(interest), Code::Done) => {
                 let sn = number_in(0).unwrap_or(0);
-                self.lines.insert(number, Line::new(interest.clone(), 0, (0, sn)));
+                self.lines.insert(number, SubscriptionState::new(interest.clone(), 0, (0, sn)));
                 self.outputs.push_back(Output::Subscribed { token: op.token, subscription: number });
                 self.changed(now);
             }

@@ -170,7 +170,7 @@ impl OpenQuery {
 }
 
 impl Quorum {
-    /// Asks so many brokers, from the client's home on, those first that have behaved.
+    /// Asks so many brokers, from the client's primary broker on, those first that have behaved.
     pub(super) fn ask(&mut self, now: Now, purpose: Purpose, query: Query, width: usize) {
         let id = self.queries.open(now.monotonic, purpose, query);
         self.ask_more(id, width);

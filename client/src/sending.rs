@@ -6,7 +6,7 @@
 //! flights     └──── [first, end) ────┘└──── … ───┘
 //! ```
 //! A lone operation leaves at once; while frames are under way others gather for a moment. Frames go to one broker, the
-//! client's home, so that they are ordered in their order; what it refuses or what comes to nothing goes to others.
+//! client's primary broker, so that they are ordered in their order; what it refuses or what comes to nothing goes to others.
 //! A number belongs to its operation until f + 1 brokers say what came of it, so the same bytes may be ordered any number
 //! of times and are executed once.
 
@@ -175,7 +175,7 @@ impl Sending {
         self.gathering.get_or_insert(now);
     }
 
-    /// Cuts frames of what waits, and names those that go to `home` now. Unless the client is registered, what comes after
+    /// Cuts frames of what waits, and names those that go to `primary_broker` now. Unless the client is registered, what comes after
     /// registrations waits for them: of a client that brokers do not know, no number is used up. Several go in one frame:
     /// who is not known is let in if one of them holds.
     pub(super) fn cut(
@@ -183,7 +183,7 @@ impl Sending {
         now: Monotonic,
         (cluster, key): (&Cluster, &OriginKey),
         operations: usize,
-        home: u16,
+        primary_broker: u16,
         is_registered: bool,
     ) -> Vec<Arc<[u8]>> {
         let Some(first) = self.first.filter(|_| self.framed < self.operations.len()) else { return Vec::new() };
@@ -221,7 +221,7 @@ impl Sending {
             }
             let at = first + self.framed as u64;
             let flight = self.frame(now, cluster, key, at..at + count as u64, 0);
-            let flight = Flight { at: BTreeSet::from([home]), due: now + self.retry_timeout(0), ..flight };
+            let flight = Flight { at: BTreeSet::from([primary_broker]), due: now + self.retry_timeout(0), ..flight };
             requests.push(flight.request.clone());
             self.enter(at, flight);
             self.framed += count;
@@ -477,7 +477,7 @@ impl Sending {
         }
     }
 
-    /// The next frame whose time has come, and which of these brokers it goes to; the first is the client's home.
+    /// The next frame whose time has come, and which of these brokers it goes to; the first is the client's primary broker.
     pub(super) fn late(
         &mut self,
         now: Monotonic,

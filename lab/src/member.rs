@@ -12,7 +12,7 @@ use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, CertHash, EpochId, Guarantee, Monotonic, Now, To, View};
 
 use crate::checkers::Body;
-use crate::tap::{Heard, Line, Tap};
+use crate::tap::{Heard, HeardLog, Tap};
 
 /// What a member's application asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum MemberEvent {
 /// A session and its application.
 pub struct Member<K, D> {
     core: Core<Tap<K>, D, ()>,
-    line: Line,
+    line: HeardLog,
     prepared: Option<View>,
     paused: bool,
     effects: VecDeque<Effect<MemberEvent>>,

@@ -23,18 +23,18 @@ pub enum Heard {
 }
 
 /// Where a tap's news arrive.
-pub type Line = Arc<Mutex<Vec<Heard>>>;
+pub type HeardLog = Arc<Mutex<Vec<Heard>>>;
 
 /// A scheme with a line to the checkers.
 pub struct Tap<K> {
     keys: K,
-    line: Line,
+    line: HeardLog,
 }
 
 impl<K: Keys> Tap<K> {
     /// Listens to a scheme.
-    pub fn new(keys: K) -> (Tap<K>, Line) {
-        let line = Line::default();
+    pub fn new(keys: K) -> (Tap<K>, HeardLog) {
+        let line = HeardLog::default();
         (Tap { keys, line: line.clone() }, line)
     }
 

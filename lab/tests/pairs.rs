@@ -17,7 +17,7 @@ use sealcast_keys::plain::Plain;
 use sealcast_lab::mocks::broker::Broker;
 use sealcast_lab::mocks::fixture::{brokers, name};
 use sealcast_lab::scenarios::fixture::TOPIC;
-use sealcast_lab::scenarios::pairs::{Keyed, MEMBERS, Paired, SCHEMES, Seat, TRANSPORTS, story};
+use sealcast_lab::scenarios::pairs::{Keyed, MEMBERS, MemberSetup, Paired, SCHEMES, TRANSPORTS, story};
 use sealcast_lab::scenarios::simulation::{self, Keep};
 use sealcast_sim::dice::Dice;
 use sealcast_sim::{Effect, Node as _, Reach, Records};
@@ -58,12 +58,12 @@ fn what_is_not_allowed_is_refused_with_a_hint() {
     assert!(refused.len() >= 6, "{:?}", refused.iter().map(shown).collect::<Vec<_>>());
     for pair in refused {
         let records = Records::new();
-        let seat = Seat::to_look(&records);
-        let (keys, transport) = ((pair.keys.make)(&seat), (pair.transport.make)(&seat, pair.keys));
+        let setup = MemberSetup::to_look(&records);
+        let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
         let error = Group::new(keys, transport, OriginMode::Auto).err().expect("it is refused");
         assert_eq!(error.code(), Code::BadPair, "{}: {error}", shown(&pair));
         assert!(error.message().contains("needs") && error.hint().is_some(), "{}: {error}", shown(&pair));
-        let (keys, transport) = ((pair.keys.make)(&seat), (pair.transport.make)(&seat, pair.keys));
+        let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
         let error = open_parts("refused", "me", keys, transport).expect_err("a session refuses it, too");
         assert_eq!(error.code(), Code::BadPair, "{}: {error}", shown(&pair));
     }
@@ -115,8 +115,8 @@ fn session(place: &str, pair: &Paired, member: usize) -> Session {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
     let now = Now { monotonic: Monotonic(0), utc: Some(Utc(seconds as i64)) };
     let seed = [1 + member as u8; 32];
-    let seat = Seat { member, members: MEMBERS, orderer: ORDERER, seed, now, records: &records };
-    let (keys, transport) = ((pair.keys.make)(&seat), (pair.transport.make)(&seat, pair.keys));
+    let setup = MemberSetup { member, members: MEMBERS, orderer: ORDERER, seed, now, records: &records };
+    let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
     open_parts(place, &name(member), keys, transport).unwrap_or_else(|e| panic!("{}: {e}", shown(pair)))
 }
 
@@ -169,16 +169,16 @@ fn helpers() -> impl Iterator<Item = Broker> {
 /// A broker of the simulator among the sessions of a place.
 fn at_hub(place: &str, node: Broker) -> Session {
     let keys = Box::new(Plain::new("a broker", Incarnation([7; 16])));
-    let node = Seated { node, outbox: VecDeque::new() };
+    let node = Joined { node, outbox: VecDeque::new() };
     open_parts(place, "a broker", keys, Box::new(node)).expect("plain needs nothing")
 }
 
-struct Seated {
+struct Joined {
     node: Broker,
     outbox: VecDeque<(Reach, Vec<u8>)>,
 }
 
-impl Seated {
+impl Joined {
     fn drain(&mut self) {
         while let Some(effect) = self.node.poll() {
             match effect {
@@ -189,7 +189,7 @@ impl Seated {
     }
 }
 
-impl Delivery for Seated {
+impl Delivery for Joined {
     fn properties(&self) -> delivery::Properties {
         delivery::Properties::BEST_EFFORT
     }

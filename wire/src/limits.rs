@@ -112,7 +112,7 @@ pub const REKEY_MIN: Duration = Duration::from_millis(100);
 /// Proposals wanted at once.
 pub const WANTED_PROPOSALS_MAX: usize = 4;
 /// Statements said again at once.
-pub const STATEMENTS_TOLD_MAX: usize = 8;
+pub const STATEMENTS_SENT_MAX: usize = 8;
 /// Cards wanted at once.
 pub const WANTED_CARDS_MAX: usize = 128;
 /// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.

@@ -14,7 +14,7 @@
 //! client ─ ask(id, query) ─▶ broker ─ answer(id, answer) ─▶
 //! ```
 //! Of each block that concerns a client every broker names the digest of what the client gets, and one
-//! ([`speaker`]) sends it whole, or every one if the block is small (`UPDATE_BY_ALL_BYTES`): then nobody waits for one
+//! ([`designated_responder`]) sends it whole, or every one if the block is small (`UPDATE_BY_ALL_BYTES`): then nobody waits for one
 //! certain broker. The client believes what f + 1 brokers named. If the speaker is silent or lies, the client asks
 //! another one for the same update.
 
@@ -185,7 +185,7 @@ pub enum Refusal {
 }
 
 /// Which broker sends a client the contents of a block's update: each in turn, not the same for all clients.
-pub fn speaker(client: &Client, height: u64, brokers: usize) -> usize {
+pub fn designated_responder(client: &Client, height: u64, brokers: usize) -> usize {
     let turn = height.wrapping_add(u64::from(client.0[0]));
     usize::try_from(turn % brokers.max(1) as u64).expect("it is less than the number of brokers")
 }

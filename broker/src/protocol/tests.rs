@@ -261,9 +261,9 @@ fn rule_e1_a_receipt_needs_f_plus_1_signatures_over_its_very_fact() {
 
 #[test]
 fn brokers_speak_in_turn() {
-    let turns: Vec<usize> = (0..4).map(|height| speaker(&Client([9; 32]), height, 4)).collect();
+    let turns: Vec<usize> = (0..4).map(|height| designated_responder(&Client([9; 32]), height, 4)).collect();
     assert_eq!(turns, [1, 2, 3, 0]);
-    assert_ne!(speaker(&Client([9; 32]), 5, 4), speaker(&Client([10; 32]), 5, 4));
+    assert_ne!(designated_responder(&Client([9; 32]), 5, 4), designated_responder(&Client([10; 32]), 5, 4));
 }
 
 #[test]

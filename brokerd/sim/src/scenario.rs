@@ -37,7 +37,7 @@ pub enum Fault {
     /// Brokers prune; one loses its folder and joins by a snapshot, while another one lies.
     JoiningBesideLiar,
     /// The same, but it votes at once, whatever it has said before: here checkers must find something, in some seeds.
-    JoiningHastily,
+    RejoinWithoutVoteQuarantine,
     /// f brokers lie.
     Lie(Lie),
     /// A client misbehaves.
@@ -63,7 +63,7 @@ impl Fault {
             Fault::Partition => "partition",
             Fault::Killed => "killed",
             Fault::JoiningBesideLiar => "joining-beside-liar",
-            Fault::JoiningHastily => "joining-hastily",
+            Fault::RejoinWithoutVoteQuarantine => "rejoin-without-vote-quarantine",
             Fault::Lie(lie) => lie.name(),
             Fault::Deed(deed) => deed.name(),
         }
@@ -71,7 +71,10 @@ impl Fault {
 
     /// The one of this name.
     pub fn find(name: &str) -> Option<Fault> {
-        Fault::all().into_iter().chain([Fault::JoiningHastily]).find(|it| it.name() == name)
+        Fault::all()
+            .into_iter()
+            .chain([Fault::RejoinWithoutVoteQuarantine])
+            .find(|it| it.name() == name || (*it == Fault::RejoinWithoutVoteQuarantine && name == "joining-hastily"))
     }
 }
 
@@ -95,11 +98,11 @@ pub fn run(fault: Fault, seed: u64, faulty: usize, threshold: Threshold) -> Repo
 pub fn run_with(fault: Fault, seed: u64, faulty: usize, threshold: Threshold, plant: Option<Plant>) -> Report {
     let lies = match fault {
         Fault::Lie(lie) => Some((lie, faulty)),
-        Fault::JoiningBesideLiar | Fault::JoiningHastily => Some(beside(seed, faulty)),
+        Fault::JoiningBesideLiar | Fault::RejoinWithoutVoteQuarantine => Some(beside(seed, faulty)),
         _ => None,
     };
     let mut simulation = Simulation::new(seed, faulty, threshold, lies);
-    if matches!(fault, Fault::JoiningBesideLiar | Fault::JoiningHastily) {
+    if matches!(fault, Fault::JoiningBesideLiar | Fault::RejoinWithoutVoteQuarantine) {
         simulation.keep(Keep::Blocks(KEPT_BLOCKS));
     }
     if let Some(plant) = plant {
@@ -152,7 +155,7 @@ async fn begin(simulation: &mut Simulation, orders: &mut Orders, fault: Fault) -
         Fault::Crash => crash(simulation, orders).await?,
         Fault::Partition => part(simulation, orders).await?,
         Fault::JoiningBesideLiar => join(simulation, orders, true).await?,
-        Fault::JoiningHastily => join(simulation, orders, false).await?,
+        Fault::RejoinWithoutVoteQuarantine => join(simulation, orders, false).await?,
         Fault::Killed => {
             let time = 200_000 + simulation.below(2_500_000);
             return simulation.advance(orders, time).await;

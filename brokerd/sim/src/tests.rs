@@ -83,7 +83,7 @@ fn rule_e4_a_broker_joins_beside_one_that_lies_as_it_likes() {
     holds(Fault::JoiningBesideLiar, SEEDS, 2, Threshold::Default);
 }
 
-/// Before it waits until nobody remembers its votes, and after. That it must, `sync::votes` shows; `joining-hastily`, which
+/// Before it waits until nobody remembers its votes, and after. That it must, `sync::votes` shows; `rejoin-without-vote-quarantine`, which
 /// does not wait, has been caught at seeds of earlier versions.
 #[test]
 fn a_broker_that_lost_its_folder_asks_twice_for_a_snapshot() {

@@ -20,7 +20,7 @@ use super::mempool::Account;
 #[derive(Debug)]
 pub(super) struct Fair<T> {
     items: BTreeMap<Turn, Item<T>>,
-    flows: BTreeMap<Flow, Line>,
+    flows: BTreeMap<Flow, AccountQueue>,
     arrivals: u64,
     /// V(t), bytes.
     virtual_time: u64,
@@ -51,7 +51,7 @@ enum Flow {
 
 /// One account's part of the queue.
 #[derive(Debug, Default)]
-struct Line {
+struct AccountQueue {
     items: usize,
     /// The virtual finish of its last item.
     finish: u64,

@@ -20,9 +20,9 @@
 
 mod fair;
 mod introduced;
-mod lane;
 mod mempool;
 mod pace;
+mod shard;
 mod stepped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,9 +45,9 @@ use crate::drops::{Drops, Reason};
 use crate::executor::{Executor, Frames, Known};
 use crate::outlet::Outlet;
 use introduced::Introduced;
-use lane::{Arrived, Lane};
 use mempool::{Account, AdmissionError, Mempool};
 use pace::Pace;
+use shard::{Arrived, VerificationShard};
 
 pub use stepped::Stepped;
 
@@ -129,7 +129,7 @@ struct Shared {
     mempool: Mutex<Mempool>,
     /// `None` where there is no clock: in simulations.
     pace: Option<Mutex<Pace>>,
-    lanes: Vec<Lane>,
+    shards: Vec<VerificationShard>,
     order: Mutex<Option<Arc<dyn Order>>>,
     introduced: Mutex<Introduced>,
     /// How many false frames each broker forwarded.
@@ -155,9 +155,9 @@ impl Admission {
     pub fn start(setup: Setup) -> io::Result<Admission> {
         let shared = Arc::new(Shared::new(setup, Some(Pace::default())));
         let mut threads = Vec::new();
-        for lane in 0..shared.lanes.len() {
+        for shard in 0..shared.shards.len() {
             let shared = shared.clone();
-            threads.push(thread::Builder::new().name(format!("check-{lane}")).spawn(move || shared.serve(lane))?);
+            threads.push(thread::Builder::new().name(format!("check-{shard}")).spawn(move || shared.serve(shard))?);
         }
         Ok(Admission { shared, threads: Mutex::new(threads) })
     }
@@ -165,7 +165,7 @@ impl Admission {
     /// From now on good frames are handed to this order.
     pub fn attach(&self, order: Arc<dyn Order>) {
         *lock(&self.shared.order) = Some(order);
-        self.shared.lanes.iter().for_each(Lane::open);
+        self.shared.shards.iter().for_each(VerificationShard::open);
     }
 
     /// From now on so many frames are checked in one batch, at most.
@@ -234,7 +234,7 @@ impl Admission {
     /// Ends its threads. Call it when the order has ended.
     pub fn stop(&self) {
         *lock(&self.shared.order) = None;
-        self.shared.lanes.iter().for_each(Lane::end);
+        self.shared.shards.iter().for_each(VerificationShard::end);
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
@@ -356,7 +356,7 @@ impl Shared {
             drops: setup.drops,
             mempool: Mutex::default(),
             pace: pace.map(Mutex::new),
-            lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
+            shards: (0..setup.threads.max(1)).map(|_| VerificationShard::default()).collect(),
             order: Mutex::new(None),
             introduced: Mutex::default(),
             false_forwards: Mutex::default(),
@@ -377,8 +377,8 @@ impl Shared {
         if origin == Origin::Here {
             lock(&self.commits).begin(hash);
         }
-        let lane = &self.lanes[usize::from(head.client.0[0]) % self.lanes.len()];
-        if lane.push(&account, Arrived { frame, head, origin }) {
+        let shard = &self.shards[usize::from(head.client.0[0]) % self.shards.len()];
+        if shard.push(&account, Arrived { frame, head, origin }) {
             Ok(())
         } else {
             lock(&self.mempool).settle(&hash, None);
@@ -387,14 +387,14 @@ impl Shared {
     }
 
     /// Serves a lane until its end.
-    fn serve(&self, lane: usize) {
-        let lane = &self.lanes[lane];
-        while let Some(batch) = lane.next(self.batch.load(Ordering::Relaxed)) {
+    fn serve(&self, shard: usize) {
+        let shard = &self.shards[shard];
+        while let Some(batch) = shard.next(self.batch.load(Ordering::Relaxed)) {
             let (begun, bytes) = (Instant::now(), batch.iter().map(|it| it.frame.bytes().len()).sum());
             if !self.attend(batch) {
                 return;
             }
-            lane.took(bytes, begun.elapsed());
+            shard.took(bytes, begun.elapsed());
         }
     }
 

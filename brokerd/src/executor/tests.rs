@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use sealcast_broker::operation::{Action, Operation, OperationId, Policy};
-use sealcast_broker::protocol::{Answer, Contents, Query, Why, speaker};
+use sealcast_broker::protocol::{Answer, Contents, Query, Why, designated_responder};
 use sealcast_broker::receipt::{Fact, Receipt};
 use sealcast_broker::state::{Code, Reading, Run};
 use sealcast_wire::limits;
@@ -27,7 +27,7 @@ fn all_brokers_name_one_digest_and_the_speaker_of_a_large_block_alone_brings_con
         for height in 1..=9 {
             let at_height: Vec<_> = updates.iter().map(|it| &it[&height]).collect();
             assert!(at_height.iter().all(|it| it.digest == at_height[0].digest), "E1");
-            let speaks = speaker(&client(seed), height, 4);
+            let speaks = designated_responder(&client(seed), height, 4);
             let spoken: Vec<usize> = (0..4).filter(|place| at_height[*place].contents.is_some()).collect();
             let is_small = world.ordered[height as usize - 1].0.bytes() <= limits::UPDATE_BY_ALL_BYTES;
             assert_eq!(spoken, if is_small { vec![0, 1, 2, 3] } else { vec![speaks] });

@@ -34,7 +34,7 @@ pub(super) struct Quotas {
     /// One permit for each open query.
     pub(super) queries: Arc<Semaphore>,
     /// One permit for each thread that answers.
-    pub(super) lane: Arc<Semaphore>,
+    pub(super) workers: Arc<Semaphore>,
     /// Bytes of one message.
     pub(super) request_bytes: usize,
     /// Open queries of one client.

@@ -246,9 +246,9 @@ impl Listener {
         })?;
         let rest = quotas.rest;
         let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
-        let (service, lane, mine) = (self.service.clone(), quotas.lane.clone(), open.clone());
+        let (service, workers, mine) = (self.service.clone(), quotas.workers.clone(), open.clone());
         tokio::spawn(async move {
-            let Ok(lane) = lane.acquire_owned().await else { return };
+            let Ok(workers) = workers.acquire_owned().await else { return };
             // What nobody waits for any more is not computed.
             if channel.ended().is_some() {
                 return;
@@ -261,7 +261,7 @@ impl Listener {
                 if rest > 0 {
                     std::thread::sleep(begun.elapsed().min(REST_MAX) * rest);
                 }
-                drop(lane);
+                drop(workers);
             });
         });
         Ok(())

@@ -140,7 +140,7 @@ impl Gateway {
         let unregistered = Quotas {
             reading: Semaphore::new(sizes.strangers_reading_bytes),
             queries: Arc::new(Semaphore::new(sizes.strangers_questions)),
-            lane: Arc::new(Semaphore::new(1)),
+            workers: Arc::new(Semaphore::new(1)),
             request_bytes: limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX,
             queries_each: limits::QUERIES_UNREGISTERED_MAX,
             rest: limits::QUERIES_UNREGISTERED_REST,
@@ -149,7 +149,7 @@ impl Gateway {
             reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
             queries: Arc::new(Semaphore::new(limits::QUERIES_TOTAL_MAX)),
             // Its threads come with the door.
-            lane: Arc::new(Semaphore::new(0)),
+            workers: Arc::new(Semaphore::new(0)),
             request_bytes: limits::GATEWAY_REQUEST_BYTES_MAX,
             queries_each: limits::QUERIES_MAX,
             rest: 0,
@@ -200,7 +200,7 @@ impl Gateway {
         runtime.spawn(accept(self.shared.clone(), listener, acceptor, service));
         let before = lock(&self.runtime).replace(runtime);
         assert!(before.is_none(), "a gateway listens once");
-        self.shared.known.lane.add_permits(answering);
+        self.shared.known.workers.add_permits(answering);
         Ok(address)
     }
 

@@ -91,7 +91,7 @@ impl Votes {
             Err(e) if e.kind() == io::ErrorKind::NotFound => true,
             Err(e) => return Err(e),
         };
-        if empty && !self.are_awaited()? {
+        if empty && !self.are_in_quarantine()? {
             File::create(&self.unknown)?.sync_all()?;
             self.sync()?;
         }
@@ -120,7 +120,7 @@ impl Votes {
 
     /// # Errors
     /// The disk.
-    pub(crate) fn are_awaited(&self) -> io::Result<bool> {
+    pub(crate) fn are_in_quarantine(&self) -> io::Result<bool> {
         fs::exists(&self.awaited)
     }
 
@@ -228,21 +228,21 @@ mod tests {
         fs::create_dir_all(&folder.0).unwrap();
         let votes = Votes::of(&folder.0);
         // A start from genesis, since nobody answered: it has a journal then, which says nothing of before.
-        assert!(!votes.are_known().unwrap() && !votes.are_awaited().unwrap());
+        assert!(!votes.are_known().unwrap() && !votes.are_in_quarantine().unwrap());
         fs::create_dir(&votes.order).unwrap();
         assert!(!votes.are_known().unwrap(), "a start that failed made the folder");
         fs::write(votes.order.join("journal"), "").unwrap();
         assert!(votes.are_known().unwrap());
         votes.doubt().unwrap();
-        assert!(votes.are_awaited().unwrap());
+        assert!(votes.are_in_quarantine().unwrap());
         // So it stays, whatever is lost and begun anew, until they are past.
         fs::remove_dir_all(&votes.order).unwrap();
         assert!(!votes.are_known().unwrap());
         votes.are_over().unwrap();
-        assert!(!votes.are_awaited().unwrap());
+        assert!(!votes.are_in_quarantine().unwrap());
         fs::create_dir(&votes.order).unwrap();
         fs::write(votes.order.join("journal"), "").unwrap();
         votes.doubt().unwrap();
-        assert!(votes.are_known().unwrap() && !votes.are_awaited().unwrap(), "its journal has all since");
+        assert!(votes.are_known().unwrap() && !votes.are_in_quarantine().unwrap(), "its journal has all since");
     }
 }

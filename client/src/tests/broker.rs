@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, UnregisteredError};
 use sealcast_broker::protocol::{
     ActiveSubscription, Answer, Contents, Misbehaviour, Query, Refusal, Reply, Report, Request, Status, Update,
-    Welcome, Why, speaker,
+    Welcome, Why, designated_responder,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
@@ -104,8 +104,8 @@ impl Broker {
         let clients: Vec<Client> = self.here.iter().copied().collect();
         let mut replies = Vec::new();
         for client in clients {
-            let is_speaker = speaker(&client, height, self.brokers) == usize::from(self.number);
-            let Some(update) = self.update(&client, height, is_speaker) else { continue };
+            let is_designated = designated_responder(&client, height, self.brokers) == usize::from(self.number);
+            let Some(update) = self.update(&client, height, is_designated) else { continue };
             if self.behaviour == Behaviour::Forger {
                 for entry in &self.outboxes[&height].publications {
                     replies.push((client, Reply::Attach { sn: entry.sn, attachment: vec![1; 40] }));

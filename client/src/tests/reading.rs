@@ -72,8 +72,8 @@ fn with_old(seed: u64) -> (World, usize, usize) {
 
 /// The brokers that a client asks first, and the others.
 fn asked_first(world: &World, member: usize) -> [u16; 4] {
-    let home = world.members[member].quorum.home;
-    std::array::from_fn(|n| (home + n as u16) % 4)
+    let primary_broker = world.members[member].quorum.primary_broker;
+    std::array::from_fn(|n| (primary_broker + n as u16) % 4)
 }
 
 #[test]

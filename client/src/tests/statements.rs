@@ -288,7 +288,7 @@ fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_mor
     let asked_for = |query: &Query| matches!(query, Query::Range { .. });
     // Who denies it: one liar, then a liar and one that is behind for a moment, then all but a liar.
     let cases: [(&[u16], u32, bool); 3] = [(&[3], u32::MAX, false), (&[2, 3], 1, false), (&[1, 2, 3], u32::MAX, true)];
-    for (denying, times, is_told) in cases {
+    for (denying, times, is_notified) in cases {
         let mut words = Statements::new();
         (0..4).for_each(|broker| words.welcome(broker, 10, 3));
         words.quorum.subscribe(words.now(), "a".parse().expect("an interest")).expect("there is room");
@@ -303,7 +303,7 @@ fn who_waits_is_told_when_f_plus_1_brokers_say_twice_that_nobody_vouches_any_mor
             *denied += u32::from(denies);
             Some(Answer::No(if denies { Why::Denied } else { Why::Nothing }))
         });
-        assert_eq!(words.not_vouched, is_told, "{denying:?} deny {times} times");
+        assert_eq!(words.not_vouched, is_notified, "{denying:?} deny {times} times");
         assert!(!denials.is_empty(), "it is asked again and again");
     }
 }

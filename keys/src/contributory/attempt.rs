@@ -16,7 +16,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::dutta_barua::{
-    self, Context, Contribution, Following, Key, Ring, Round1, Round2, SEED_SEAT, Share, Shares, join_ring,
+    self, Context, Contribution, Following, Key, Ring, Round1, Round2, SEED_SLOT, Share, Shares, join_ring,
 };
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::hpke;
@@ -298,9 +298,9 @@ impl Attempt {
             let joins = || formation.seed_input();
             // tcrypto 4.2: ring U_1 (fresh), U_2 (exponent from the seed), U_n (fresh), J_1 … J_m
             let (part, contribution) = match (place, self.proposal.content.kind) {
-                (Some(SEED_SEAT), Kind::Join(_)) => {
+                (Some(SEED_SLOT), Kind::Join(_)) => {
                     let seed = seed.expect("the second of the base knows the base's key").seed(&plan.ring, &joins());
-                    let (r, c) = Round1::start_from_seed(&plan.ring, SEED_SEAT, &seed, env.rng);
+                    let (r, c) = Round1::start_from_seed(&plan.ring, SEED_SLOT, &seed, env.rng);
                     (Mine::Active(r), Some(c))
                 }
                 (Some(place), _) => {
@@ -309,7 +309,7 @@ impl Attempt {
                 }
                 (None, _) => {
                     let seed = seed.expect("only the base's members are passive").seed(&plan.ring, &joins());
-                    (Mine::Passive(Following::start(&plan.ring, SEED_SEAT, &seed)), None)
+                    (Mine::Passive(Following::start(&plan.ring, SEED_SLOT, &seed)), None)
                 }
             };
             contributions.extend(contribution.map(|c| c.encode()));

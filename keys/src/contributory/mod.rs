@@ -488,7 +488,7 @@ impl Contributory {
             member.rekeys = Allowances::new(u32::MAX, Duration::ZERO);
         }
         member.begin(now);
-        member.exclude_if_told();
+        member.exclude_if_reported();
         member
     }
 

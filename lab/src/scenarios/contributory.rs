@@ -18,7 +18,7 @@ use sealcast_sim::{Birth, Records};
 use sealcast_wire::{CertHash, Now, Utc, limits};
 
 use super::fixture::{Fixture, Player, TOPIC};
-use super::versions::Speaker;
+use super::versions::VersionedMember;
 use crate::member::{Member, keys_records};
 use crate::misbehaviour::{self, Misbehaviour};
 
@@ -91,7 +91,9 @@ impl Fixture for Robots {
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let (make, without) = (self.make(member), self.without);
         if self.versions.is_some() {
-            return Box::new(move |now, records| Box::new(Speaker::new(now, make(now, seed, without, records))));
+            return Box::new(move |now, records| {
+                Box::new(VersionedMember::new(now, make(now, seed, without, records)))
+            });
         }
         Box::new(move |now, records| Box::new(make(now, seed, without, records)))
     }

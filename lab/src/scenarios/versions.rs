@@ -16,19 +16,19 @@ use crate::member::{MemberCommand, MemberEvent};
 use crate::misbehaviour::Misbehaviour;
 
 /// A robot that tells of which version its epoch is.
-pub(super) struct Speaker {
+pub(super) struct VersionedMember {
     robot: Robot,
     now: Now,
     version: Option<u8>,
 }
 
-impl Speaker {
-    pub(super) fn new(now: Now, robot: Robot) -> Speaker {
-        Speaker { robot, now, version: None }
+impl VersionedMember {
+    pub(super) fn new(now: Now, robot: Robot) -> VersionedMember {
+        VersionedMember { robot, now, version: None }
     }
 }
 
-impl Node for Speaker {
+impl Node for VersionedMember {
     type Event = MemberEvent;
     type Command = MemberCommand;
 

@@ -107,7 +107,7 @@ impl Clients {
         }
         let its = stream.clone();
         let body = move || {
-            let _seat = Seat(all);
+            let _slot = ClientSlot(all);
             // Let go of before the seat is: who waits for that finds the connection closed.
             let its = its;
             // A client that goes away in the middle is its own business.
@@ -140,9 +140,9 @@ impl Clients {
 }
 
 /// The place of a client's thread on the list; dropped, also by a panic, it is free.
-struct Seat(Arc<Clients>);
+struct ClientSlot(Arc<Clients>);
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         let me = std::thread::current().id();
         lock(&self.0.connected).retain(|(thread, _)| *thread != me);

@@ -189,7 +189,7 @@ fn described(issuer: &str, it: &Voucher) -> Value {
 
 /// Who speaks, where no cluster says by which name it knows him.
 fn named_as(it: &Voucher) -> String {
-    it.speaker().unwrap_or_else(|| "somebody".to_owned())
+    it.issuer_name().unwrap_or_else(|| "somebody".to_owned())
 }
 
 /// What each of an identity's vouchers says, for people and for programs.

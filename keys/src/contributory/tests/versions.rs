@@ -41,7 +41,7 @@ fn version(net: &Net, i: usize) -> u8 {
     net.nodes[i].keys.status(net.clock()).version
 }
 
-fn is_told(net: &Net, i: usize, cert: CertHash) -> bool {
+fn is_notified(net: &Net, i: usize, cert: CertHash) -> bool {
     let about = |n: &Notice| matches!(n, Notice::OtherVersion { cert: Some(of), .. } if *of == cert);
     net.nodes[i].notices.iter().any(about)
 }
@@ -130,11 +130,11 @@ fn whoever_has_no_version_in_common_is_reported_and_not_let_in() {
     net.versions = Versions::of(&[2]);
     let unknown = net.start(robot(3));
     let cert = net.nodes[unknown].identity.certificate().hash;
-    assert!(net.run_until(3_000, |net| is_told(net, 0, cert) && is_told(net, 2, cert)), "{}", net.describe());
+    assert!(net.run_until(3_000, |net| is_notified(net, 0, cert) && is_notified(net, 2, cert)), "{}", net.describe());
     net.run(3_000);
     assert!(net.are_one(&[0, 1, 2]), "{}", net.describe());
     let mut others = (0..3).map(|i| net.nodes[i].identity.certificate().hash);
-    assert!(others.any(|other| is_told(&net, unknown, other)), "it knows why");
+    assert!(others.any(|other| is_notified(&net, unknown, other)), "it knows why");
 }
 
 /// What version 0 of this program said, byte by byte.
@@ -162,11 +162,11 @@ fn a_join_of_version_0_is_reported_by_name_and_changes_nothing() {
     forged[last] ^= 1;
     let forged = bootstrap_bytes(&mut net, &forged);
     assert_eq!(hear(&mut net, 0, &forged), Some(Dropped::Auth.into()));
-    assert!(!is_told(&net, 0, cert), "nobody is reported on a stranger's word");
+    assert!(!is_notified(&net, 0, cert), "nobody is reported on a stranger's word");
 
     let join = bootstrap_bytes(&mut net, &join);
     assert_eq!(hear(&mut net, 0, &join), Some(Dropped::Policy.into()));
-    assert!(is_told(&net, 0, cert));
+    assert!(is_notified(&net, 0, cert));
     assert_eq!(net.nodes[0].keys.people.named(cert), Some(("robot5", true)));
     let told = net.nodes[0].notices.len();
     for _ in 0..100 {

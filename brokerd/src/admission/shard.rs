@@ -20,7 +20,7 @@ pub(super) struct Arrived {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct VerificationShard {
     state: Mutex<State>,
     news: Condvar,
 }
@@ -34,7 +34,7 @@ struct State {
     end: bool,
 }
 
-impl Lane {
+impl VerificationShard {
     /// Lets what came leave.
     pub(super) fn open(&self) {
         self.change(|state| state.open = true);
@@ -133,44 +133,44 @@ mod tests {
 
     #[test]
     fn rule_g7_what_waits_to_be_checked_takes_turns_and_a_batch_is_short() {
-        let lane = Lane::default();
-        lane.open();
-        (0..500).for_each(|n| assert!(lane.push(&account(2), arrived(2, n, 32 << 10))));
-        let first = lane.next(limits::CHECK_BATCH_FRAMES).expect("there is something");
+        let shard = VerificationShard::default();
+        shard.open();
+        (0..500).for_each(|n| assert!(shard.push(&account(2), arrived(2, n, 32 << 10))));
+        let first = shard.next(limits::CHECK_BATCH_FRAMES).expect("there is something");
         assert_eq!(first.len(), 2, "as many bytes as are checked soon");
-        lane.push(&account(1), arrived(1, 0, 1000));
-        let next = lane.next(limits::CHECK_BATCH_FRAMES).expect("there is something");
+        shard.push(&account(1), arrived(1, 0, 1000));
+        let next = shard.next(limits::CHECK_BATCH_FRAMES).expect("there is something");
         assert!(next.iter().any(|it| it.head.client == Client([1; 32])), "it does not wait for the others' 500");
         // One client's frames keep their order.
-        let all: Vec<u64> = std::iter::from_fn(|| Some(lane.try_next(7)).filter(|it| !it.is_empty()))
+        let all: Vec<u64> = std::iter::from_fn(|| Some(shard.try_next(7)).filter(|it| !it.is_empty()))
             .flatten()
             .map(|it| it.head.first)
             .collect();
         assert!(all.is_sorted() && all.last() == Some(&499));
-        lane.end();
-        assert!(lane.next(1).is_none() && !lane.push(&account(1), arrived(1, 1, 9)));
+        shard.end();
+        assert!(shard.next(1).is_none() && !shard.push(&account(1), arrived(1, 1, 9)));
     }
 
     #[test]
     fn a_batch_is_longer_where_frames_are_cheap_and_short_after_one_dear_batch() {
-        let lane = Lane::default();
-        lane.open();
-        (0..500).for_each(|n| assert!(lane.push(&account(2), arrived(2, n, 32 << 10))));
-        let cheap = || (0..COSTS).for_each(|_| lane.took(1 << 20, Duration::from_millis(1)));
+        let shard = VerificationShard::default();
+        shard.open();
+        (0..500).for_each(|n| assert!(shard.push(&account(2), arrived(2, n, 32 << 10))));
+        let cheap = || (0..COSTS).for_each(|_| shard.took(1 << 20, Duration::from_millis(1)));
         cheap();
-        assert_eq!(lane.try_next(limits::CHECK_BATCH_FRAMES).len(), limits::CHECK_BATCH_BYTES_MAX / (32 << 10));
-        lane.took(1 << 20, Duration::from_millis(150));
-        assert_eq!(lane.try_next(limits::CHECK_BATCH_FRAMES).len(), 2);
+        assert_eq!(shard.try_next(limits::CHECK_BATCH_FRAMES).len(), limits::CHECK_BATCH_BYTES_MAX / (32 << 10));
+        shard.took(1 << 20, Duration::from_millis(150));
+        assert_eq!(shard.try_next(limits::CHECK_BATCH_FRAMES).len(), 2);
         cheap();
-        assert_eq!(lane.try_next(limits::CHECK_BATCH_FRAMES).len(), 32);
+        assert_eq!(shard.try_next(limits::CHECK_BATCH_FRAMES).len(), 32);
     }
 
     #[test]
     fn a_frame_that_is_longer_than_a_batch_goes_alone() {
-        let lane = Lane::default();
-        lane.open();
-        lane.push(&account(1), arrived(1, 0, 2 * limits::CHECK_BATCH_BYTES));
-        lane.push(&account(1), arrived(1, 1, 9));
-        assert_eq!([lane.try_next(9).len(), lane.try_next(9).len()], [1, 1]);
+        let shard = VerificationShard::default();
+        shard.open();
+        shard.push(&account(1), arrived(1, 0, 2 * limits::CHECK_BATCH_BYTES));
+        shard.push(&account(1), arrived(1, 1, 9));
+        assert_eq!([shard.try_next(9).len(), shard.try_next(9).len()], [1, 1]);
     }
 }

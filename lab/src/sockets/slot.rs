@@ -17,7 +17,7 @@ use crate::netns::Bridge;
 use crate::scenarios::fixture::Player;
 
 /// See the module.
-pub(super) struct Seat {
+pub(super) struct NodeSlot {
     pub(super) clock: Clock,
     pub(super) records: Records,
     pub(super) process: Option<Process>,
@@ -33,9 +33,9 @@ pub(super) struct Process {
     aside: BTreeMap<usize, UdpSender>,
 }
 
-impl Seat {
-    pub(super) fn new(clock: Clock) -> Seat {
-        Seat { clock, records: Records::new(), process: None }
+impl NodeSlot {
+    pub(super) fn new(clock: Clock) -> NodeSlot {
+        NodeSlot { clock, records: Records::new(), process: None }
     }
 
     /// Opens the sockets in the node's namespace, and starts the machine with what the disk holds.
