@@ -63,7 +63,7 @@ pub enum Output {
         attachment: Vec<u8>,
     },
     /// What became of an operation.
-    Outcome(Token, Outcome),
+    Outcome(Token, OperationOutcome),
     /// A subscription stands from here on; until it ends, it is known by its id.
     Subscribed {
         /// Of [`super::Quorum::subscribe`].
@@ -133,7 +133,7 @@ pub struct Delivered {
 
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// f + 1 brokers say what it came to.
     Executed {
         /// In which block.
@@ -141,7 +141,7 @@ pub enum Outcome {
         /// The number under which it stands there.
         number: u64,
         /// What.
-        outcome: state::Outcome,
+        outcome: state::OperationResult,
     },
     /// It was sealed for what is no longer in force, or under a number that was used: seal it again. Nothing of it was
     /// executed, and nothing will be.
@@ -227,7 +227,7 @@ pub enum Notice {
     /// f + 1 brokers say that nobody vouches for the client, and it has no registration to give.
     Unregistered,
     /// The brokers do not take this registration of the client's: revoked, expired, or of another issuer.
-    NotRegistered(OperationId, state::Outcome),
+    NotRegistered(OperationId, state::OperationResult),
     /// f + 1 brokers say, twice in a row, that nobody vouches any more for the client, which waits for publications: its
     /// certificates are revoked or over, or administrators have ended it.
     NotVouched,

@@ -4,7 +4,7 @@
 //! ```text
 //!  verbs: publish, subscribe, read …          ┌─────────── Quorum ───────────┐
 //!  ──────────────────────────────────────────▶│ sending: numbers, frames     │──▶ Output::Send{broker, request}
-//!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, Outcome, Standing …
+//!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, OperationOutcome, Standing …
 //!  ──────────────────────────────────────────▶│ asking:  f + 1 equal answers │
 //!                                             └──────────────────────────────┘
 //! ```
@@ -66,8 +66,8 @@ use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, U
 
 pub use advertised::{Advertised, Advertisement, Advertisements};
 pub use event::{
-    Answer, Conduct, ConfirmedSubscription, Delivered, Misbehaviour, Notice, OrderStatus, Outcome, Output, Proofs,
-    Read, TopicPosition,
+    Answer, Conduct, ConfirmedSubscription, Delivered, Misbehaviour, Notice, OperationOutcome, OrderStatus, Output,
+    Proofs, Read, TopicPosition,
 };
 pub use handle::Handle;
 pub use item::{Content, Item, Took};

@@ -29,8 +29,8 @@ use super::advertised::{Advertised, Advertisement};
 use super::item::{Content, Item};
 use super::readers::{Readers, Sealed};
 use super::{
-    Answer, Config, Delivered as Published, Notice, OrderStatus, Outcome as Became, Output as QuorumEvent, Proofs,
-    Quorum,
+    Answer, Config, Delivered as Published, Notice, OperationOutcome as Became, OrderStatus, Output as QuorumEvent,
+    Proofs, Quorum,
 };
 use sealcast_delivery::memory::{BestEffort, keys_message};
 use sealcast_delivery::{Body, Delivered, Outcome, Outgoing, Output, SendError, Token, What};

@@ -5,7 +5,7 @@ use sealcast_broker::protocol::{Query, Refusal, Why};
 use sealcast_broker::state::{self, Code, Results};
 use sealcast_wire::Now;
 
-use super::event::{Notice, Outcome, Output};
+use super::event::{Notice, OperationOutcome, Output};
 use super::line::SubscriptionState;
 use super::order_status::INTERNAL;
 use super::queries::Purpose;
@@ -87,10 +87,10 @@ impl Quorum {
             Settled::Refused(op, why) => {
                 if op.what == What::Register {
                     self.known.is_registering = false;
-                    let outcome = state::Outcome { code: Code::Proof, detail: Vec::new() };
+                    let outcome = state::OperationResult { code: Code::Proof, detail: Vec::new() };
                     self.outputs.push_back(Output::Notice(Notice::NotRegistered(op.id, outcome)));
                 }
-                self.report(op.token, Outcome::Refused(why));
+                self.report(op.token, OperationOutcome::Refused(why));
             }
             // The same again under another number; what is sealed is bound to its own.
             Settled::Displaced(op) if op.what == What::Sealed => self.superseded(op.token),
@@ -99,7 +99,7 @@ impl Quorum {
         }
     }
 
-    fn done(&mut self, now: Now, height: u64, op: Op, number: u64, outcome: state::Outcome) {
+    fn done(&mut self, now: Now, height: u64, op: Op, number: u64, outcome: state::OperationResult) {
         let number_in = |at: usize| outcome.detail.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
         match (&op.what, outcome.code) {
             (What::Publish | What::Sealed, Code::StalePolicy | Code::StaleEpoch) => {
@@ -129,7 +129,7 @@ impl Quorum {
                     self.lines.remove(id);
                     self.changed(now);
                 }
-                self.report(op.token, Outcome::Executed { height, number, outcome });
+                self.report(op.token, OperationOutcome::Executed { height, number, outcome });
             }
             (What::Register, code) => {
                 if code == Code::Done {
@@ -138,7 +138,7 @@ impl Quorum {
                     self.known.is_registering = false;
                     self.outputs.push_back(Output::Notice(Notice::NotRegistered(op.id, outcome.clone())));
                 }
-                self.report(op.token, Outcome::Executed { height, number, outcome });
+                self.report(op.token, OperationOutcome::Executed { height, number, outcome });
             }
             (_, Code::Unregistered) if op.tries < TRIES && self.register(now) => {
                 if op.what == What::Sealed {
@@ -147,7 +147,7 @@ impl Quorum {
                     self.sending.push(now.monotonic, op.afresh());
                 }
             }
-            _ => self.report(op.token, Outcome::Executed { height, number, outcome }),
+            _ => self.report(op.token, OperationOutcome::Executed { height, number, outcome }),
         }
     }
 
@@ -170,16 +170,16 @@ impl Quorum {
         match op.what {
             // A mark that was passed by unseen is ordered again: it does nothing but say where it stands.
             What::Floor(_) => self.sending.push(now.monotonic, op.afresh()),
-            _ => self.report(op.token, Outcome::Forgotten),
+            _ => self.report(op.token, OperationOutcome::Forgotten),
         }
     }
 
     fn superseded(&mut self, token: Token) {
         let Known { policy, epoch, .. } = self.known;
-        self.report(token, Outcome::Superseded { policy, epoch });
+        self.report(token, OperationOutcome::Superseded { policy, epoch });
     }
 
-    pub(super) fn report(&mut self, token: Token, outcome: Outcome) {
+    pub(super) fn report(&mut self, token: Token, outcome: OperationOutcome) {
         if token != INTERNAL {
             self.outputs.push_back(Output::Outcome(token, outcome));
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Interest, Operation, OperationId, sign_encoded};
 use sealcast_broker::protocol::{Refusal, Request};
-use sealcast_broker::state::{Code, Outcome, Results};
+use sealcast_broker::state::{Code, OperationResult, Results};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Monotonic, Took, limits};
 
@@ -101,7 +101,7 @@ struct Flight {
 #[derive(Debug)]
 pub(super) enum Settled {
     /// It was executed.
-    Done { op: Op, number: u64, outcome: Outcome },
+    Done { op: Op, number: u64, outcome: OperationResult },
     /// Its number was used for something else: nothing came of it, and nothing will.
     Displaced(Op),
     /// Brokers refuse it.

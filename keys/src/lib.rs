@@ -141,7 +141,7 @@ pub enum Input<'a> {
     /// [`Output::Opened`], perhaps after more attachments or fetches.
     Delivered(Delivered<'a>),
     /// What became of a message that was sent with this token.
-    Outcome(Token, Outcome),
+    Outcome(Token, SendResult),
     /// These versions of key and policy are in force at whoever carries messages.
     InForce(EpochId),
     /// The answer to an [`Output::Fetch`].
@@ -157,7 +157,7 @@ pub enum Input<'a> {
     Describe,
 }
 
-/// Names a message that was sent, for its [`Outcome`].
+/// Names a message that was sent, for its [`SendResult`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
@@ -268,7 +268,7 @@ pub enum Output {
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SendResult {
     /// Handed to the network where it needed best effort, else delivered as it needed.
     Accepted,
     /// It has this position in the order; everything before it has been handed over. Of several messages for one epoch

@@ -56,7 +56,7 @@ pub use client::{Holder, Record};
 pub use entry::Entry;
 pub use floor::Floor;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
-pub use outcome::{Code, ExecuteError, Outcome};
+pub use outcome::{Code, ExecuteError, OperationResult};
 pub use past::Past;
 pub use read::{ReadError, Reading, TopicPosition};
 pub use resume::{Resumed, Resuming};

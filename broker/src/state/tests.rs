@@ -83,7 +83,7 @@ fn every_topic_counts_its_own_publications_as_in_figure_2() {
     assert_eq!(sn, [3, 5], "three registrations before, a sync between");
     let mut detail = Writer::new();
     detail.u64(5).u64(1).u64(0);
-    assert_eq!(outbox.results[1].outcomes[1], Outcome { code: Code::Done, detail: detail.finish() });
+    assert_eq!(outbox.results[1].outcomes[1], OperationResult { code: Code::Done, detail: detail.finish() });
     let place = run.state.read_latest(&client(1), &header("price=105"), 2).unwrap().unwrap();
     assert_eq!((place.ps, place.reading), (1, Reading::Publication(Box::new(outbox.publications[1].clone()))));
 }

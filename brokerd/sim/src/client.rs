@@ -9,7 +9,7 @@ use sealcast::url::OriginMode;
 use sealcast_broker::operation::{Client as Id, Operation};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code, Entry};
-use sealcast_client::{Config, Content, Done, Handle, Item, Notice, Outcome, PayloadKind, Transport};
+use sealcast_client::{Config, Content, Done, Handle, Item, Notice, OperationOutcome, PayloadKind, Transport};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::{Batch, Delivery, Token};
@@ -213,7 +213,7 @@ impl Client {
             Output::Outcome(token, _) => {
                 self.resealed(said);
                 match (self.sent.remove(&token), self.handle.done(token)) {
-                    (Some(Sent::Sealed(plan, ..)), Some(Done::Outcome(it @ Outcome::Executed { .. }))) => {
+                    (Some(Sent::Sealed(plan, ..)), Some(Done::Outcome(it @ OperationOutcome::Executed { .. }))) => {
                         said.push(executed(plan, &it));
                     }
                     // It was sealed again too often, or there was no room to.
@@ -270,10 +270,10 @@ impl Client {
                 Sent::Act(act) => (*act, true),
             };
             match handle.done(*token) {
-                Some(Done::Outcome(Outcome::Executed { height, outcome, .. })) if is_act => {
+                Some(Done::Outcome(OperationOutcome::Executed { height, outcome, .. })) if is_act => {
                     said.push(ClientEvent::Acted(plan, height, outcome.code));
                 }
-                Some(Done::Outcome(it @ Outcome::Executed { .. })) => said.push(executed(plan, &it)),
+                Some(Done::Outcome(it @ OperationOutcome::Executed { .. })) => said.push(executed(plan, &it)),
                 _ => return true,
             }
             false
@@ -323,8 +323,8 @@ pub(crate) fn keys(fixture: &Fixture, id: Id, chance: [u8; 32]) -> Box<dyn Keys>
 }
 
 /// What became of a plan.
-fn executed(plan: usize, outcome: &Outcome) -> ClientEvent {
-    let Outcome::Executed { height, number, outcome } = outcome else { unreachable!("it was executed") };
+fn executed(plan: usize, outcome: &OperationOutcome) -> ClientEvent {
+    let OperationOutcome::Executed { height, number, outcome } = outcome else { unreachable!("it was executed") };
     let sn = outcome.detail.first_chunk().map_or(u64::MAX, |sn| u64::from_be_bytes(*sn));
     ClientEvent::Outcome(plan, *height, *number, outcome.code, sn)
 }

@@ -10,7 +10,7 @@ use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_brokerd::store::Memory;
 use sealcast_brokerd::sync::{Keep, Snapshots};
 use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, executor};
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, Share};
+use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, Share};
 use sealcast_order::Block;
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play};
 
@@ -155,9 +155,12 @@ fn rule_e13_fig_1_f_brokers_open_nothing_with_what_they_hold() {
         };
         let others = (0..4).filter(|it| *it != corrupt).take(2).map(claimed);
         let forged: Vec<Share<_>> = std::iter::once(own[corrupt]).chain(others).collect();
-        assert!(!matches!(combiner.combine(&bind(), &forged), Ok(Outcome::Opened(_))), "broker {corrupt} alone opened");
+        assert!(
+            !matches!(combiner.combine(&bind(), &forged), Ok(Combined::Opened(_))),
+            "broker {corrupt} alone opened"
+        );
     }
-    assert!(matches!(combiner.combine(&bind(), &own[..3]), Ok(Outcome::Opened(_))), "three of them do");
+    assert!(matches!(combiner.combine(&bind(), &own[..3]), Ok(Combined::Opened(_))), "three of them do");
 }
 
 /// The element at the end of a share.

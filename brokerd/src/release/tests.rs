@@ -7,7 +7,7 @@ use sealcast_broker::operation::{
 };
 use sealcast_broker::protocol::{Answer, Query, SignedKey, Why};
 use sealcast_crypto::group::{Group, P256, Ristretto255};
-use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share, Sharing};
+use sealcast_crypto::tdh2::{Combined, Combiner, KeyShare, Labelled, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use super::{Job, KeyWithShare};
@@ -86,7 +86,7 @@ where
             })
             .collect();
         match self.combiner.combine(&self.sealed[place], &shares) {
-            Ok(Outcome::Opened(payload)) => payload.to_vec(),
+            Ok(Combined::Opened(payload)) => payload.to_vec(),
             other => panic!("{:?}", other.err()),
         }
     }

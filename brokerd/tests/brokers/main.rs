@@ -26,7 +26,7 @@ use sealcast_brokerd::drops::Reason;
 use sealcast_brokerd::failure::Failure;
 use sealcast_brokerd::serve::Broker;
 use sealcast_crypto::group::{P256, Ristretto255};
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, PublicKey, Share, Sharing};
+use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use client::Reader;
@@ -199,7 +199,7 @@ fn a_cluster_on_p_256_makes_its_key_and_who_may_read_opens_what_is_sealed_under_
     let labelled = combiner.key().bind(ciphertext, &sealed.label(&client, number));
     assert!(combiner.combine(&labelled, &shares[..2]).is_err(), "two are too few");
     let opened = combiner.combine(&labelled, &shares);
-    assert!(matches!(&opened, Ok(Outcome::Opened(it)) if it[..] == *b"bid 1.0830"), "{opened:?}");
+    assert!(matches!(&opened, Ok(Combined::Opened(it)) if it[..] == *b"bid 1.0830"), "{opened:?}");
     let of_stranger = Reader::open(&home, &brokers, 9).ask_all(&query);
     assert!(of_stranger.iter().all(|answer| matches!(answer, Answer::No(_))), "{of_stranger:?}");
 }

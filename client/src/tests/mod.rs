@@ -49,7 +49,7 @@ fn check_all(world: &World, readers: &[usize], publishers: &BTreeMap<usize, Vec<
         for token in tokens {
             let outcome = world.members[*member].told.outcomes.get(token);
             assert!(
-                matches!(outcome, Some(Outcome::Executed { outcome, .. }) if outcome.code == Code::Done),
+                matches!(outcome, Some(OperationOutcome::Executed { outcome, .. }) if outcome.code == Code::Done),
                 "{what}: of {token:?} of client {member} came {outcome:?}"
             );
         }
@@ -133,7 +133,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
             let told = |it: &World| tokens.iter().all(|token| it.members[member].told.outcomes.contains_key(token));
             assert!(world.until(20_000_000, told), "{seed}: it waits for ever");
             let outcomes = &world.members[member].told.outcomes;
-            assert!(tokens.iter().all(|it| outcomes[it] == Outcome::Refused(Refusal::Unregistered)), "{seed}");
+            assert!(tokens.iter().all(|it| outcomes[it] == OperationOutcome::Refused(Refusal::Unregistered)), "{seed}");
         }
         let not_registered = |it: &Output| matches!(it, Output::Notice(Notice::NotRegistered(..)));
         assert!(world.members[members[1]].told.others.iter().any(not_registered), "{seed}");
@@ -143,7 +143,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
         let quorum = &mut world.members[members[0]].quorum;
         quorum.submit(now, word).expect("there is room");
         let token = quorum.publish(now, publication(&["open"], b"x")).expect("there is room");
-        let done = |it: &Outcome| matches!(it, Outcome::Executed { outcome, .. } if outcome.code == Code::Done);
+        let done = |it: &OperationOutcome| matches!(it, OperationOutcome::Executed { outcome, .. } if outcome.code == Code::Done);
         let came = |it: &World| it.members[members[0]].told.outcomes.get(&token).is_some_and(done);
         assert!(world.until(20_000_000, came), "{seed}");
         assert_eq!(ordered(&world).len(), 1);
@@ -287,7 +287,10 @@ fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
         settle(&mut world, &[trader, other], &tokens);
         for token in &tokens[&first] {
             let outcome = &world.members[first].told.outcomes[token];
-            assert!(matches!(outcome, Outcome::Executed { outcome, .. } if outcome.code == Code::Done), "{outcome:?}");
+            assert!(
+                matches!(outcome, OperationOutcome::Executed { outcome, .. } if outcome.code == Code::Done),
+                "{outcome:?}"
+            );
         }
         let told = |member: usize| &world.members[member].told;
         assert_eq!((told(trader).delivered.len(), told(trader).skipped), (39, 0));
@@ -315,7 +318,7 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
     assert_eq!(client.publish_sealed(now, number + 1, sealed(0), None), Err(SendError::Retired));
     let token = client.publish_sealed(now, number, sealed(0), None).expect("there is room");
     world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
-    assert_eq!(world.members[first].told.outcomes[&token], Outcome::Superseded { policy: 1, epoch: 0 });
+    assert_eq!(world.members[first].told.outcomes[&token], OperationOutcome::Superseded { policy: 1, epoch: 0 });
     let now = world.now();
     let client = &mut world.members[first].quorum;
     let again = client.number(now).expect("it is known");
@@ -327,7 +330,9 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
     assert_eq!(world.members[trader].told.delivered[0].publication, sealed(1));
     assert_eq!(world.members[trader].told.delivered[0].entry.number, again);
     world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
-    assert!(matches!(world.members[first].told.outcomes[&token], Outcome::Executed { number, .. } if number == again));
+    assert!(
+        matches!(world.members[first].told.outcomes[&token], OperationOutcome::Executed { number, .. } if number == again)
+    );
 }
 
 #[test]
@@ -462,7 +467,8 @@ fn rule_e1_a_receipt_is_f_plus_1_signatures_and_who_signs_otherwise_is_shown() {
         let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         let tokens = publish_some(&mut world, first, &[trader], 3);
-        let Outcome::Executed { height, number, .. } = world.members[first].told.outcomes[&tokens[&first][1]] else {
+        let OperationOutcome::Executed { height, number, .. } = world.members[first].told.outcomes[&tokens[&first][1]]
+        else {
             panic!("it was executed")
         };
         let now = world.now();
@@ -613,7 +619,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
             assert_eq!(order.iter().filter(|it| it.2 == body).count(), 1, "seed {seed}: {n}");
         }
         for (token, n) in tokens[&first].iter().zip(0..) {
-            let Some(Outcome::Executed { outcome, .. }) = world.members[first].told.outcomes.get(token) else {
+            let Some(OperationOutcome::Executed { outcome, .. }) = world.members[first].told.outcomes.get(token) else {
                 panic!("seed {seed}: no outcome of {n}")
             };
             let sn = u64::from_be_bytes(outcome.detail[..8].try_into().expect("it begins with the sn"));

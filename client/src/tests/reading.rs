@@ -9,7 +9,7 @@ use sealcast_wire::{Fetch, Fetched};
 
 use super::broker::{Behaviour, LIARS};
 use super::world::{World, header, publication};
-use super::{Answer, Outcome, Output, Read, TopicPosition, fixture, subscribe};
+use super::{Answer, OperationOutcome, Output, Read, TopicPosition, fixture, subscribe};
 use sealcast_delivery::Token;
 
 /// What was read by now, if it was.
@@ -43,7 +43,7 @@ fn put(world: &mut World, member: usize, text: &str) {
     let it = Publication { execute, ..publication(&["open"], text.as_bytes()) };
     let token = world.members[member].quorum.publish(now, it).expect("there is room");
     let acknowledged = |it: &World| match it.members[member].told.outcomes.get(&token) {
-        Some(Outcome::Executed { outcome, .. }) => outcome.code == Code::Done,
+        Some(OperationOutcome::Executed { outcome, .. }) => outcome.code == Code::Done,
         _ => false,
     };
     assert!(world.until(20_000_000, acknowledged), "{text} was not acknowledged");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sealcast_broker::operation::Frame;
 use sealcast_broker::protocol::{ActiveSubscription as Confirmed, Answer, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Receipt, Testimony};
-use sealcast_broker::state::{Code, Notice as Places, Outcome as Came, Part, Proof, Results, Run};
+use sealcast_broker::state::{Code, Notice as Places, OperationResult as Came, Part, Proof, Results, Run};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::merkle::root_of;
 use sealcast_crypto::secret::Secret;

@@ -20,7 +20,7 @@ use sealcast_sim::agenda::Agenda;
 use sealcast_sim::channels::{Channels, Direction};
 use sealcast_wire::{Monotonic, Now, Utc};
 
-use super::super::{Config, Delivered, Outcome, Output, Quorum};
+use super::super::{Config, Delivered, OperationOutcome, Output, Quorum};
 use super::broker::{Behaviour, Broker};
 
 pub(super) const START: Utc = Utc(1_795_132_800);
@@ -30,7 +30,7 @@ pub(super) const START: Utc = Utc(1_795_132_800);
 pub(super) struct Seen {
     pub(super) delivered: Vec<Delivered>,
     pub(super) skipped: u64,
-    pub(super) outcomes: BTreeMap<Token, Outcome>,
+    pub(super) outcomes: BTreeMap<Token, OperationOutcome>,
     pub(super) subscribed: BTreeMap<Token, u64>,
     pub(super) record: Option<Vec<u8>>,
     pub(super) others: Vec<Output>,

@@ -124,7 +124,7 @@ fn forged_share<G: Group>() {
         assert_eq!(it.key.verify_shares(&batch, &mut it.rng), [Err(BadShare(1)); 2]);
         // Unproved it misleads nobody either: r was not made from σ.
         let shares = [forged.share, it.holders[1].share(&checked).unwrap()];
-        assert_eq!(it.reader.combine(&checked, &shares), Ok(Outcome::NeedProofs));
+        assert_eq!(it.reader.combine(&checked, &shares), Ok(Combined::NeedProofs));
     }
 }
 
@@ -177,12 +177,12 @@ fn splits_only_the_weak<G: Group>(
     let checked = it.key.check(sealed).unwrap();
     let shares = it.shares(&checked);
     for pair in [[false_share, shares[1]], [shares[1], shares[2]], [shares[0], shares[3]]] {
-        assert_eq!(it.reader.combine(&checked, &pair), Ok(Outcome::NeedProofs));
+        assert_eq!(it.reader.combine(&checked, &pair), Ok(Combined::NeedProofs));
     }
     let verified = it.verified(&checked);
     for pair in [[0, 1], [1, 2], [0, 3]] {
         let pair = pair.map(|i| verified[i]);
-        assert!(matches!(it.reader.combine_verified(&checked, &pair), Ok(Outcome::Bottom(_))));
+        assert!(matches!(it.reader.combine_verified(&checked, &pair), Ok(Combined::Bottom(_))));
     }
 }
 

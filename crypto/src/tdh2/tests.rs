@@ -56,9 +56,9 @@ impl<G: Group> System<G> {
     }
 }
 
-pub(super) fn opened<G: Group>(outcome: Result<Outcome<G>, SharesError>) -> Option<Vec<u8>> {
+pub(super) fn opened<G: Group>(outcome: Result<Combined<G>, SharesError>) -> Option<Vec<u8>> {
     match outcome.unwrap() {
-        Outcome::Opened(message) => Some(message.to_vec()),
+        Combined::Opened(message) => Some(message.to_vec()),
         _ => None,
     }
 }
@@ -224,7 +224,7 @@ fn refresh<G: Group>() {
     assert_eq!(opened(reader.combine(&sealed, &fresh)), Some(b"kept".to_vec()));
     // One share of each sharing open nothing; a proof of the old sharing is none of the new.
     let mixed = [old_holders[0].share(&sealed).unwrap(), fresh[1]];
-    assert_eq!(reader.combine(&sealed, &mixed), Ok(Outcome::NeedProofs));
+    assert_eq!(reader.combine(&sealed, &mixed), Ok(Combined::NeedProofs));
     let proved = old_holders[0].prove(&sealed, &mut rng).unwrap();
     assert_eq!(reader.key().verify_share(&sealed, &proved), Err(BadShare(1)));
     let verified = old.verify_share(&sealed, &proved).unwrap();
@@ -312,7 +312,7 @@ fn one_ciphertext<G: Group>() {
     let mut it = system::<G>(2, 4);
     let (a, b) = (it.publish(b"one"), it.publish(b"two"));
     let (shares, proved, verified) = (it.shares(&a), it.proved(&a), it.verified(&a));
-    assert_eq!(it.reader.combine(&b, &shares), Ok(Outcome::NeedProofs));
+    assert_eq!(it.reader.combine(&b, &shares), Ok(Combined::NeedProofs));
     assert_eq!(it.key.verify_share(&b, &proved[2]), Err(BadShare(3)));
     assert_eq!(it.reader.combine_verified(&b, &verified), Err(SharesError::Foreign(1)));
     // Nor is holder 1's share holder 2's.
@@ -408,7 +408,7 @@ fn too_few<G: Group>() {
     assert_ne!(it.reader.interpolate(&shares[..2]), z);
     for guess in [shares[0].u_i, sealed.ciphertext.u, *it.key.h()] {
         let third = Share { index: 3, u_i: guess };
-        assert_eq!(it.reader.combine(&sealed, &[shares[0], shares[1], third]), Ok(Outcome::NeedProofs));
+        assert_eq!(it.reader.combine(&sealed, &[shares[0], shares[1], third]), Ok(Combined::NeedProofs));
     }
 }
 
@@ -441,7 +441,7 @@ fn false_share<G: Group>() {
     let sealed = it.publish(b"m");
     let mut shares = it.shares(&sealed);
     shares[1].u_i = Element::new(*shares[1].u_i.point() + G::generator()).unwrap();
-    assert_eq!(it.reader.combine(&sealed, &shares), Ok(Outcome::NeedProofs));
+    assert_eq!(it.reader.combine(&sealed, &shares), Ok(Combined::NeedProofs));
     assert_eq!(opened(it.reader.combine(&sealed, &[shares[0], shares[2]])), Some(b"m".to_vec()));
     let mut proved = it.proved(&sealed);
     proved[1].share = shares[1];
@@ -455,11 +455,11 @@ fn bottom<G: Group>() {
     let (r, s) = (attacks::scalar::<G>(11), attacks::scalar::<G>(12));
     faulty = attacks::craft(&it.key, &label(), &r, &s, faulty.masked, faulty.commitment, faulty.body);
     let sealed = it.key.check(it.key.bind(faulty, &label())).expect("its proof is right");
-    assert_eq!(it.reader.combine(&sealed, &it.shares(&sealed)), Ok(Outcome::NeedProofs));
+    assert_eq!(it.reader.combine(&sealed, &it.shares(&sealed)), Ok(Combined::NeedProofs));
     let verified = it.verified(&sealed);
     for pair in [[0, 1], [2, 3], [0, 3]] {
         let pair = pair.map(|i| verified[i]);
-        assert_eq!(it.reader.combine_verified(&sealed, &pair), Ok(Outcome::Bottom(pair.to_vec())));
+        assert_eq!(it.reader.combine_verified(&sealed, &pair), Ok(Combined::Bottom(pair.to_vec())));
     }
 }
 
@@ -571,7 +571,7 @@ proptest! {
             assert_eq!(Share::decode(&bytes), Ok(shares[0]));
             if let Ok(changed) = Share::<G>::decode(&flipped(&bytes, place.index(bytes.len() * 8))) {
                 let found = it.reader.combine(&sealed, &[changed, shares[1]]);
-                assert!(matches!(found, Err(_) | Ok(Outcome::NeedProofs)));
+                assert!(matches!(found, Err(_) | Ok(Combined::NeedProofs)));
             }
         }
         check::<Ristretto255>(place);
@@ -586,8 +586,8 @@ proptest! {
         shares[corrupt].u_i = Element::base(&(attacks::scalar::<Ristretto255>(5).scalar() + attacks::scalar::<Ristretto255>(6).scalar())).unwrap();
         match it.reader.combine(&sealed, &[shares[first], shares[second]]) {
             Err(error) => prop_assert_eq!(error, SharesError::Duplicate(first as u16 + 1)),
-            Ok(Outcome::Opened(message)) => prop_assert_eq!(&message[..], b"m"),
-            Ok(outcome) => prop_assert!(outcome == Outcome::NeedProofs && (first == corrupt || second == corrupt)),
+            Ok(Combined::Opened(message)) => prop_assert_eq!(&message[..], b"m"),
+            Ok(outcome) => prop_assert!(outcome == Combined::NeedProofs && (first == corrupt || second == corrupt)),
         }
     }
 }

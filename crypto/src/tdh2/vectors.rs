@@ -59,8 +59,8 @@ fn encryption<G: Group>(it: &Value) {
     let message = bytes(it, "message").into();
     let mut reader = Combiner::new(Arc::new(key));
     let t = usize::from(reader.key().parameters().threshold);
-    assert_eq!(reader.combine(&sealed, &shares[shares.len() - t..]), Ok(Outcome::Opened(message)), "{name}");
-    assert!(matches!(reader.combine_verified(&sealed, &verified), Ok(Outcome::Opened(_))), "{name}");
+    assert_eq!(reader.combine(&sealed, &shares[shares.len() - t..]), Ok(Combined::Opened(message)), "{name}");
+    assert!(matches!(reader.combine_verified(&sealed, &verified), Ok(Combined::Opened(_))), "{name}");
 }
 
 /// The vectors of a kind, of which there are `count`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_core::CryptoRng;
 use sealcast_crypto::group::Group;
-use sealcast_crypto::tdh2::{Combiner, Labelled, Outcome, Share, Verified};
+use sealcast_crypto::tdh2::{Combined, Combiner, Labelled, Share, Verified};
 use sealcast_wire::{Dropped, Monotonic};
 use zeroize::Zeroizing;
 
@@ -162,8 +162,8 @@ impl<G: Group> Collecting<G> {
                 return Verdict::Wait;
             }
             match combiner.combine(&self.it, &believed).expect("t shares of different holders, of this key") {
-                Outcome::Opened(plaintext) => return Verdict::Opened(plaintext, Vec::new()),
-                Outcome::NeedProofs | Outcome::Bottom(_) => {}
+                Combined::Opened(plaintext) => return Verdict::Opened(plaintext, Vec::new()),
+                Combined::NeedProofs | Combined::Bottom(_) => {}
             }
             // Brokers order no ciphertext whose proof fails (S12): then it is not the one, and what others read is.
             if config.key.check(self.it.clone()).is_err() {
@@ -179,7 +179,7 @@ impl<G: Group> Collecting<G> {
         }
         let right: Vec<Verified<G>> = verified.values().map(|(right, _)| *right).collect();
         match combiner.combine_verified(&self.it, &right).expect("verified for this ciphertext and key") {
-            Outcome::Opened(plaintext) => {
+            Combined::Opened(plaintext) => {
                 let sent = |broker: &u16, (right, _): &(Verified<G>, SignedShare<G>)| {
                     self.shares.get(broker) == Some(right.proved().share())
                 };
@@ -194,11 +194,11 @@ impl<G: Group> Collecting<G> {
                 }
                 Verdict::Opened(plaintext, lied)
             }
-            Outcome::Bottom(shares) => {
+            Combined::Bottom(shares) => {
                 let signed = |share: &Verified<G>| verified.values().find(|(right, _)| right == share).map(|it| it.1);
                 Verdict::Bottom(shares.iter().filter_map(signed).collect())
             }
-            Outcome::NeedProofs => unreachable!("proved shares need no proofs"),
+            Combined::NeedProofs => unreachable!("proved shares need no proofs"),
         }
     }
 

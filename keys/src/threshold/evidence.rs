@@ -20,7 +20,7 @@ use rand_core::CryptoRng;
 use sealcast_crypto::ed25519;
 use sealcast_crypto::group::Group;
 use sealcast_crypto::signature::SIGNATURE_LEN;
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Labelled, Outcome, ProvedShare, PublicKey, Sharing};
+use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, Labelled, ProvedShare, PublicKey, Sharing};
 use sealcast_wire::{Culprit, Malformed, Reader, SealedHeader, Writer, limits};
 
 use super::config::Config;
@@ -136,7 +136,7 @@ pub fn opens_to_nothing<G: Group>(
         let batch: Vec<_> = signed.iter().map(signed_by_broker).collect::<Option<_>>()?;
         let verified: Vec<_> = key.verify_shares(&batch, rng).into_iter().collect::<Result<_, _>>().ok()?;
         let outcome = Combiner::new(key.clone()).combine_verified(&checked, &verified).ok()?;
-        matches!(outcome, Outcome::Bottom(_)).then_some(())
+        matches!(outcome, Combined::Bottom(_)).then_some(())
     };
     convicts().is_some()
 }

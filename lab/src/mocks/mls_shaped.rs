@@ -23,8 +23,8 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{
-    Command, CommandError, Exclusion, Fetches, HandleError, Input, Keys, Need, Outcome, Output, Properties, Seal,
-    SealError, Sealed, Token,
+    Command, CommandError, Exclusion, Fetches, HandleError, Input, Keys, Need, Output, Properties, Seal, SealError,
+    Sealed, SendResult, Token,
 };
 use sealcast_sim::Records;
 use sealcast_wire::{
@@ -753,14 +753,14 @@ impl MlsShaped {
         Ok(())
     }
 
-    fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
+    fn outcome(&mut self, now: Now, token: Token, outcome: SendResult) {
         if self.pending.as_ref().is_none_or(|p| p.token != token) {
             return;
         }
         match outcome {
-            Outcome::Ordered(position) => self.ordered(now, position),
+            SendResult::Ordered(position) => self.ordered(now, position),
             // Nobody knows its position, and so nobody follows it; what it was for is committed again.
-            Outcome::Accepted | Outcome::InDoubt | Outcome::Failed => {
+            SendResult::Accepted | SendResult::InDoubt | SendResult::Failed => {
                 if let Some(pending) = self.pending.take() {
                     self.give_up(pending);
                     self.store();

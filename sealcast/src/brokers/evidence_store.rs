@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sealcast_broker::operation::{Accusation, Operation};
-use sealcast_client::{Misbehaviour, Notice, Outcome};
+use sealcast_client::{Misbehaviour, Notice, OperationOutcome};
 use sealcast_delivery::{SendError, Token};
 use sealcast_keys as keys;
 use sealcast_wire::{self as wire, Culprit, limits};
@@ -90,7 +90,7 @@ impl EvidenceStore {
     }
 
     /// What became of an operation, when publications up to `newest` were seen; `false` if it was no accusation.
-    pub(crate) fn ended(&mut self, token: Token, outcome: &Outcome, newest: u64) -> bool {
+    pub(crate) fn ended(&mut self, token: Token, outcome: &OperationOutcome, newest: u64) -> bool {
         self.accusing.ended(token, outcome, newest)
     }
 

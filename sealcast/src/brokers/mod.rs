@@ -32,8 +32,8 @@ use sealcast_broker::operation::{
 };
 use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
-use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
-use sealcast_client::{Answer, ConfirmedSubscription, Done, OrderStatus, Outcome, PayloadKind, Proofs, Read};
+use sealcast_broker::state::{Code as Became, Entry, OperationResult as Came, Subject, SubjectStatus};
+use sealcast_client::{Answer, ConfirmedSubscription, Done, OperationOutcome, OrderStatus, PayloadKind, Proofs, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Now, Utc, limits};
 
@@ -230,13 +230,13 @@ impl Brokers {
     pub fn publish_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Published> {
         let token = self.begin_together(outgoing, more)?;
         match self.outcome(token)? {
-            Outcome::Executed { height, number, outcome } => {
+            OperationOutcome::Executed { height, number, outcome } => {
                 done(&outcome)?;
                 published(height, number, &outcome.detail, outgoing.headers.len())
                     .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"))
             }
             // It was sealed anew for the one in force each time that policy or key was replaced (E6).
-            Outcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
+            OperationOutcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
                 Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")
             })),
             other => Err(lost(&other)),
@@ -329,7 +329,7 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn outcome(&self, token: Token) -> Result<Outcome> {
+    pub fn outcome(&self, token: Token) -> Result<OperationOutcome> {
         match self.done(token)? {
             Done::Outcome(outcome) => Ok(outcome),
             _ => Err(Error::new(Code::Usage, "this was no operation")),
@@ -378,7 +378,7 @@ impl Brokers {
     fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
         let token = self.take(|now, it| it.submit(now, operation.clone()))?;
         match self.outcome(token)? {
-            Outcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
+            OperationOutcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
             other => Err(lost(&other)),
         }
     }
@@ -397,7 +397,7 @@ impl Brokers {
                 let inbox = self.driven.call(|_, it| it.read(id))?;
                 Ok(Subscription::new(inbox, self.driven.clone()))
             }
-            Done::Outcome(Outcome::Executed { outcome, .. }) => match done(&outcome) {
+            Done::Outcome(OperationOutcome::Executed { outcome, .. }) => match done(&outcome) {
                 Err(e) => Err(e),
                 Ok(()) => Err(Error::new(Code::Signature, "the brokers' answer cannot be read")),
             },
@@ -745,15 +745,15 @@ impl Drop for Brokers {
 }
 
 /// The error of an operation that has no place.
-fn lost(outcome: &Outcome) -> Error {
+fn lost(outcome: &OperationOutcome) -> Error {
     match outcome {
-        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
-        Outcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
-        Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
-        Outcome::Forgotten => {
+        OperationOutcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
+        OperationOutcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
+        OperationOutcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
+        OperationOutcome::Forgotten => {
             Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")
         }
-        Outcome::Superseded { .. } | Outcome::Executed { .. } => {
+        OperationOutcome::Superseded { .. } | OperationOutcome::Executed { .. } => {
             Error::new(Code::NotReady, "policy, key or number changed meanwhile").with_hint("try again")
         }
     }

@@ -288,7 +288,9 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
         let frame = sign_encoded(&fixture.cluster.cluster(), &key(7), 0, 0, [(&id, &bytes[..])].into_iter()).0;
         let outcomes = vec![Came { code, detail: Vec::new() }];
         fixture.block_with(&[], vec![Results { client: fixture.client.client(), first: 0, frame, outcomes }]);
-        assert!(matches!(fixture.client.outcome(token), Ok(Outcome::Executed { outcome, .. }) if outcome.code == code));
+        assert!(
+            matches!(fixture.client.outcome(token), Ok(OperationOutcome::Executed { outcome, .. }) if outcome.code == code)
+        );
         subscription.closed().map(|it| (it.code(), it.message().to_owned())).expect("nothing will come any more")
     };
     let (code, ended) = told(Became::Unregistered);

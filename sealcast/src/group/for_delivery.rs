@@ -59,11 +59,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
                 Some(of_keys) => {
                     let outcome = match outcome {
-                        delivery::Outcome::Accepted => keys::Outcome::Accepted,
-                        delivery::Outcome::Ordered(position) => keys::Outcome::Ordered(position),
-                        delivery::Outcome::InDoubt => keys::Outcome::InDoubt,
+                        delivery::Outcome::Accepted => keys::SendResult::Accepted,
+                        delivery::Outcome::Ordered(position) => keys::SendResult::Ordered(position),
+                        delivery::Outcome::InDoubt => keys::SendResult::InDoubt,
                         delivery::Outcome::Superseded(_) | delivery::Outcome::Failed | delivery::Outcome::Denied(_) => {
-                            keys::Outcome::Failed
+                            keys::SendResult::Failed
                         }
                     };
                     self.settle(now, of_keys, outcome);

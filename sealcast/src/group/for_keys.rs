@@ -129,21 +129,21 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if let Some(ordered) = &mut self.ordered {
                     ordered.says(given);
                 }
-                self.settle(now, token, keys::Outcome::Accepted);
+                self.settle(now, token, keys::SendResult::Accepted);
             }
             Ok(given) => {
                 self.tokens.insert(given, token);
             }
-            Err(_) => self.settle(now, token, keys::Outcome::Failed),
+            Err(_) => self.settle(now, token, keys::SendResult::Failed),
         }
     }
 
-    pub(super) fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::Outcome) {
+    pub(super) fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::SendResult) {
         self.tell_keys(now, keys::Input::Outcome(token, outcome));
         for waiting in self.after.remove(&token).unwrap_or_default() {
             match (outcome, waiting) {
-                (keys::Outcome::Accepted | keys::Outcome::Ordered(_), output) => self.do_for_keys(now, output),
-                (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::Outcome::Failed),
+                (keys::SendResult::Accepted | keys::SendResult::Ordered(_), output) => self.do_for_keys(now, output),
+                (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::SendResult::Failed),
                 (_, _) => unreachable!("only messages wait for messages"),
             }
         }

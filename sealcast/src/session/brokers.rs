@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealcast_client::{Done, Outcome, PayloadKind};
+use sealcast_client::{Done, OperationOutcome, PayloadKind};
 use sealcast_delivery::Token;
 use sealcast_keys::Status;
 use sealcast_wire::Now;
@@ -149,7 +149,7 @@ impl Driven {
         self.look(|it| {
             it.handle.forget(now, token);
             let order_status = it.handle.order_status().unwrap_or_default();
-            Done::Outcome(Outcome::Superseded { policy: order_status.policy, epoch: order_status.epoch })
+            Done::Outcome(OperationOutcome::Superseded { policy: order_status.policy, epoch: order_status.epoch })
         })
     }
 
