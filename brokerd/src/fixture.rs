@@ -16,7 +16,7 @@ use sealcast_broker::protocol::{Reply, Update};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
-use sealcast_order::{Block, Floor};
+use sealcast_order::{Block, StartCertificate};
 use sealcast_wire::Utc;
 
 use crate::executor::{Executor, Setup, ShareOn};
@@ -196,8 +196,8 @@ impl Blocks for Archive {
         Some(block.frames.get(frame as usize)?.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<Floor> {
-        Some(Floor { height, certificate: vec![1; 8], header: vec![2; 8] })
+    fn floor(&self, height: u64) -> Option<StartCertificate> {
+        Some(StartCertificate { height, certificate: vec![1; 8], header: vec![2; 8] })
     }
 
     fn prune(&self, height: u64) {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Reply, Report, Status};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 
 /// Where the executor's results leave for clients. Calls return at once; what a client cannot take is dropped with its
 /// channel, and the client asks again when it comes back.
@@ -39,7 +39,7 @@ pub trait Blocks: Send + Sync + 'static {
     fn frame(&self, height: u64, frame: u32) -> Option<Bytes>;
 
     /// The proof that a quorum made this block final, if it has one of its own.
-    fn floor(&self, _height: u64) -> Option<Floor> {
+    fn floor(&self, _height: u64) -> Option<StartCertificate> {
         None
     }
 

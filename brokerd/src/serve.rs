@@ -21,7 +21,7 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Fault, Floor, Order, Peer};
+use sealcast_order::{Block, Fault, Order, Peer, StartCertificate};
 use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
@@ -584,7 +584,7 @@ impl Blocks for Node {
         block.frames.get(usize::try_from(frame).ok()?).map(|frame| frame.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<Floor> {
+    fn floor(&self, height: u64) -> Option<StartCertificate> {
         let order = lock(&self.order).clone()?;
         block_on(order.floor(height))
     }
@@ -621,7 +621,7 @@ impl Handler for ClientHandler {
 }
 
 /// Sees to it that what is in the folder can be gone on with; where the order begins, if not at the first block.
-fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result<Option<Floor>, Failure> {
+fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result<Option<StartCertificate>, Failure> {
     if config.cluster.brokers() == 1 {
         return Ok(None);
     }
@@ -631,7 +631,8 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| config.at(name));
     let place = sync::JoinFolders { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
-    let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
+    let is_start_certificate =
+        |floor: &StartCertificate| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
     let rows = |e: io::Error| rows_failure(&place.state, &e.to_string(), true);
     let executed = sync::height_in(&place.state).map_err(rows)?;
     if known && let Some(damaged) = engine::votes::check(&config.at("order"), executed).map_err(disk)? {
@@ -645,7 +646,7 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
         engine::votes::forget(&config.at("order")).map_err(disk)?;
     }
     let mut rng = rng()?;
-    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(rows)?;
+    let floor = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(rows)?;
     if floor.is_some() && !known {
         place.votes.doubt().map_err(disk)?;
     }
@@ -658,7 +659,7 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
         return Ok(floor);
     }
     // Meanwhile the others have pruned on.
-    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(disk)?;
+    let floor = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(disk)?;
     place.votes.are_over().map_err(disk)?;
     Ok(floor)
 }
@@ -698,12 +699,12 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
     Ok(())
 }
 
-fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
+fn engine_settings(config: &Config, begin: Option<StartCertificate>) -> engine::Settings {
     let (namespace, keys) = (config.cluster.cluster().0, config.cluster.broker_keys());
     let brokers = keys.into_iter().zip(&config.order).map(|(key, at)| engine::Broker { key, address: *at }).collect();
     let seed = SigningSeed::new(config.seed.expose());
     let mut settings = engine::Settings::new(&namespace, brokers, seed, config.listen_order, config.at("order"));
-    settings.start = begin.map_or(Start::Genesis, Start::Floor);
+    settings.start = begin.map_or(Start::Genesis, Start::StartCertificate);
     settings.block = config.settings.block;
     settings.unacknowledged = UNACKNOWLEDGED;
     settings.threads = config.settings.threads.engine;
@@ -721,7 +722,11 @@ fn when(share_on: ShareOn) -> executor::ShareOn {
 }
 
 /// The engine, or its place taken by one broker alone.
-fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>) -> Result<Arc<dyn Order>, Failure> {
+fn start_order(
+    config: &Config,
+    begin: Option<StartCertificate>,
+    admission: Arc<Admission>,
+) -> Result<Arc<dyn Order>, Failure> {
     let (folder, n) = (config.at("order"), config.cluster.brokers());
     let fault = |fault: Fault| order_failure(&folder, Some(fault), None, n);
     if n == 1 {

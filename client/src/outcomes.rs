@@ -80,10 +80,10 @@ impl Quorum {
     /// What became of one operation is known.
     pub(super) fn settle(&mut self, now: Now, height: u64, settled: Settled) {
         match settled {
-            Settled::Refused(Op { what: What::Floor(read), .. }, Refusal::Unregistered) => {
+            Settled::Refused(Op { what: What::SyncForRead(read), .. }, Refusal::Unregistered) => {
                 self.fail_read(read, Why::Denied);
             }
-            Settled::Refused(Op { what: What::Floor(read), .. }, _) => self.floor_refused(read),
+            Settled::Refused(Op { what: What::SyncForRead(read), .. }, _) => self.sync_refused(read),
             Settled::Refused(op, why) => {
                 if op.what == What::Register {
                     self.known.is_registering = false;
@@ -114,9 +114,9 @@ impl Quorum {
                 }
             }
             (What::Filler, _) => {}
-            (What::Floor(read), code) => {
+            (What::SyncForRead(read), code) => {
                 let floor = number_in(8).filter(|_| code == Code::Done);
-                self.floor_found(now, *read, floor);
+                self.sync_done(now, *read, floor);
             }
             (What::Subscribe(interest), Code::Done) => {
                 let sn = number_in(0).unwrap_or(0);
@@ -169,7 +169,7 @@ impl Quorum {
     pub(super) fn forgotten(&mut self, now: Now, op: Op) {
         match op.what {
             // A mark that was passed by unseen is ordered again: it does nothing but say where it stands.
-            What::Floor(_) => self.sending.push(now.monotonic, op.afresh()),
+            What::SyncForRead(_) => self.sending.push(now.monotonic, op.afresh()),
             _ => self.report(op.token, OperationOutcome::Forgotten),
         }
     }

@@ -41,7 +41,7 @@ impl Quorum {
         self.reads.insert(token, Reading::Requested(what));
         if linearizable {
             self.tokens += 1;
-            let op = Op::new(Token(self.tokens), What::Floor(token), &Operation::Sync);
+            let op = Op::new(Token(self.tokens), What::SyncForRead(token), &Operation::Sync);
             self.sending.push(now.monotonic, op);
         } else {
             self.ask_to_read(now, token, self.known.height);
@@ -85,7 +85,7 @@ impl Quorum {
     }
 
     /// The `Sync` of a read has its place; without one the client may not read.
-    pub(super) fn floor_found(&mut self, now: Now, token: Token, floor: Option<u64>) {
+    pub(super) fn sync_done(&mut self, now: Now, token: Token, floor: Option<u64>) {
         match floor {
             Some(floor) => self.ask_to_read(now, token, floor),
             None => self.fail_read(token, Why::Denied),
@@ -93,7 +93,7 @@ impl Quorum {
     }
 
     /// f + 1 brokers refuse to order the `Sync` of a read.
-    pub(super) fn floor_refused(&mut self, token: Token) {
+    pub(super) fn sync_refused(&mut self, token: Token) {
         self.fail_read(token, Why::Busy);
     }
 

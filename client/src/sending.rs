@@ -73,7 +73,7 @@ pub(super) enum What {
     Unsubscribe(u64),
     Register,
     /// Gives a floor to the read with this token.
-    Floor(Token),
+    SyncForRead(Token),
     /// Fills the number of an operation that brokers refuse.
     Filler,
     Other,

@@ -33,8 +33,8 @@ pub trait Order: Send + Sync {
     /// The block of this height, if it is held here.
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>>;
 
-    /// The proof that a quorum finalised the block of this height: where another broker may start (`Start::Floor`).
-    fn floor(&self, height: u64) -> Later<Option<Floor>>;
+    /// The proof that a quorum finalised the block of this height: where another broker may start (`Start::StartCertificate`).
+    fn floor(&self, height: u64) -> Later<Option<StartCertificate>>;
 
     /// Blocks below `height` are needed no more. They go in steps; blocks not yet acknowledged stay.
     fn prune(&self, height: u64);
@@ -147,7 +147,7 @@ pub struct Evidence {
 
 /// The proof that a block is final, from which a broker without history can start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Floor {
+pub struct StartCertificate {
     /// The block's height.
     pub height: u64,
     /// The quorum's certificate, in the engine's encoding.

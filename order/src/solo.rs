@@ -29,7 +29,7 @@ use sealcast_wire::limits;
 
 use crate::application::{Ack, Application, Delivered, Origin};
 use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, Parent};
-use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
+use crate::order::{Evidence, Fault, Later, Order, Refused, StartCertificate, Status};
 
 /// The settings of a broker alone.
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ impl Order for Solo {
         Box::pin(std::future::ready(block.map(Arc::new)))
     }
 
-    fn floor(&self, _height: u64) -> Later<Option<Floor>> {
+    fn floor(&self, _height: u64) -> Later<Option<StartCertificate>> {
         Box::pin(std::future::ready(None))
     }
 

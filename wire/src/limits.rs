@@ -326,7 +326,7 @@ pub const CHANNEL_EARLIER_BYTES_MAX: usize = 16 << 20;
 
 const _: () = assert!(RULES_BYTES_MAX < SNAPSHOT_ROW_BYTES_MAX);
 /// Bytes of the proof that a block is final: `BROKERS_MAX` signatures, and of its header: `BLOCK_FRAMES_MAX` hashes.
-pub const FLOOR_BYTES_MAX: usize = 4 << 20;
+pub const START_CERTIFICATE_BYTES_MAX: usize = 4 << 20;
 /// Publications that are pruned at once.
 pub const PRUNED_PUBLICATIONS: usize = 1024;
 /// Blocks whose results are forgotten at once.

@@ -6,7 +6,7 @@ use super::update::{body, entry};
 use super::{Checkpoint, History, SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
 use crate::operation::{Client, Policy};
 use crate::receipt::Testimony;
-use crate::state::{Entry, Floor, Notice, Reading, Results, SubjectStatus, TopicPosition};
+use crate::state::{Entry, LowWaterMark, Notice, Reading, Results, SubjectStatus, TopicPosition};
 
 /// The answer to a [`super::Query`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
 /// bodies, which their ids name, and for what is signed.
@@ -116,7 +116,7 @@ pub struct Status {
     /// The last block that it knows to be final.
     pub tip: u64,
     /// How far back it keeps publications.
-    pub floor: Floor,
+    pub floor: LowWaterMark,
     /// Clients connected.
     pub clients: u32,
     /// Frames that wait to be ordered.
@@ -293,7 +293,7 @@ impl Status {
         let state_root = r.array()?;
         let (at, policy, epoch) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?);
         let (next_act, tip) = (r.u64()?, r.u64()?);
-        let floor = Floor { height: r.u64()?, sn: r.u64()? };
+        let floor = LowWaterMark { height: r.u64()?, sn: r.u64()? };
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
         let (descriptors_used, descriptors_allowed) = (r.u32()?, r.u32()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };

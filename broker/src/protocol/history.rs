@@ -73,8 +73,9 @@ impl History {
 
 impl SnapshotInfo {
     fn decode(r: &mut Reader<'_>) -> Result<SnapshotInfo, Malformed> {
-        let (head, floor) = (read_bytes(r, limits::FLOOR_BYTES_MAX)?, r.u64()?);
-        let (certificate, header) = (read_bytes(r, limits::FLOOR_BYTES_MAX)?, read_bytes(r, limits::FLOOR_BYTES_MAX)?);
+        let (head, floor) = (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, r.u64()?);
+        let (certificate, header) =
+            (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?);
         Ok(SnapshotInfo { head, floor, certificate, header })
     }
 }

@@ -6,7 +6,7 @@ use crate::fixture::{NOW, World, client, origin_key, publication, publish, subsc
 use crate::genesis::Genesis;
 use crate::operation::{Checked, Frame, Operation, Policy, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
-use crate::state::{Floor, Memory, Outbox, Reading, State, Subject, SubjectStatus, TopicPosition};
+use crate::state::{LowWaterMark, Memory, Outbox, Reading, State, Subject, SubjectStatus, TopicPosition};
 
 /// Client 1 subscribes and client 2 publishes, in one block.
 fn story() -> (World, State<Memory>, Outbox) {
@@ -65,7 +65,7 @@ fn replies() -> Vec<Reply> {
     let report = Report { broker: 3, at: 1279, misbehaviour: Misbehaviour::Equivocated };
     let status =
         Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], next_act: 9, ..Status::default() };
-    let floor = Floor { height: 3, sn: 40 };
+    let floor = LowWaterMark { height: 3, sn: 40 };
     let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
     let status = Status { descriptors_used: 107, descriptors_allowed: 1024, ..status };
     let status = Status { silent: vec![0, 3], cut_off: vec![3], clock_ahead: -30, ..status };

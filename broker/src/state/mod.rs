@@ -17,15 +17,15 @@
 //! publications)`, over blocks that have any. So a block costs as much as it changes, and whoever is handed a snapshot
 //! knows from its head alone whether it is the right one and how long it is ([`Restore`]).
 //!
-//! **What is no longer kept.** Each broker decides for itself how far back it keeps publications: [`Floor`].
+//! **What is no longer kept.** Each broker decides for itself how far back it keeps publications: [`LowWaterMark`].
 
 mod block;
 pub mod client;
 mod entries;
 mod entry;
-mod floor;
 mod index;
 mod interests;
+mod low_water_mark;
 mod outbox;
 mod outcome;
 mod past;
@@ -54,7 +54,7 @@ use interests::{Interests, Subscription};
 pub use block::may_vouch;
 pub use client::{Holder, Record};
 pub use entry::Entry;
-pub use floor::Floor;
+pub use low_water_mark::LowWaterMark;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
 pub use outcome::{Code, ExecuteError, OperationResult};
 pub use past::Past;
@@ -71,7 +71,7 @@ pub struct State<S> {
     cluster: Cluster,
     store: S,
     head: Head,
-    floor: Floor,
+    floor: LowWaterMark,
     policies: BTreeMap<u64, Policy>,
     interests: Interests,
     /// Who wants advertisements without a subscription.
@@ -111,7 +111,7 @@ impl<S: Store> State<S> {
         let mut state = State {
             genesis,
             cluster,
-            floor: Floor::of(&store)?,
+            floor: LowWaterMark::of(&store)?,
             store,
             head,
             policies: BTreeMap::from([(0, Policy::default())]),

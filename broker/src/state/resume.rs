@@ -58,7 +58,7 @@ impl Resuming {
             if std::mem::replace(&mut self.begun, true) {
                 return Ok(false);
             }
-            self.found.lost = state.position_at_floor(&id)?.saturating_sub(place);
+            self.found.lost = state.position_at_low_water_mark(&id)?.saturating_sub(place);
             self.found.notice.first += self.found.lost;
         }
         self.begun = true;

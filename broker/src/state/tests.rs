@@ -510,10 +510,10 @@ fn rule_e9_a_pruned_place_is_not_kept_and_no_other_takes_its_number() {
     let (root, at_once) = (run.state.root(), run.state.clone());
 
     // The places of the snapshot are stored, the floor is raised, rows go in steps.
-    let places: Vec<Row> = rows.iter().filter_map(|row| Floor::place(cut.height(), row).unwrap()).collect();
+    let places: Vec<Row> = rows.iter().filter_map(|row| LowWaterMark::place(cut.height(), row).unwrap()).collect();
     assert_eq!(places.len(), 2);
     run.state.store.apply(places.into_iter().map(|(key, value)| (key, Some(value))).collect()).unwrap();
-    run.state.raise_floor(cut.floor()).unwrap();
+    run.state.raise_low_water_mark(cut.floor()).unwrap();
     let raised = run.state.clone();
     while cut.floor().prune(&mut run.state.store).unwrap() {}
     assert!(!cut.floor().prune(&mut run.state.store).unwrap());
@@ -675,7 +675,7 @@ proptest! {
                 let restored = State::restore(genesis, Memory::default(), head, rows.clone(), &one.root());
                 let restored = restored.expect("its own snapshot");
                 prop_assert!(elements(&restored.store).map(|it| it.unwrap()).eq(rows));
-                prop_assert_eq!(restored.floor(), Floor { height: one.height(), sn: one.next_sn() });
+                prop_assert_eq!(restored.floor(), LowWaterMark { height: one.height(), sn: one.next_sn() });
                 joined = Some(restored);
             }
             let height = one.height() + 1;

@@ -18,7 +18,8 @@ use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, admission, executor};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::{
-    Ack, Application, Block, BlockSize, Delivered, Evidence, Floor, Frame, Hash, Order, Origin, Parent, Refused,
+    Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
+    StartCertificate,
 };
 
 use crate::fixture::{Fixture, key_of};
@@ -66,7 +67,7 @@ struct Kept {
     /// Final blocks by height, with their hashes.
     blocks: BTreeMap<u64, (Hash, Arc<Block>)>,
     /// Those that have a certificate of their own, if somebody needs them.
-    floors: BTreeMap<u64, Floor>,
+    floors: BTreeMap<u64, StartCertificate>,
     /// The last block whose certificate was looked for.
     certified: u64,
     /// While the engine runs.
@@ -376,7 +377,7 @@ impl Blocks for Archive {
         Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<Floor> {
+    fn floor(&self, height: u64) -> Option<StartCertificate> {
         self.kept().floors.get(&height).cloned()
     }
 

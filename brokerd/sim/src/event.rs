@@ -155,7 +155,7 @@ pub enum Event {
         receipt: Box<Receipt>,
     },
     /// At the end, how far back an honest broker keeps publications.
-    Floor {
+    LowWaterMark {
         /// Which.
         broker: usize,
         /// The first that it keeps.

@@ -16,7 +16,7 @@ use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::tdh2::Ciphertext;
 use sealcast_keys::threshold::sealed::{Attachment, What};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_order::engine::simulated::Brokers as Orders;
 use sealcast_order::engine::{Broker as Address, Settings, SigningSeed, Start};
 use sealcast_sim::agenda::Agenda;
@@ -341,9 +341,9 @@ impl Simulation {
     pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<Option<u64>, Violation> {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
         let joiner = Joiner::new(&self.fixture, &self.brokers, &mut self.liars, number, silent);
-        let is_floor = |floor: &Floor| orders.is_floor(number, floor);
+        let is_start_certificate = |floor: &StartCertificate| orders.is_start_certificate(number, floor);
         let mut passed_over = 0;
-        let joined = sync::join(&joiner, &is_floor, &mut self.rng, |_, _| passed_over += 1);
+        let joined = sync::join(&joiner, &is_start_certificate, &mut self.rng, |_, _| passed_over += 1);
         self.counts.lies += joiner.lies();
         self.counts.passed_over += passed_over;
         let joined = joined.map_err(|what| self.violation("brokers go on", what.to_string()))?;
@@ -351,7 +351,7 @@ impl Simulation {
         self.counts.joined += 1;
         self.tell(Event::Joined { broker: number, height: joined.height, root: joined.root })?;
         let floor = joined.floor.height;
-        orders.start_from(number, Start::Floor(joined.floor.clone()));
+        orders.start_from(number, Start::StartCertificate(joined.floor.clone()));
         self.brokers[number].begin(joined);
         Ok(Some(floor))
     }
@@ -459,7 +459,7 @@ impl Simulation {
                 self.tell(Event::Stored { broker, bytes })?;
             }
             let sn = self.brokers[broker].floor();
-            self.tell(Event::Floor { broker, sn })?;
+            self.tell(Event::LowWaterMark { broker, sn })?;
             let sns: Vec<u64> = self.outcomes.iter().filter(|it| it.3 == Code::Done).map(|it| it.4).collect();
             for sn in sns {
                 let who = self.brokers[broker].published(sn);

@@ -7,7 +7,7 @@ use sealcast_broker::state::Holder;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::Sharing;
-use sealcast_order::{Floor, Later, Status};
+use sealcast_order::{Later, StartCertificate, Status};
 
 use super::*;
 use crate::fixture;
@@ -170,7 +170,7 @@ impl Order for Hands {
         Box::pin(std::future::ready(None))
     }
 
-    fn floor(&self, _: u64) -> Later<Option<Floor>> {
+    fn floor(&self, _: u64) -> Later<Option<StartCertificate>> {
         Box::pin(std::future::ready(None))
     }
 

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, UnregisteredError};
 use sealcast_broker::protocol::{Answer, Query, Welcome};
-use sealcast_broker::state::{Floor, State, StoreError, may_vouch};
+use sealcast_broker::state::{LowWaterMark, State, StoreError, may_vouch};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
@@ -290,7 +290,7 @@ impl Executor {
     }
 
     /// How far back publications are kept.
-    pub fn floor(&self) -> Floor {
+    pub fn floor(&self) -> LowWaterMark {
         self.shared.state().floor()
     }
 
@@ -353,8 +353,8 @@ impl Shared {
     }
 
     /// Nothing below this floor is answered any more.
-    pub(crate) fn raise_floor(&self, floor: Floor) -> Result<(), StoreError> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_floor(floor)
+    pub(crate) fn raise_low_water_mark(&self, floor: LowWaterMark) -> Result<(), StoreError> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_low_water_mark(floor)
     }
 
     pub(crate) fn is_broker(&self, client: &Client) -> bool {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sealcast_broker::state::{Row, SnapshotHead, StoreError};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 /// The snapshots of one broker. Clones are the same snapshots.
@@ -35,7 +35,7 @@ enum Where {
 pub(crate) struct Opened {
     pub(crate) head: SnapshotHead,
     /// Where the order begins for who takes it.
-    pub(crate) floor: Floor,
+    pub(crate) floor: StartCertificate,
     /// Where its rows begin in the file.
     rows_at: u64,
 }
@@ -98,7 +98,7 @@ impl Snapshots {
     pub(crate) fn write(
         &self,
         head: &SnapshotHead,
-        floor: &Floor,
+        floor: &StartCertificate,
         rows: impl Iterator<Item = Result<Row, StoreError>>,
     ) -> io::Result<()> {
         let folder = match &self.0 {
@@ -145,7 +145,7 @@ impl Snapshots {
         let mut number = [0; 8];
         file.read_exact(&mut number)?;
         let (certificate, header) = (read_bytes(&mut file)?, read_bytes(&mut file)?);
-        let floor = Floor { height: u64::from_be_bytes(number), certificate, header };
+        let floor = StartCertificate { height: u64::from_be_bytes(number), certificate, header };
         let (head_bytes, parts) = (head.to_bytes().len(), floor.certificate.len() + floor.header.len());
         let rows_at = (MAGIC.len() + 4 + head_bytes + 8 + 4 + 4 + parts) as u64;
         if length != rows_at + rows_bytes(&head) {
@@ -255,7 +255,7 @@ impl Rows {
 fn write_file(
     path: &Path,
     head: &SnapshotHead,
-    floor: &Floor,
+    floor: &StartCertificate,
     rows: impl Iterator<Item = Result<Row, StoreError>>,
 ) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(limits::SNAPSHOT_PART_BYTES, File::create(path)?);
@@ -266,7 +266,7 @@ fn write_file(
 fn write_all(
     file: &mut impl io::Write,
     head: &SnapshotHead,
-    floor: &Floor,
+    floor: &StartCertificate,
     rows: impl Iterator<Item = Result<Row, StoreError>>,
 ) -> io::Result<()> {
     file.write_all(MAGIC)?;
@@ -292,7 +292,7 @@ fn read_bytes(file: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     file.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
-    if length > limits::FLOOR_BYTES_MAX {
+    if length > limits::START_CERTIFICATE_BYTES_MAX {
         return Err(damaged());
     }
     let mut bytes = vec![0; length];

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use rand_core::Rng;
 use sealcast_broker::protocol::{Answer, History, Query};
 use sealcast_broker::state::{Restore, SnapshotHead, Store};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots, rows_bytes};
 use super::peers::{Others, Source, left_behind};
-use super::retention::FLOOR_SEARCHED;
+use super::retention::START_CERTIFICATE_SEARCH;
 use super::votes::Votes;
 use crate::log;
 use crate::store::{Lsm, Memory};
@@ -39,7 +39,7 @@ struct SnapshotSource {
     broker: u16,
     head: SnapshotHead,
     /// Where the order begins.
-    floor: Floor,
+    floor: StartCertificate,
 }
 
 /// What came of looking whether others have pruned what this broker lacks.
@@ -54,21 +54,21 @@ enum Begun {
 }
 
 /// Sees to it that the broker's state is one that the others' blocks follow on; where the order begins, if not at the
-/// first block. `is_floor` says whether the order would begin there; `rng` decides between brokers that offer the same.
+/// first block. `is_start_certificate` says whether the order would begin there; `rng` decides between brokers that offer the same.
 ///
 /// # Errors
 /// The disk.
 pub(crate) fn prepare(
     place: &JoinFolders,
     others: &impl Others,
-    is_floor: &dyn Fn(&Floor) -> bool,
+    is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     rng: &mut impl Rng,
-) -> io::Result<Option<Floor>> {
+) -> io::Result<Option<StartCertificate>> {
     place.settle()?;
     let passed_over = |broker, e| log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}"));
     let take = |offered: &SnapshotSource| {
         place.votes.doubt()?;
-        place.take(others, offered, is_floor)
+        place.take(others, offered, is_start_certificate)
     };
     match begin(others, height_in(&place.state)?, rng, take, passed_over)? {
         Begun::Needless => {}
@@ -90,7 +90,7 @@ pub struct Joined {
     /// The same as a snapshot, to be offered to others.
     pub snapshots: Snapshots,
     /// Where its order begins.
-    pub floor: Floor,
+    pub floor: StartCertificate,
     /// The block after which that is the state.
     pub height: u64,
     /// That state's root.
@@ -104,14 +104,14 @@ pub struct Joined {
 /// The storage.
 pub fn join(
     others: &impl Others,
-    is_floor: &dyn Fn(&Floor) -> bool,
+    is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     rng: &mut impl Rng,
     passed_over: impl FnMut(u16, io::Error),
 ) -> io::Result<Option<Joined>> {
     let mut joined = None;
     let take = |offered: &SnapshotSource| -> io::Result<()> {
         let (rows, snapshots) = (Memory::default(), Snapshots::in_memory());
-        let store = fetch(others, offered, is_floor, || Ok(Lsm::from(rows.clone())))?;
+        let store = fetch(others, offered, is_start_certificate, || Ok(Lsm::from(rows.clone())))?;
         store.sync().map_err(io::Error::other)?;
         snapshots.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
         let (floor, height) = (offered.floor.clone(), offered.head.height());
@@ -171,13 +171,13 @@ pub(super) fn turns(heights: &[u64], faulty: usize, rng: &mut impl Rng) -> Vec<u
 fn fetch<S: Store>(
     others: &impl Others,
     offered: &SnapshotSource,
-    is_floor: &dyn Fn(&Floor) -> bool,
+    is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     empty: impl FnOnce() -> io::Result<S>,
 ) -> io::Result<S> {
     let SnapshotSource { broker, head, floor } = offered;
     let height = head.height();
-    let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= FLOOR_SEARCHED);
-    if !is_near || !is_floor(floor) {
+    let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= START_CERTIFICATE_SEARCH);
+    if !is_near || !is_start_certificate(floor) {
         return Err(wrong("no quorum made its block final"));
     }
     let root = others.state_root(height).ok_or_else(|| wrong("f + 1 brokers do not testify to any"))?;
@@ -192,7 +192,8 @@ impl SnapshotSource {
     fn of((broker, history): (u16, History)) -> Option<SnapshotSource> {
         let snapshot = history.snapshot?;
         let head = SnapshotHead::from_bytes(&snapshot.head)?;
-        let floor = Floor { height: snapshot.floor, certificate: snapshot.certificate, header: snapshot.header };
+        let floor =
+            StartCertificate { height: snapshot.floor, certificate: snapshot.certificate, header: snapshot.header };
         Some(SnapshotSource { broker, head, floor })
     }
 }
@@ -203,9 +204,9 @@ impl JoinFolders {
         &self,
         others: &impl Others,
         offered: &SnapshotSource,
-        is_floor: &dyn Fn(&Floor) -> bool,
+        is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     ) -> io::Result<()> {
-        let store = fetch(others, offered, is_floor, || {
+        let store = fetch(others, offered, is_start_certificate, || {
             remove(&self.joining)?;
             Lsm::open(&self.state_of_joining()).map_err(io::Error::other)
         })?;
@@ -240,12 +241,12 @@ impl JoinFolders {
     }
 
     /// Where the order begins for a state that has no block below its floor. What the order has itself counts before it.
-    fn floor(&self) -> io::Result<Option<Floor>> {
+    fn floor(&self) -> io::Result<Option<StartCertificate>> {
         if !fs::exists(&self.state)? {
             return Ok(None);
         }
         let store = Lsm::open(&self.state).map_err(io::Error::other)?;
-        let height = sealcast_broker::state::Floor::of(&store).map_err(io::Error::other)?.height;
+        let height = sealcast_broker::state::LowWaterMark::of(&store).map_err(io::Error::other)?.height;
         let opened = Snapshots::open(&self.snapshots)?.read(height);
         Ok(opened.ok().map(|it| it.floor).filter(|it| !it.certificate.is_empty()))
     }

@@ -12,7 +12,7 @@ use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::operation::{Client, Operation};
 use sealcast_broker::protocol::{Answer, Query, Refusal, Welcome, Why};
 use sealcast_broker::state::{Memory, Reading, Restore};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots};
@@ -74,7 +74,7 @@ enum Lie {
     /// The head of a state that never was.
     Head,
     /// A certificate that certifies nothing.
-    Floor,
+    StartCertificate,
     /// Its word is on another state.
     Root,
     /// Another broker's word.
@@ -124,7 +124,7 @@ impl Handler for TestHandler {
                 snapshot.floor = u64::MAX;
                 Answer::History(history)
             }
-            (Lie::Floor, Answer::History(mut history)) => {
+            (Lie::StartCertificate, Answer::History(mut history)) => {
                 history.snapshot.as_mut().expect("it offers one").certificate = b"false".to_vec();
                 Answer::History(history)
             }
@@ -163,11 +163,11 @@ fn place(folder: &Folder) -> JoinFolders {
     JoinFolders { joining, state, snapshots, votes: Votes::of(&folder.0) }
 }
 
-fn join(folder: &Folder, file: &ClusterFile) -> Option<Floor> {
+fn join(folder: &Folder, file: &ClusterFile) -> Option<StartCertificate> {
     join_until(folder, file, &Arc::default())
 }
 
-fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<Floor> {
+fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<StartCertificate> {
     let key = Arc::new(brokers().remove(3));
     let peers = Peers { cluster: file, index: 3, key: &key, end };
     prepare(&place(folder), &peers, &|floor| floor.certificate == [1; 8], &mut rng()).expect("the disk holds")
@@ -250,7 +250,7 @@ fn rule_e1_a_snapshot_is_believed_only_with_f_plus_1_signatures() {
 #[test]
 fn a_liar_among_those_who_serve_is_passed_over_for_the_next() {
     let (world, aged) = aged();
-    for lie in [Lie::Bit, Lie::BreaksOff, Lie::Head, Lie::Floor] {
+    for lie in [Lie::Bit, Lie::BreaksOff, Lie::Head, Lie::StartCertificate] {
         // It is the first that is asked.
         let mut lies = [Lie::None; 3];
         lies[turns(&[9; 3], 1, &mut rng())[0]] = lie;
@@ -324,8 +324,8 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
         fs::write(&path, &changed).expect("it is written");
         let taken = taken(&snapshots, &world, &root);
         // The order's own proof is checked by the order.
-        let is_floor = snapshots.read(KEPT).is_ok_and(|it| it.floor != opened.floor);
-        assert!(is_floor || taken.is_err(), "byte {at} of {}", whole.len());
+        let is_start_certificate = snapshots.read(KEPT).is_ok_and(|it| it.floor != opened.floor);
+        assert!(is_start_certificate || taken.is_err(), "byte {at} of {}", whole.len());
     }
     fs::write(&path, &whole).expect("it is written");
     taken(&snapshots, &world, &root).expect("it is whole again");
@@ -335,7 +335,7 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
 fn a_snapshot_that_cannot_be_written_leaves_nothing() {
     let (_, aged) = aged();
     let head = snapshots(&aged[0]).read(KEPT).expect("it is sound").head;
-    let (folder, floor) = (Folder::new(), Floor { height: KEPT, certificate: vec![], header: vec![] });
+    let (folder, floor) = (Folder::new(), StartCertificate { height: KEPT, certificate: vec![], header: vec![] });
     let rows = [Ok((vec![1; 8], vec![1; 2 << 20])), Err(sealcast_broker::state::StoreError("the disk is full".into()))];
     let empty = Snapshots::open(&folder.0).expect("it opens");
     assert!(empty.write(&head, &floor, rows.into_iter()).is_err());

@@ -9,7 +9,8 @@ use sealcast_broker::protocol::{
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
-    Floor, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, SubjectStatus, elements,
+    LowWaterMark, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, SubjectStatus,
+    elements,
 };
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::Utc;
@@ -385,10 +386,10 @@ impl Broker {
         let head = self.state.snapshot_head();
         let mut store = self.state.store().clone();
         let rows = elements(self.state.store()).map(|row| row.expect("memory does not fail"));
-        let places = rows.filter_map(|row| Floor::place(head.height(), &row).expect("it is a row"));
+        let places = rows.filter_map(|row| LowWaterMark::place(head.height(), &row).expect("it is a row"));
         store.apply(places.map(|(key, value)| (key, Some(value))).collect()).expect("memory does not fail");
         self.state = State::open(self.state.genesis().clone(), store).expect("memory does not fail");
-        self.state.raise_floor(head.floor()).expect("memory does not fail");
+        self.state.raise_low_water_mark(head.floor()).expect("memory does not fail");
         self.bodies.retain(|sn, _| *sn >= head.floor().sn);
     }
 

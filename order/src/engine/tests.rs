@@ -7,7 +7,7 @@ use super::settings::Start;
 use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs, settings};
 use crate::block::{BlockSize, Frame};
-use crate::order::{Floor, Misbehaviour, Refused};
+use crate::order::{Misbehaviour, Refused, StartCertificate};
 use crate::testing::{BAD, Ledger, assert_agree};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -240,14 +240,14 @@ fn a_broker_without_history_starts_from_a_floor() {
             }
             let floor = floor.expect("some block has its own certificate");
             let from = floor.height;
-            let higher = Floor { height: from + 1, ..floor.clone() };
+            let higher = StartCertificate { height: from + 1, ..floor.clone() };
             let mut other = floor.clone();
             other.header[39] ^= 1;
             for floor in [higher, other] {
-                world.start_from(3, Start::Floor(floor));
+                world.start_from(3, Start::StartCertificate(floor));
                 assert!(!world.may_start(3), "{story}: the height is not the block's");
             }
-            world.start_from(3, Start::Floor(floor));
+            world.start_from(3, Start::StartCertificate(floor));
             world.start(3).await;
             let after = world.submit_many(&ALL, "after", 20).await;
             world.until_ordered(&ALL, &after, &story).await;

@@ -36,7 +36,7 @@ impl Checker<Book, Event> for Acknowledged {
                     _ => Ok(()),
                 }
             }
-            Event::Floor { broker, sn } => {
+            Event::LowWaterMark { broker, sn } => {
                 self.floors.insert(*broker, *sn);
                 Ok(())
             }

@@ -225,7 +225,7 @@ impl<E: Runtime> Log<E> {
     /// The record of this kind and height, if it is held and not below the floor.
     async fn get(&mut self, kind: Kind, height: u64) -> Result<Option<Record>, LogError> {
         let table = table_of(kind);
-        if self.is_below_floor(kind, height) {
+        if self.is_pruned(kind, height) {
             return Ok(None);
         }
         if let Some(place) = self.active.places[table].get(&height).copied() {
@@ -297,7 +297,7 @@ impl<E: Runtime> Log<E> {
         if min <= self.floors[table] {
             return Ok(());
         }
-        self.append(Kind::Floor, min, &[0; 32], &kind.byte()).await?;
+        self.append(Kind::LowWaterMark, min, &[0; 32], &kind.byte()).await?;
         self.floors[table] = min;
         let floors = self.floors;
         let is_needed = |closed: &Closed| {
@@ -313,7 +313,7 @@ impl<E: Runtime> Log<E> {
     }
 
     /// Whether a record of this kind and height is needed no more.
-    fn is_below_floor(&self, kind: Kind, height: u64) -> bool {
+    fn is_pruned(&self, kind: Kind, height: u64) -> bool {
         height < self.floors[table_of(kind)]
     }
 
@@ -388,7 +388,7 @@ impl<B: commonware_runtime::Blob> Active<B> {
         if kind == Kind::Block {
             self.digests.insert((prefix, height));
         }
-        if kind != Kind::Floor {
+        if kind != Kind::LowWaterMark {
             self.places[table_of(kind)].insert(height, Place { offset, length, prefix });
         }
     }
@@ -444,7 +444,7 @@ fn table_of(kind: Kind) -> usize {
     match kind {
         Kind::Block => 0,
         Kind::Certificate => 1,
-        Kind::Floor => unreachable!("floors are not looked up"),
+        Kind::LowWaterMark => unreachable!("floors are not looked up"),
     }
 }
 

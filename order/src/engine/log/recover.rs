@@ -123,8 +123,8 @@ async fn replay<B: Blob>(
     let mut offset = FILE_HEADER_BYTES as u64;
     while let Some((head, body)) = window.record(offset, &marker).await? {
         durable = durable.max(head.durable);
-        if head.kind == Kind::Floor {
-            let kind = body.first().and_then(|byte| Kind::of(*byte)).filter(|kind| *kind != Kind::Floor);
+        if head.kind == Kind::LowWaterMark {
+            let kind = body.first().and_then(|byte| Kind::of(*byte)).filter(|kind| *kind != Kind::LowWaterMark);
             let kind = kind.ok_or_else(|| Damage::new("a floor in it is of no kind that is known"))?;
             let floor = &mut floors[table_of(kind)];
             *floor = (*floor).max(head.height);

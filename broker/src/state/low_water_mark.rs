@@ -18,22 +18,22 @@ use crate::operation::Header;
 
 /// The oldest that is kept; all of it if both are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Floor {
+pub struct LowWaterMark {
     /// Blocks up to this one are not kept.
     pub height: u64,
     /// Publications below this sn are not kept.
     pub sn: u64,
 }
 
-impl Floor {
+impl LowWaterMark {
     /// The floor of what lies in a store.
     ///
     /// # Errors
     /// The storage failed.
-    pub fn of(store: &impl Store) -> Result<Floor, StoreError> {
+    pub fn of(store: &impl Store) -> Result<LowWaterMark, StoreError> {
         match store.get(table::FLOOR)? {
-            Some(row) => table::read(&row, |r| Ok(Floor { height: r.u64()?, sn: r.u64()? })),
-            None => Ok(Floor::default()),
+            Some(row) => table::read(&row, |r| Ok(LowWaterMark { height: r.u64()?, sn: r.u64()? })),
+            None => Ok(LowWaterMark::default()),
         }
     }
 
@@ -91,7 +91,7 @@ impl Floor {
 
 impl<S: Store> State<S> {
     /// How far back publications are kept.
-    pub fn floor(&self) -> Floor {
+    pub fn floor(&self) -> LowWaterMark {
         self.floor
     }
 
@@ -100,7 +100,7 @@ impl<S: Store> State<S> {
     ///
     /// # Errors
     /// The storage failed.
-    pub fn raise_floor(&mut self, floor: Floor) -> Result<(), StoreError> {
+    pub fn raise_low_water_mark(&mut self, floor: LowWaterMark) -> Result<(), StoreError> {
         let (key, row) = floor.row();
         self.store.apply(Changes::from([(key, Some(row))]))?;
         self.floor = floor;
@@ -108,7 +108,7 @@ impl<S: Store> State<S> {
     }
 
     /// The place that a subscription had next at the floor; 0 if it is younger.
-    pub(super) fn position_at_floor(&self, id: &Id) -> Result<u64, StoreError> {
+    pub(super) fn position_at_low_water_mark(&self, id: &Id) -> Result<u64, StoreError> {
         let key = table::subscription(&id.0, id.1);
         let row = self.store.get(&table::place(self.floor.height, &key[1..]))?;
         row.map_or(Ok(0), |row| table::number(&row))
