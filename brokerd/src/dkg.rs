@@ -15,7 +15,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Client, Frame, Operation};
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::{Utc, limits};
@@ -63,7 +63,7 @@ impl Making {
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start<G: Group>(self, notes: Receiver<Note>) -> io::Result<JoinHandle<()>>
+    pub(crate) fn start<G: PrimeGroup>(self, notes: Receiver<Note>) -> io::Result<JoinHandle<()>>
     where
         KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
@@ -74,7 +74,7 @@ impl Making {
         })
     }
 
-    fn run<G: Group>(mut self, notes: &Receiver<Note>) -> Result<(), String>
+    fn run<G: PrimeGroup>(mut self, notes: &Receiver<Note>) -> Result<(), String>
     where
         KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {
@@ -149,7 +149,7 @@ impl Making {
         self.keys.made(EPOCH, self.executor.time())
     }
 
-    fn made<G: Group>(mut self, made: Made<G>) -> Result<(), String>
+    fn made<G: PrimeGroup>(mut self, made: Made<G>) -> Result<(), String>
     where
         KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
     {

@@ -16,7 +16,7 @@ use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite as SuiteName, VouchedKey};
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Report, Status, Welcome};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
@@ -759,7 +759,7 @@ fn start_order(
 }
 
 /// Takes the threshold key from the folder, or sees to it that one is made.
-fn begin_key<G: Group>(
+fn begin_key<G: PrimeGroup>(
     mut making: Making,
     node: &Node,
     vouched: Option<&VouchedKey>,

@@ -17,7 +17,7 @@ pub mod text;
 use std::collections::BTreeMap;
 
 use sealcast_crypto::ed25519::Key;
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::{Fingerprint, TrustAnchor};
 use sealcast_crypto::signature::Signature;
@@ -294,7 +294,7 @@ impl Suite {
 
     /// t and n of an encoded key of this suite, or what is wrong with it.
     fn shape(self, key: &[u8]) -> Result<(u16, u16), String> {
-        fn of<G: Group>(key: &[u8]) -> Result<(u16, u16), String> {
+        fn of<G: PrimeGroup>(key: &[u8]) -> Result<(u16, u16), String> {
             let key = PublicKey::<G>::decode(key).map_err(|e| e.to_string())?;
             Ok((key.parameters().threshold, key.parameters().holders))
         }

@@ -26,7 +26,7 @@ use sealcast_brokerd::failure::Failure;
 use sealcast_brokerd::gateway::{ClientStatus, Handler};
 use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::{ending, log};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{ProvedShare, Share};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
@@ -151,7 +151,7 @@ impl Liar {
     }
 
     /// The attachment with an element in its share that has nothing to do with the ciphertext.
-    fn falsify<G: Group>(&self, attachment: &[u8]) -> Option<Vec<u8>> {
+    fn falsify<G: PrimeGroup>(&self, attachment: &[u8]) -> Option<Vec<u8>> {
         let Attachment::<G> { ciphertext, what } = Attachment::from_bytes(attachment).ok()?;
         let element = G::encode(&G::hash_to_point("lying-broker", &ciphertext));
         let falsify = |share: &mut [u8]| share[2..2 + G::POINT_LEN].copy_from_slice(element.as_ref());

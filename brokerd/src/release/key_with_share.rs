@@ -3,7 +3,7 @@
 use sealcast_broker::operation::Sealed;
 use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Entry;
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 
 use super::Kind;
@@ -19,7 +19,7 @@ pub enum KeyWithShare {
 }
 
 /// The key with this broker's share.
-impl<G: Group> From<(PublicKey<G>, KeyShare<G>)> for KeyWithShare
+impl<G: PrimeGroup> From<(PublicKey<G>, KeyShare<G>)> for KeyWithShare
 where
     KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {

@@ -6,7 +6,7 @@ use sealcast_broker::operation::{
     Accusation, Action, Body, Client, Frame, FrameError, Operation, Publication, Sealed, check,
 };
 use sealcast_broker::protocol::{Answer, Query, SignedKey, Why};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::tdh2::{Combined, Combiner, KeyShare, Labelled, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
@@ -15,14 +15,14 @@ use crate::fixture::{Broker, World, brokers, client, key as key_of, publication}
 use crate::shares::deal;
 
 /// Four brokers that have executed everything, with shares of which three open, or as many as are asked for.
-struct Cluster<G: Group> {
+struct Cluster<G: PrimeGroup> {
     world: World,
     brokers: Vec<Broker>,
     combiner: Combiner<G>,
     sealed: Vec<Labelled<G>>,
 }
 
-impl<G: Group> Cluster<G>
+impl<G: PrimeGroup> Cluster<G>
 where
     KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
@@ -92,7 +92,7 @@ where
     }
 }
 
-fn whom_the_policy_allows_opens_it_and_nobody_else<G: Group>()
+fn whom_the_policy_allows_opens_it_and_nobody_else<G: PrimeGroup>()
 where
     KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
@@ -186,7 +186,7 @@ fn rule_e4_t_signed_shares_of_a_false_ciphertext_suspend_its_publisher() {
     suspends::<P256>();
 }
 
-fn suspends<G: Group>()
+fn suspends<G: PrimeGroup>()
 where
     KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {

@@ -35,7 +35,7 @@ use std::fmt;
 use std::mem;
 
 use sealcast_broker::genesis::Cluster;
-use sealcast_crypto::group::{Element, Group, Parameters, ParametersError, feldman};
+use sealcast_crypto::group::{Element, Parameters, ParametersError, PrimeGroup, feldman};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::limits::BROKERS_MAX;
@@ -63,7 +63,7 @@ pub struct Setup {
 }
 
 /// The machine of one broker: runs, until one of them makes a key.
-pub struct Dkg<G: Group> {
+pub struct Dkg<G: PrimeGroup> {
     setup: Setup,
     seed: Secret<32>,
     run: u32,
@@ -91,7 +91,7 @@ pub enum SetupError {
     Index(u16),
 }
 
-impl<G: Group> Dkg<G> {
+impl<G: PrimeGroup> Dkg<G> {
     /// A machine that has heard nothing yet. The seed is drawn once for each cluster and broker, and kept until there is a key.
     ///
     /// # Errors
@@ -455,7 +455,7 @@ impl<G: Group> Dkg<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for Dkg<G> {
+impl<G: PrimeGroup> fmt::Debug for Dkg<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut it = f.debug_struct("Dkg");
         it.field("run", &self.run).field("deadline", &self.deadline()).field("excluded", &self.excluded).finish()
@@ -467,7 +467,7 @@ type Members<G> = BTreeMap<u16, Announcement<G>>;
 /// By dealer.
 type Dealings<G> = BTreeMap<u16, Dealing<G>>;
 
-enum Phase<G: Group> {
+enum Phase<G: PrimeGroup> {
     Waiting,
     Announcing {
         until: u64,
@@ -497,7 +497,7 @@ struct Unheard {
 }
 
 /// The share as it was opened, if it is the dealer's polynomial at the receiver.
-fn fits<G: Group>(dealing: &Dealing<G>, receiver: u16, share: &[u8]) -> Option<Secret<32>> {
+fn fits<G: PrimeGroup>(dealing: &Dealing<G>, receiver: u16, share: &[u8]) -> Option<Secret<32>> {
     let share = Secret::try_from(share).ok()?;
     feldman::fits(&dealing.commitment, receiver + 1, &share).then_some(share)
 }

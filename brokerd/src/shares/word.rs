@@ -11,7 +11,7 @@
 
 use sealcast_crypto::aead;
 use sealcast_crypto::disclosure::{Disclosure, Knowledge, disclosure_len, knowledge_len};
-use sealcast_crypto::group::{Element, Group};
+use sealcast_crypto::group::{Element, PrimeGroup};
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::{BROKERS_MAX, DKG_BYTES_MAX};
 use sealcast_wire::{Malformed, Reader, Writer};
@@ -47,7 +47,7 @@ pub(super) struct Binding([u8; 32]);
 
 /// Round 1: Y with its proof, and the hash of what will be dealt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Announcement<G: Group> {
+pub(super) struct Announcement<G: PrimeGroup> {
     pub(super) key: Element<G>,
     pub(super) knowledge: Knowledge<G>,
     pub(super) promise: [u8; 32],
@@ -55,7 +55,7 @@ pub(super) struct Announcement<G: Group> {
 
 /// Round 2: a polynomial in the exponent, and its values for all who announced themselves, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dealing<G: Group> {
+pub(super) struct Dealing<G: PrimeGroup> {
     pub(super) commitment: Vec<Element<G>>,
     pub(super) knowledge: Knowledge<G>,
     pub(super) sender: Element<G>,
@@ -65,13 +65,13 @@ pub(super) struct Dealing<G: Group> {
 
 /// Round 3: what a dealer sealed for the one who complains, open to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Complaint<G: Group> {
+pub(super) struct Complaint<G: PrimeGroup> {
     pub(super) dealer: u16,
     pub(super) disclosure: Disclosure<G>,
 }
 
 impl Binding {
-    pub(super) fn new<G: Group>(setup: &Setup, run: u32) -> Binding {
+    pub(super) fn new<G: PrimeGroup>(setup: &Setup, run: u32) -> Binding {
         let transcript = match setup.epoch {
             0 => Transcript::new("sealcast/v1/key ceremony").add(&setup.cluster.0),
             epoch => {
@@ -101,7 +101,7 @@ impl Binding {
 
     /// What a broker promises to deal: `T("sealcast/v1/key dkg promise"; binding, u16 broker, φ_0, …)`. It hides
     /// the commitment, which is as random as a key.
-    pub(super) fn promise<G: Group>(&self, broker: u16, commitment: &[Element<G>]) -> [u8; 32] {
+    pub(super) fn promise<G: PrimeGroup>(&self, broker: u16, commitment: &[Element<G>]) -> [u8; 32] {
         let mut transcript =
             Transcript::new("sealcast/v1/key ceremony promise").add(&self.0).add(&broker.to_be_bytes());
         commitment.iter().for_each(|it| transcript.absorb(it.bytes()));
@@ -136,7 +136,7 @@ impl Head {
     }
 }
 
-impl<G: Group> Announcement<G> {
+impl<G: PrimeGroup> Announcement<G> {
     pub(super) fn encode(&self, binding: Binding, broker: u16) -> Vec<u8> {
         let mut w = Head { binding, broker, round: Round::Announce }.begin();
         w.raw(self.key.bytes()).raw(&self.knowledge.to_bytes()).raw(&self.promise);
@@ -151,7 +151,7 @@ impl<G: Group> Announcement<G> {
     }
 }
 
-impl<G: Group> Dealing<G> {
+impl<G: PrimeGroup> Dealing<G> {
     pub(super) fn encode(&self, binding: Binding, broker: u16) -> Vec<u8> {
         let mut w = Head { binding, broker, round: Round::Deal }.begin();
         write_count(&mut w, self.commitment.len());
@@ -178,7 +178,7 @@ impl<G: Group> Dealing<G> {
     }
 }
 
-impl<G: Group> Complaint<G> {
+impl<G: PrimeGroup> Complaint<G> {
     /// All of one broker, by ascending dealer.
     pub(super) fn encode_all(complaints: &[Complaint<G>], binding: Binding, broker: u16) -> Vec<u8> {
         let mut w = Head { binding, broker, round: Round::Judge }.begin();
@@ -202,11 +202,11 @@ impl<G: Group> Complaint<G> {
     }
 }
 
-fn element<G: Group>(r: &mut Reader<'_>) -> Result<Element<G>, Malformed> {
+fn element<G: PrimeGroup>(r: &mut Reader<'_>) -> Result<Element<G>, Malformed> {
     Element::decode(r.take(G::POINT_LEN)?).ok_or(Malformed)
 }
 
-fn knowledge<G: Group>(r: &mut Reader<'_>) -> Result<Knowledge<G>, Malformed> {
+fn knowledge<G: PrimeGroup>(r: &mut Reader<'_>) -> Result<Knowledge<G>, Malformed> {
     Knowledge::from_bytes(r.take(knowledge_len::<G>())?).ok_or(Malformed)
 }
 

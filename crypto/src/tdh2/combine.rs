@@ -8,12 +8,12 @@ use super::ciphertext::Labelled;
 use super::key::PublicKey;
 use super::oracle::{Full, Oracle};
 use super::share::{Share, Verified};
-use crate::group::{Cache, Element, Group, SecretElement, SharesError};
+use crate::group::{Cache, Element, PrimeGroup, SecretElement, SharesError};
 use crate::secret::Secret;
 
 /// What t shares of a ciphertext come to.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Combined<G: Group> {
+pub enum Combined<G: PrimeGroup> {
     /// The message; every set of t shares that opens this ciphertext opens it to this.
     Opened(Zeroizing<Vec<u8>>),
     /// A share is false or the ciphertext is: ask for proofs, drop who has none, and combine what is verified.
@@ -24,12 +24,12 @@ pub enum Combined<G: Group> {
 }
 
 /// A reader: a key, and the Lagrange coefficients of the sets of holders that answered last.
-pub struct Combiner<G: Group> {
+pub struct Combiner<G: PrimeGroup> {
     key: Arc<PublicKey<G>>,
     coefficients: Cache<G>,
 }
 
-impl<G: Group> Combiner<G> {
+impl<G: PrimeGroup> Combiner<G> {
     /// A reader under one sharing.
     pub fn new(key: Arc<PublicKey<G>>) -> Combiner<G> {
         Combiner { key, coefficients: Cache::new() }
@@ -86,7 +86,7 @@ impl<G: Group> Combiner<G> {
     }
 }
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// The message, if Z' is the Z of this ciphertext and all of it was made from its σ.
     fn open_with(&self, it: &Labelled<G>, z: &Element<G>) -> Option<Zeroizing<Vec<u8>>> {
         let ciphertext = &it.ciphertext;
@@ -110,14 +110,14 @@ impl<G: Group> PublicKey<G> {
 }
 
 /// σ' = c_1 ⊕ H1(Z').
-pub(super) fn unmask<G: Group, O: Oracle<G>>(key: &PublicKey<G>, it: &Labelled<G>, z: &Element<G>) -> Secret<32> {
+pub(super) fn unmask<G: PrimeGroup, O: Oracle<G>>(key: &PublicKey<G>, it: &Labelled<G>, z: &Element<G>) -> Secret<32> {
     let mask = O::mask(key, &it.ciphertext.u, z);
     Secret::filled(|sigma| {
         *sigma = std::array::from_fn(|i| it.ciphertext.masked[i] ^ mask.expose()[i]);
     })
 }
 
-impl<G: Group> std::fmt::Debug for Combined<G> {
+impl<G: PrimeGroup> std::fmt::Debug for Combined<G> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Combined::Opened(message) => write!(f, "Opened(<{} bytes>)", message.len()),

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sealcast_crypto::group::{Group, Ristretto255};
+use sealcast_crypto::group::{PrimeGroup, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{Dropped, Fetch, FetchId, Fetched, Incarnation, Monotonic, Now};
 
@@ -32,9 +32,9 @@ pub struct Setup {
 }
 
 /// See the module.
-pub struct Client<G: Group = Ristretto255>(State<G>);
+pub struct Client<G: PrimeGroup = Ristretto255>(State<G>);
 
-enum State<G: Group> {
+enum State<G: PrimeGroup> {
     Fetching(Box<Fetching>),
     Running(Box<Threshold<G>>),
 }
@@ -48,7 +48,7 @@ struct Fetching {
     outputs: VecDeque<Output>,
 }
 
-impl<G: Group> Client<G> {
+impl<G: PrimeGroup> Client<G> {
     /// A client that asks for the key once its transport is up.
     pub fn new(setup: Setup) -> Client<G> {
         let versions = RequiredVersions { epoch: 0, policy: 0 };
@@ -65,7 +65,7 @@ impl Fetching {
     }
 
     /// Takes in what happened; the machine under the key, once that came.
-    fn handle<G: Group>(&mut self, now: Now, input: Input<'_>) -> Result<Option<Threshold<G>>, HandleError> {
+    fn handle<G: PrimeGroup>(&mut self, now: Now, input: Input<'_>) -> Result<Option<Threshold<G>>, HandleError> {
         match input {
             Input::Up => self.ask(),
             Input::InForce(versions) => self.versions = versions.into(),
@@ -94,13 +94,13 @@ impl Fetching {
         Ok(None)
     }
 
-    fn config<G: Group>(&self, key: &[u8]) -> Option<Config<G>> {
+    fn config<G: PrimeGroup>(&self, key: &[u8]) -> Option<Config<G>> {
         let Setup { client, cluster, brokers, .. } = &self.setup;
         Config::new(*client, *cluster, brokers, key, &pin(cluster, key)).ok()
     }
 }
 
-impl<G: Group> Keys for Client<G> {
+impl<G: PrimeGroup> Keys for Client<G> {
     fn properties(&self) -> Properties {
         PROPERTIES
     }

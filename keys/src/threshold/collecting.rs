@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand_core::CryptoRng;
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::tdh2::{Combined, Combiner, Labelled, Share, Verified};
 use sealcast_wire::{Dropped, Monotonic};
 use zeroize::Zeroizing;
@@ -13,7 +13,7 @@ use super::config::Config;
 use super::sealed::{Attachment, SignedShare, What, statement};
 
 /// Shares of one ciphertext: at most one of each broker, and one proof.
-pub(super) struct Collecting<G: Group> {
+pub(super) struct Collecting<G: PrimeGroup> {
     pub(super) it: Labelled<G>,
     pub(super) header: Vec<u8>,
     /// Bytes of what was delivered.
@@ -36,7 +36,7 @@ pub(super) struct Collecting<G: Group> {
 }
 
 /// How far shares are believed.
-enum Trust<G: Group> {
+enum Trust<G: PrimeGroup> {
     /// Until t of them combine to something wrong.
     Optimistic,
     /// Only with proof; these have one. Of the convicted nothing more is taken.
@@ -44,7 +44,7 @@ enum Trust<G: Group> {
 }
 
 /// What has become of a ciphertext.
-pub(super) enum Verdict<G: Group> {
+pub(super) enum Verdict<G: PrimeGroup> {
     /// More is needed.
     Wait,
     /// t shares combine to something wrong: proofs are needed.
@@ -59,7 +59,7 @@ pub(super) enum Verdict<G: Group> {
     NotOrdered,
 }
 
-impl<G: Group> Collecting<G> {
+impl<G: PrimeGroup> Collecting<G> {
     pub(super) fn new(
         it: Labelled<G>,
         header: &[u8],

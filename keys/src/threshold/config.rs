@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_crypto::ed25519;
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::Signature;
 use sealcast_crypto::tdh2::{KeyError, PublicKey, vouching};
@@ -13,7 +13,7 @@ use sealcast_wire::EpochId;
 
 /// What a client needs to know before it starts; all of it from a cluster file that it has verified.
 #[derive(Clone)]
-pub struct Config<G: Group> {
+pub struct Config<G: PrimeGroup> {
     /// Our own Ed25519 key: whom the labels of our publications name.
     pub(super) client: [u8; 32],
     /// Names the cluster in everything that is signed for it.
@@ -35,7 +35,7 @@ pub struct RequiredVersions {
     pub policy: u64,
 }
 
-impl<G: Group> Config<G> {
+impl<G: PrimeGroup> Config<G> {
     /// Of a cluster file: its id, its brokers' keys by number, the encoded threshold key, and the [`pin`] of that.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use sealcast_crypto::group::{Group, Ristretto255};
+use sealcast_crypto::group::{PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{Ciphertext, Combiner};
@@ -76,7 +76,7 @@ pub const PROPERTIES: Properties = Properties {
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.
-pub struct Threshold<G: Group = Ristretto255> {
+pub struct Threshold<G: PrimeGroup = Ristretto255> {
     config: Config<G>,
     combiner: Combiner<G>,
     rng: ChaCha20Rng,
@@ -104,7 +104,7 @@ pub struct Threshold<G: Group = Ristretto255> {
     outputs: VecDeque<Output>,
 }
 
-impl<G: Group> Threshold<G> {
+impl<G: PrimeGroup> Threshold<G> {
     /// A client that knows of these versions; the seed is drawn once for each process and never used again.
     pub fn new(
         name: &str,
@@ -322,7 +322,7 @@ impl<G: Group> Threshold<G> {
     }
 }
 
-impl<G: Group> Threshold<G> {
+impl<G: PrimeGroup> Threshold<G> {
     fn open(&mut self, now: Now, message: Delivered<'_>) {
         let index = message.index;
         if let Some(body) = message.body
@@ -357,7 +357,7 @@ impl<G: Group> Threshold<G> {
     }
 }
 
-impl<G: Group> Keys for Threshold<G> {
+impl<G: PrimeGroup> Keys for Threshold<G> {
     fn has_capacity(&self, bytes: usize) -> bool {
         self.collecting.len() < limits::SEALED_WAITING_MAX && self.bytes + bytes <= limits::SEALED_WAITING_BYTES_MAX
     }

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_crypto::disclosure::Pair;
 use sealcast_crypto::group::feldman::{self, Dealing};
-use sealcast_crypto::group::{Group, SecretScalar};
+use sealcast_crypto::group::{PrimeGroup, SecretScalar};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 
@@ -12,7 +12,7 @@ use super::super::word::{Announcement, Binding};
 use super::Setup;
 
 /// What one broker draws for one run.
-pub(super) struct Contribution<G: Group> {
+pub(super) struct Contribution<G: PrimeGroup> {
     /// y, Y.
     pub(super) key: Pair<G>,
     /// x, X.
@@ -23,7 +23,7 @@ pub(super) struct Contribution<G: Group> {
     pub(super) announcement: Announcement<G>,
 }
 
-impl<G: Group> Contribution<G> {
+impl<G: PrimeGroup> Contribution<G> {
     /// All of it from the seed, the run and the broker's number.
     pub(super) fn derive(setup: &Setup, binding: Binding, seed: &Secret<32>) -> Contribution<G> {
         let info: [&[u8]; 2] = [b"sealcast/v1/key ceremony seed", &setup.index.to_be_bytes()];

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 
 use super::super::word::Round;
 
 /// What comes of it.
 #[derive(Debug)]
-pub enum Event<G: Group> {
+pub enum Event<G: PrimeGroup> {
     /// To be ordered as this broker's [`Dkg`](sealcast_broker::operation::Operation::Ceremony).
     Say(Vec<u8>),
     /// A broker's dealing does not count in this run.
@@ -43,7 +43,7 @@ pub enum Event<G: Group> {
 
 /// A key that the brokers made.
 #[derive(Debug)]
-pub struct Made<G: Group> {
+pub struct Made<G: PrimeGroup> {
     /// The run that made it.
     pub run: u32,
     /// The key.

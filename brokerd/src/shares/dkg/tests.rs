@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use sealcast_crypto::disclosure::Pair;
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::Transcript;
 
 use super::super::testing::opens_with_every_t;
@@ -20,7 +20,7 @@ type Pending = (u16, Vec<u8>);
 /// What a broker does with a word that it should say: the words that it says instead.
 type Tamper<G> = Box<dyn FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>>>;
 
-struct World<G: Group> {
+struct World<G: PrimeGroup> {
     machines: Vec<Dkg<G>>,
     tampering: BTreeMap<u16, Tamper<G>>,
     pending: Vec<Pending>,
@@ -47,11 +47,11 @@ fn seed(index: u16) -> Secret<32> {
     Secret::from_bytes([index as u8 + 1; 32])
 }
 
-fn machine<G: Group>(brokers: u16, threshold: u16, index: u16) -> Dkg<G> {
+fn machine<G: PrimeGroup>(brokers: u16, threshold: u16, index: u16) -> Dkg<G> {
     Dkg::new(setup(brokers, threshold, index), seed(index)).unwrap()
 }
 
-impl<G: Group> World<G> {
+impl<G: PrimeGroup> World<G> {
     fn new(brokers: u16, threshold: u16) -> World<G> {
         World {
             machines: (0..brokers).map(|i| machine(brokers, threshold, i)).collect(),
@@ -148,12 +148,14 @@ fn round_of(word: &[u8]) -> Round {
 }
 
 /// Says nothing in a round.
-fn silent<G: Group>(in_round: Round) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
+fn silent<G: PrimeGroup>(in_round: Round) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
     move |_, word| if round_of(&word) == in_round { vec![] } else { vec![word] }
 }
 
 /// Deals something else.
-fn dealing<G: Group>(mut change: impl FnMut(&Dkg<G>, &mut Dealing<G>)) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
+fn dealing<G: PrimeGroup>(
+    mut change: impl FnMut(&Dkg<G>, &mut Dealing<G>),
+) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
     move |machine, word| {
         let (head, body) = Head::decode(&word).unwrap();
         if head.round != Round::Deal {
@@ -166,7 +168,7 @@ fn dealing<G: Group>(mut change: impl FnMut(&Dkg<G>, &mut Dealing<G>)) -> impl F
 }
 
 /// Seals a share for a receiver that is one too high. All brokers are members.
-fn wrong_share<G: Group>(machine: &Dkg<G>, it: &mut Dealing<G>, receiver: u16) {
+fn wrong_share<G: PrimeGroup>(machine: &Dkg<G>, it: &mut Dealing<G>, receiver: u16) {
     let Phase::Dealing { members, .. } = &machine.phase else { panic!("it deals while dealing") };
     let share = G::decode_scalar(machine.contribution.dealt.shares[usize::from(receiver)].expose()).unwrap();
     let share = G::scalar_bytes(&(share + G::Scalar::from(1)));
@@ -176,7 +178,7 @@ fn wrong_share<G: Group>(machine: &Dkg<G>, it: &mut Dealing<G>, receiver: u16) {
 }
 
 /// Complains of dealer 0, disclosing what this chooses.
-fn complaining<G: Group>(
+fn complaining<G: PrimeGroup>(
     mut disclose: impl FnMut(&Dkg<G>, &Dealing<G>) -> sealcast_crypto::disclosure::Disclosure<G>,
 ) -> impl FnMut(&Dkg<G>, Vec<u8>) -> Vec<Vec<u8>> {
     move |machine, word| {
@@ -186,7 +188,7 @@ fn complaining<G: Group>(
     }
 }
 
-fn all_honest<G: Group>() {
+fn all_honest<G: PrimeGroup>() {
     for (brokers, threshold) in [(4, 3), (4, 2), (7, 5)] {
         let mut world = World::<G>::new(brokers, threshold);
         world.run();
@@ -239,7 +241,7 @@ fn rule_e8_who_does_not_judge_complains_of_nobody() {
     assert!(world.said().is_empty());
 }
 
-fn wrong_shares<G: Group>() {
+fn wrong_shares<G: PrimeGroup>() {
     let mut world = World::<G>::new(4, 3).liar(3, dealing(|machine, it| wrong_share(machine, it, 0)));
     world.run();
     assert_eq!(world.agreed().dealers, [0, 1, 2].into());
@@ -541,7 +543,7 @@ fn a_broker_that_lost_its_seed_learns_the_key_and_has_no_share() {
 /// A broker may be restarted by a newer program in the midst of a run: the same seed must give it the same words.
 #[test]
 fn the_words_of_these_seeds_are_these() {
-    fn log<G: Group>() -> String {
+    fn log<G: PrimeGroup>() -> String {
         let mut world = World::<G>::new(4, 3).liar(3, dealing(|_, it| it.sealed[1] = [5; SEALED_LEN]));
         world.run();
         let words = world.log.iter().fold(Transcript::new("words"), |it, (_, _, word)| it.add(word));

@@ -14,7 +14,7 @@ use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_broker::contradiction::{self, FORM};
 use sealcast_broker::genesis::Cluster as Id;
 use sealcast_broker::protocol::{Misbehaviour, Report};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_keys::threshold::evidence::judge;
 use sealcast_keys::threshold::{Config, pin};
@@ -359,7 +359,7 @@ pub(crate) fn export(kept: &[(PathBuf, String)], to: &Path) -> Result<(), Failur
 
 /// Whom the proof in such a file convicts, to anybody who has the cluster file and the key; `None` if nobody.
 pub(crate) fn convicts(file: &ClusterFile, key: &VouchedKey, text: &str) -> Option<Culprit> {
-    fn judged<G: Group>(file: &ClusterFile, key: &VouchedKey, record: &[u8]) -> Option<Culprit> {
+    fn judged<G: PrimeGroup>(file: &ClusterFile, key: &VouchedKey, record: &[u8]) -> Option<Culprit> {
         let cluster = file.cluster().0;
         let pinned = pin(&cluster, &key.key);
         // Whoever looks at a proof publishes nothing: it has no key.
