@@ -196,7 +196,7 @@ impl Blocks for Archive {
         Some(block.frames.get(frame as usize)?.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<StartCertificate> {
+    fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
         Some(StartCertificate { height, certificate: vec![1; 8], header: vec![2; 8] })
     }
 

@@ -39,7 +39,7 @@ pub trait Blocks: Send + Sync + 'static {
     fn frame(&self, height: u64, frame: u32) -> Option<Bytes>;
 
     /// The proof that a quorum made this block final, if it has one of its own.
-    fn floor(&self, _height: u64) -> Option<StartCertificate> {
+    fn start_certificate(&self, _height: u64) -> Option<StartCertificate> {
         None
     }
 

@@ -584,9 +584,9 @@ impl Blocks for Node {
         block.frames.get(usize::try_from(frame).ok()?).map(|frame| frame.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<StartCertificate> {
+    fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
         let order = lock(&self.order).clone()?;
-        block_on(order.floor(height))
+        block_on(order.start_certificate(height))
     }
 
     fn prune(&self, height: u64) {
@@ -631,8 +631,9 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| config.at(name));
     let place = sync::JoinFolders { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
-    let is_start_certificate =
-        |floor: &StartCertificate| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
+    let is_start_certificate = |start_certificate: &StartCertificate| {
+        Engine::check(&engine_settings(config, Some(start_certificate.clone()))).is_ok()
+    };
     let rows = |e: io::Error| rows_failure(&place.state, &e.to_string(), true);
     let executed = sync::height_in(&place.state).map_err(rows)?;
     if known && let Some(damaged) = engine::votes::check(&config.at("order"), executed).map_err(disk)? {
@@ -646,22 +647,22 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
         engine::votes::forget(&config.at("order")).map_err(disk)?;
     }
     let mut rng = rng()?;
-    let floor = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(rows)?;
-    if floor.is_some() && !known {
+    let start_certificate = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(rows)?;
+    if start_certificate.is_some() && !known {
         place.votes.doubt().map_err(disk)?;
     }
     if !place.votes.are_in_quarantine().map_err(disk)? {
-        return Ok(floor);
+        return Ok(start_certificate);
     }
-    let from = floor.as_ref().map_or(executed, |floor| floor.height);
+    let from = start_certificate.as_ref().map_or(executed, |start_certificate| start_certificate.height);
     wait_for_views(sync::Forgotten::new(from), &peers, &place.votes)?;
     if peers.has_ended() {
-        return Ok(floor);
+        return Ok(start_certificate);
     }
     // Meanwhile the others have pruned on.
-    let floor = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(disk)?;
+    let start_certificate = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(disk)?;
     place.votes.are_over().map_err(disk)?;
-    Ok(floor)
+    Ok(start_certificate)
 }
 
 /// Without its journal it does not vote where it may have voted already.
@@ -797,7 +798,7 @@ where
     let words = making.executor.dkg_statements().map_err(|e| Failure::Storage(e.to_string()))?;
     // Who began with a snapshot was not told how the key was made, and no second one is made. Where the words are here, the
     // share may still come of them.
-    if words.is_empty() && (vouched.is_some() || making.executor.floor().height > 0) {
+    if words.is_empty() && (vouched.is_some() || making.executor.low_water_mark().height > 0) {
         log::warn("the cluster has a threshold key, and this broker no share of it: it helps nobody to read");
         return Ok(None);
     }

@@ -310,9 +310,9 @@ impl Quorum {
                     waits = true;
                     let purpose = Purpose::Resume(*id);
                     let (place, sn) = line.anchor;
-                    let floor = self.known.height;
+                    let min_height = self.known.height;
                     if !self.queries.is_open(&purpose) && self.queries.has_capacity() {
-                        let query = Query::Resume { subscription: *id, place, sn, floor };
+                        let query = Query::Resume { subscription: *id, place, sn, min_height };
                         self.ask(now, purpose, query, self.faulty + 1);
                     }
                 }

@@ -115,8 +115,8 @@ impl Quorum {
             }
             (What::Filler, _) => {}
             (What::SyncForRead(read), code) => {
-                let floor = number_in(8).filter(|_| code == Code::Done);
-                self.sync_done(now, *read, floor);
+                let min_height = number_in(8).filter(|_| code == Code::Done);
+                self.sync_done(now, *read, min_height);
             }
             (What::Subscribe(interest), Code::Done) => {
                 let sn = number_in(0).unwrap_or(0);

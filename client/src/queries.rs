@@ -202,11 +202,11 @@ impl Quorum {
     /// Asks one broker for what follows on its own last page of a subscription.
     pub(super) fn ask_broker(&mut self, id: u64, broker: u16) {
         let Some(OpenQuery { purpose: Purpose::Resume(of), query, .. }) = self.queries.get(id) else { return };
-        let (Some(line), &Query::Resume { subscription, floor, .. }) = (self.lines.get_mut(of), query) else {
+        let (Some(line), &Query::Resume { subscription, min_height, .. }) = (self.lines.get_mut(of), query) else {
             return;
         };
         let (place, sn) = line.streams.ask(broker, line.anchor);
-        let query = Query::Resume { subscription, place, sn, floor };
+        let query = Query::Resume { subscription, place, sn, min_height };
         self.send(broker, Request::Query { id, query }.to_bytes().into());
     }
 

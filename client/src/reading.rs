@@ -85,9 +85,9 @@ impl Quorum {
     }
 
     /// The `Sync` of a read has its place; without one the client may not read.
-    pub(super) fn sync_done(&mut self, now: Now, token: Token, floor: Option<u64>) {
-        match floor {
-            Some(floor) => self.ask_to_read(now, token, floor),
+    pub(super) fn sync_done(&mut self, now: Now, token: Token, min_height: Option<u64>) {
+        match min_height {
+            Some(min_height) => self.ask_to_read(now, token, min_height),
             None => self.fail_read(token, Why::Denied),
         }
     }
@@ -97,16 +97,16 @@ impl Quorum {
         self.fail_read(token, Why::Busy);
     }
 
-    fn ask_to_read(&mut self, now: Now, token: Token, floor: u64) {
+    fn ask_to_read(&mut self, now: Now, token: Token, min_height: u64) {
         let Some(Reading::Requested(what)) = self.reads.get(&token) else { return };
         let query = match what.clone() {
             // What stands at a place never changes, but whether anything does yet is a query of how far one sees.
-            Read::TopicPosition { header, ps } => Query::Range { header, from: ps, limit: 1, floor },
-            Read::Range { header, from, limit } => Query::Range { header, from, limit, floor },
-            Read::Latest { header } => Query::Latest { header, floor },
-            Read::Value { topic, key } => Query::Value { topic, key, floor },
-            Read::Policy => Query::Policy { floor },
-            Read::Subject(subject) => Query::Subject { subject, floor },
+            Read::TopicPosition { header, ps } => Query::Range { header, from: ps, limit: 1, min_height },
+            Read::Range { header, from, limit } => Query::Range { header, from, limit, min_height },
+            Read::Latest { header } => Query::Latest { header, min_height },
+            Read::Value { topic, key } => Query::Value { topic, key, min_height },
+            Read::Policy => Query::Policy { min_height },
+            Read::Subject(subject) => Query::Subject { subject, min_height },
         };
         self.ask(now, Purpose::Read(token), query, self.faulty + 1);
     }
@@ -169,10 +169,10 @@ impl Quorum {
                 }
                 is_some
             }
-            Query::Latest { header, floor } => {
+            Query::Latest { header, min_height } => {
                 let latest = lists.iter().map(|list| list.last().map(|it| it.ps));
                 let (Some(Some(ps)), header) = (reached(latest, self.faulty), header.clone()) else { return false };
-                let query = Query::Range { header, from: ps, limit: 1, floor: *floor };
+                let query = Query::Range { header, from: ps, limit: 1, min_height: *min_height };
                 self.ask(now, Purpose::Read(token), query, self.channels.len());
                 true
             }

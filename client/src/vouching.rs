@@ -50,7 +50,7 @@ impl Quorum {
         self.vouching.ask_at = Some(now.monotonic + EVERY);
         if self.queries.has_capacity() && !self.queries.is_open(&Purpose::Vouched) {
             let header = Header { topic: TOPIC.to_owned(), value: None };
-            let query = Query::Range { header, from: 0, limit: 1, floor: self.known.height };
+            let query = Query::Range { header, from: 0, limit: 1, min_height: self.known.height };
             self.ask(now, Purpose::Vouched, query, self.faulty + 1);
         }
     }

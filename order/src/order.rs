@@ -34,7 +34,7 @@ pub trait Order: Send + Sync {
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>>;
 
     /// The proof that a quorum finalised the block of this height: where another broker may start (`Start::StartCertificate`).
-    fn floor(&self, height: u64) -> Later<Option<StartCertificate>>;
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>>;
 
     /// Blocks below `height` are needed no more. They go in steps; blocks not yet acknowledged stay.
     fn prune(&self, height: u64);

@@ -137,7 +137,7 @@ impl Order for Solo {
         Box::pin(std::future::ready(block.map(Arc::new)))
     }
 
-    fn floor(&self, _height: u64) -> Later<Option<StartCertificate>> {
+    fn start_certificate(&self, _height: u64) -> Later<Option<StartCertificate>> {
         Box::pin(std::future::ready(None))
     }
 

@@ -274,7 +274,7 @@ fn rule_e15_an_aged_broker_starts_and_delivers_its_history() {
     for height in [1, 2, BLOCKS / 2, BLOCKS] {
         let block = block_on(engine.block(height)).expect("it is held");
         assert_eq!(Some(&block.hash()), blocks.get(&height));
-        assert!(block_on(engine.floor(height)).is_some(), "block {height} has a certificate");
+        assert!(block_on(engine.start_certificate(height)).is_some(), "block {height} has a certificate");
     }
     engine.prune(BLOCKS - 10);
     until("the old ones are pruned", || block_on(engine.block(1)).is_none());

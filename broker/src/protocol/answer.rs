@@ -116,7 +116,7 @@ pub struct Status {
     /// The last block that it knows to be final.
     pub tip: u64,
     /// How far back it keeps publications.
-    pub floor: LowWaterMark,
+    pub low_water_mark: LowWaterMark,
     /// Clients connected.
     pub clients: u32,
     /// Frames that wait to be ordered.
@@ -269,7 +269,7 @@ impl Status {
         w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
         w.raw(&self.at.0.to_be_bytes());
         w.u64(self.policy).u32(self.epoch).u64(self.next_act);
-        w.u64(self.tip).u64(self.floor.height).u64(self.floor.sn);
+        w.u64(self.tip).u64(self.low_water_mark.height).u64(self.low_water_mark.sn);
         w.u32(self.clients).u32(self.waiting).u64(self.commit_micros);
         w.u32(self.descriptors_used).u32(self.descriptors_allowed).u8(u8::from(self.key_age.is_some()));
         self.key_age.iter().for_each(|age| {
@@ -293,7 +293,7 @@ impl Status {
         let state_root = r.array()?;
         let (at, policy, epoch) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?);
         let (next_act, tip) = (r.u64()?, r.u64()?);
-        let floor = LowWaterMark { height: r.u64()?, sn: r.u64()? };
+        let low_water_mark = LowWaterMark { height: r.u64()?, sn: r.u64()? };
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
         let (descriptors_used, descriptors_allowed) = (r.u32()?, r.u32()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };
@@ -314,7 +314,7 @@ impl Status {
             epoch,
             next_act,
             tip,
-            floor,
+            low_water_mark,
             clients,
             waiting,
             commit_micros,

@@ -31,7 +31,7 @@ pub struct SnapshotInfo {
     /// [`crate::state::SnapshotHead`], encoded.
     pub head: Vec<u8>,
     /// The block at which the order begins for who takes it: the snapshot's own or one before.
-    pub floor: u64,
+    pub start_height: u64,
     /// The quorum's certificate of that block, in the order's encoding.
     pub certificate: Vec<u8>,
     /// What that block's hash is made of.
@@ -54,12 +54,12 @@ pub struct Checkpoint {
 }
 
 impl History {
-    /// `u64 height ‖ u64 oldest ‖ (0 | 1 ‖ offer)`, `offer = u32 length ‖ head ‖ u64 floor ‖ u32 length ‖ certificate ‖ u32 length ‖ header`
+    /// `u64 height ‖ u64 oldest ‖ (0 | 1 ‖ offer)`, `offer = u32 length ‖ head ‖ u64 start_height ‖ u32 length ‖ certificate ‖ u32 length ‖ header`
     pub(super) fn encode(&self, w: &mut Writer) {
         w.u64(self.height).u64(self.oldest).u8(u8::from(self.snapshot.is_some()));
         if let Some(snapshot) = &self.snapshot {
             write_bytes(w, &snapshot.head);
-            write_bytes(w.u64(snapshot.floor), &snapshot.certificate);
+            write_bytes(w.u64(snapshot.start_height), &snapshot.certificate);
             write_bytes(w, &snapshot.header);
         }
     }
@@ -73,10 +73,10 @@ impl History {
 
 impl SnapshotInfo {
     fn decode(r: &mut Reader<'_>) -> Result<SnapshotInfo, Malformed> {
-        let (head, floor) = (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, r.u64()?);
+        let (head, start_height) = (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, r.u64()?);
         let (certificate, header) =
             (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?);
-        Ok(SnapshotInfo { head, floor, certificate, header })
+        Ok(SnapshotInfo { head, start_height, certificate, header })
     }
 }
 

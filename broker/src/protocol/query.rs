@@ -7,7 +7,7 @@ use crate::operation::Header;
 use crate::operation::publication::{read_headers, write_headers};
 use crate::state::Subject;
 
-/// A query. `floor` is the highest block whose effects the client has seen (E9): a broker that has not executed it
+/// A query. `min_height` is the highest block whose effects the client has seen (E9): a broker that has not executed it
 /// answers [`super::Why::Behind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
@@ -49,14 +49,14 @@ pub enum Query {
         /// How many at most, of `READ_POSITIONS_MAX`.
         limit: u16,
         /// E9.
-        floor: u64,
+        min_height: u64,
     },
     /// The last place of a topic.
     Latest {
         /// The topic.
         header: Header,
         /// E9.
-        floor: u64,
+        min_height: u64,
     },
     /// A value of the key–value state.
     Value {
@@ -65,7 +65,7 @@ pub enum Query {
         /// The key.
         key: Vec<u8>,
         /// E9.
-        floor: u64,
+        min_height: u64,
     },
     /// What a subscription got from a place on.
     Resume {
@@ -76,7 +76,7 @@ pub enum Query {
         /// Looking at operations from this sn on.
         sn: u64,
         /// E9.
-        floor: u64,
+        min_height: u64,
     },
     /// The operations of publications that the client may read.
     Bodies {
@@ -113,14 +113,14 @@ pub enum Query {
     /// The global policy in force, whole.
     Policy {
         /// E9.
-        floor: u64,
+        min_height: u64,
     },
     /// What has become of a client, a certificate or a claim; asked by administrators alone.
     Subject {
         /// Which.
         subject: Subject,
         /// E9.
-        floor: u64,
+        min_height: u64,
     },
 }
 
@@ -138,13 +138,13 @@ impl Query {
             Query::Result { number } => w.u8(2).u64(*number),
             Query::Receipt { height, number } => w.u8(3).u64(*height).u64(*number),
             Query::TopicPosition { header, ps } => write_header(w.u8(4), header).u64(*ps),
-            Query::Range { header, from, limit, floor } => {
-                write_header(w.u8(5), header).u64(*from).u16(*limit).u64(*floor)
+            Query::Range { header, from, limit, min_height } => {
+                write_header(w.u8(5), header).u64(*from).u16(*limit).u64(*min_height)
             }
-            Query::Latest { header, floor } => write_header(w.u8(6), header).u64(*floor),
-            Query::Value { topic, key, floor } => w.u8(7).bytes16(topic.as_bytes()).bytes16(key).u64(*floor),
-            Query::Resume { subscription, place, sn, floor } => {
-                w.u8(8).u64(*subscription).u64(*place).u64(*sn).u64(*floor)
+            Query::Latest { header, min_height } => write_header(w.u8(6), header).u64(*min_height),
+            Query::Value { topic, key, min_height } => w.u8(7).bytes16(topic.as_bytes()).bytes16(key).u64(*min_height),
+            Query::Resume { subscription, place, sn, min_height } => {
+                w.u8(8).u64(*subscription).u64(*place).u64(*sn).u64(*min_height)
             }
             Query::Bodies { sns } => {
                 w.u8(9).u16(u16::try_from(sns.len()).expect("a question's bodies have a limit"));
@@ -156,11 +156,11 @@ impl Query {
             Query::History => w.u8(13),
             Query::Checkpoint { height } => w.u8(14).u64(*height),
             Query::Part { height, offset } => w.u8(15).u64(*height).u64(*offset),
-            Query::Policy { floor } => w.u8(16).u64(*floor),
+            Query::Policy { min_height } => w.u8(16).u64(*min_height),
             Query::Evidence => w.u8(17),
             Query::Witness { sn } => w.u8(18).u64(*sn),
-            Query::Subject { subject, floor } => {
-                subject.encode(w.u8(19).u64(*floor));
+            Query::Subject { subject, min_height } => {
+                subject.encode(w.u8(19).u64(*min_height));
                 w
             }
         };
@@ -172,13 +172,13 @@ impl Query {
             2 => Query::Result { number: r.u64()? },
             3 => Query::Receipt { height: r.u64()?, number: r.u64()? },
             4 => Query::TopicPosition { header: read_header(r)?, ps: r.u64()? },
-            5 => Query::Range { header: read_header(r)?, from: r.u64()?, limit: r.u16()?, floor: r.u64()? },
-            6 => Query::Latest { header: read_header(r)?, floor: r.u64()? },
+            5 => Query::Range { header: read_header(r)?, from: r.u64()?, limit: r.u16()?, min_height: r.u64()? },
+            6 => Query::Latest { header: read_header(r)?, min_height: r.u64()? },
             7 => {
                 let topic = std::str::from_utf8(r.bytes16(limits::TOPIC_BYTES_MAX)?).map_err(|_| Malformed)?.to_owned();
-                Query::Value { topic, key: r.bytes16(limits::VALUE_KEY_BYTES_MAX)?.to_vec(), floor: r.u64()? }
+                Query::Value { topic, key: r.bytes16(limits::VALUE_KEY_BYTES_MAX)?.to_vec(), min_height: r.u64()? }
             }
-            8 => Query::Resume { subscription: r.u64()?, place: r.u64()?, sn: r.u64()?, floor: r.u64()? },
+            8 => Query::Resume { subscription: r.u64()?, place: r.u64()?, sn: r.u64()?, min_height: r.u64()? },
             9 => {
                 let count = r.count16(8, limits::READ_POSITIONS_MAX)?;
                 Query::Bodies { sns: (0..count).map(|_| r.u64()).collect::<Result<_, _>>()? }
@@ -189,12 +189,12 @@ impl Query {
             13 => Query::History,
             14 => Query::Checkpoint { height: r.u64()? },
             15 => Query::Part { height: r.u64()?, offset: r.u64()? },
-            16 => Query::Policy { floor: r.u64()? },
+            16 => Query::Policy { min_height: r.u64()? },
             17 => Query::Evidence,
             18 => Query::Witness { sn: r.u64()? },
             19 => {
-                let floor = r.u64()?;
-                Query::Subject { subject: Subject::decode(r)?, floor }
+                let min_height = r.u64()?;
+                Query::Subject { subject: Subject::decode(r)?, min_height }
             }
             _ => return Err(Malformed),
         })

@@ -65,11 +65,11 @@ fn replies() -> Vec<Reply> {
     let report = Report { broker: 3, at: 1279, misbehaviour: Misbehaviour::Equivocated };
     let status =
         Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], next_act: 9, ..Status::default() };
-    let floor = LowWaterMark { height: 3, sn: 40 };
-    let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
+    let low_water_mark = LowWaterMark { height: 3, sn: 40 };
+    let status = Status { suspended: vec![(client(1), 9)], low_water_mark, ..status };
     let status = Status { descriptors_used: 107, descriptors_allowed: 1024, ..status };
     let status = Status { silent: vec![0, 3], cut_off: vec![3], clock_ahead: -30, ..status };
-    let snapshot = SnapshotInfo { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
+    let snapshot = SnapshotInfo { head: vec![1; 9], start_height: 2, certificate: vec![2; 7], header: vec![3; 5] };
     let roots = ([4; 32], [5; 32]);
     let checkpoint =
         Checkpoint { broker: 2, height: 64, state_root: roots.0, outbox_root: roots.1, signature: [6; SIGNATURE_LEN] };
@@ -125,10 +125,10 @@ fn requests() -> Vec<Request> {
         Query::Receipt { height: 3, number: 4 },
         Query::Witness { sn: 5 },
         Query::TopicPosition { header: header(), ps: 9 },
-        Query::Range { header: header(), from: 1, limit: 100, floor: 8 },
-        Query::Latest { header: header(), floor: 8 },
-        Query::Value { topic: "t".into(), key: b"k".to_vec(), floor: 1 },
-        Query::Resume { subscription: 1, place: 2, sn: 3, floor: 4 },
+        Query::Range { header: header(), from: 1, limit: 100, min_height: 8 },
+        Query::Latest { header: header(), min_height: 8 },
+        Query::Value { topic: "t".into(), key: b"k".to_vec(), min_height: 1 },
+        Query::Resume { subscription: 1, place: 2, sn: 3, min_height: 4 },
         Query::Bodies { sns: vec![1, 5] },
         Query::Share { sn: 1, proved: true },
         Query::Status,
@@ -136,10 +136,10 @@ fn requests() -> Vec<Request> {
         Query::History,
         Query::Checkpoint { height: 64 },
         Query::Part { height: 64, offset: 1 << 20 },
-        Query::Policy { floor: 8 },
+        Query::Policy { min_height: 8 },
         Query::Evidence,
-        Query::Subject { subject: Subject::Client(client(1)), floor: 8 },
-        Query::Subject { subject: credential(), floor: 8 },
+        Query::Subject { subject: Subject::Client(client(1)), min_height: 8 },
+        Query::Subject { subject: credential(), min_height: 8 },
     ];
     let mut all: Vec<Request> = queries.into_iter().zip(0..).map(|(query, id)| Request::Query { id, query }).collect();
     all.extend([Request::Hello { cluster: World::new().cluster }, Request::Submit(vec![1; 5])]);
@@ -154,10 +154,10 @@ fn credential() -> Subject {
 #[test]
 fn rule_g9_the_question_about_a_subject_has_its_form() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let asked = Request::Query { id: 5, query: Query::Subject { subject: credential(), floor: 8 } };
+    let asked = Request::Query { id: 5, query: Query::Subject { subject: credential(), min_height: 8 } };
     let expected = "03000000000000000513000000000000000802000865786368616e6765000107";
     assert_eq!(hex(&asked.to_bytes()), expected);
-    let asked = Request::Query { id: 5, query: Query::Subject { subject: Subject::Client(client(1)), floor: 8 } };
+    let asked = Request::Query { id: 5, query: Query::Subject { subject: Subject::Client(client(1)), min_height: 8 } };
     assert_eq!(
         hex(&asked.to_bytes()),
         format!("030000000000000005130000000000000008 01{}", hex(&client(1).0)).replace(' ', "")

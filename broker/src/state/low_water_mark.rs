@@ -91,8 +91,8 @@ impl LowWaterMark {
 
 impl<S: Store> State<S> {
     /// How far back publications are kept.
-    pub fn floor(&self) -> LowWaterMark {
-        self.floor
+    pub fn low_water_mark(&self) -> LowWaterMark {
+        self.low_water_mark
     }
 
     /// From now on nothing below this floor is answered; the places of subscriptions at its height are stored already.
@@ -100,17 +100,17 @@ impl<S: Store> State<S> {
     ///
     /// # Errors
     /// The storage failed.
-    pub fn raise_low_water_mark(&mut self, floor: LowWaterMark) -> Result<(), StoreError> {
-        let (key, row) = floor.row();
+    pub fn raise_low_water_mark(&mut self, low_water_mark: LowWaterMark) -> Result<(), StoreError> {
+        let (key, row) = low_water_mark.row();
         self.store.apply(Changes::from([(key, Some(row))]))?;
-        self.floor = floor;
+        self.low_water_mark = low_water_mark;
         Ok(())
     }
 
     /// The place that a subscription had next at the floor; 0 if it is younger.
     pub(super) fn position_at_low_water_mark(&self, id: &Id) -> Result<u64, StoreError> {
         let key = table::subscription(&id.0, id.1);
-        let row = self.store.get(&table::place(self.floor.height, &key[1..]))?;
+        let row = self.store.get(&table::place(self.low_water_mark.height, &key[1..]))?;
         row.map_or(Ok(0), |row| table::number(&row))
     }
 }

@@ -71,7 +71,7 @@ pub struct State<S> {
     cluster: Cluster,
     store: S,
     head: Head,
-    floor: LowWaterMark,
+    low_water_mark: LowWaterMark,
     policies: BTreeMap<u64, Policy>,
     interests: Interests,
     /// Who wants advertisements without a subscription.
@@ -111,7 +111,7 @@ impl<S: Store> State<S> {
         let mut state = State {
             genesis,
             cluster,
-            floor: LowWaterMark::of(&store)?,
+            low_water_mark: LowWaterMark::of(&store)?,
             store,
             head,
             policies: BTreeMap::from([(0, Policy::default())]),

@@ -62,7 +62,7 @@ impl<S: Store> State<S> {
             return if ps < self.next_ps(header)? { Err(ReadError::Pruned) } else { Ok(None) };
         };
         // Rows go some time after the floor is raised.
-        if sn < self.floor.sn {
+        if sn < self.low_water_mark.sn {
             return Err(ReadError::Pruned);
         }
         let entry = self.entry(sn)?;
@@ -70,7 +70,7 @@ impl<S: Store> State<S> {
     }
 
     /// The places of a topic from a number on, at most `limit` of them and of [`limits::READ_POSITIONS_MAX`], at a broker that has
-    /// executed block `floor`.
+    /// executed block `min_height`.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -80,13 +80,13 @@ impl<S: Store> State<S> {
         header: &Header,
         from: u64,
         limit: usize,
-        floor: u64,
+        min_height: u64,
     ) -> Result<Vec<TopicPosition>, ReadError> {
-        self.reached(floor)?;
+        self.reached(min_height)?;
         let attributes = self.reader(client)?;
         let sns = index::find(&self.store, header, from, limit.min(limits::READ_POSITIONS_MAX))?;
         let is_pruned = match sns.first() {
-            Some(sn) => *sn < self.floor.sn,
+            Some(sn) => *sn < self.low_water_mark.sn,
             None => from < self.next_ps(header)?,
         };
         if is_pruned {
@@ -107,7 +107,7 @@ impl<S: Store> State<S> {
         Ok(places)
     }
 
-    /// The last place of a topic, at a broker that has executed block `floor`; `None` if it has none.
+    /// The last place of a topic, at a broker that has executed block `min_height`; `None` if it has none.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -115,9 +115,9 @@ impl<S: Store> State<S> {
         &self,
         client: &Client,
         header: &Header,
-        floor: u64,
+        min_height: u64,
     ) -> Result<Option<TopicPosition>, ReadError> {
-        self.reached(floor)?;
+        self.reached(min_height)?;
         let Some(ps) = self.next_ps(header)?.checked_sub(1) else {
             return self.reader(client).map(|_| None);
         };
@@ -133,9 +133,9 @@ impl<S: Store> State<S> {
         client: &Client,
         topic: &str,
         key: &[u8],
-        floor: u64,
+        min_height: u64,
     ) -> Result<Option<(u64, Vec<u8>)>, ReadError> {
-        self.reached(floor)?;
+        self.reached(min_height)?;
         let attributes = self.reader(client)?;
         if !self.may_read_values(topic, &attributes) {
             return Err(ReadError::Denied);
@@ -151,13 +151,13 @@ impl<S: Store> State<S> {
         self.policy().1.allows(Act::Read, &[header], attributes)
     }
 
-    /// The global policy in force and its number, at a broker that has executed block `floor`. Its rules name topics and
+    /// The global policy in force and its number, at a broker that has executed block `min_height`. Its rules name topics and
     /// attributes: to whom they are told says [`State::tells`].
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn read_policy(&self, client: &Client, floor: u64) -> Result<(u64, &Policy), ReadError> {
-        self.reached(floor)?;
+    pub fn read_policy(&self, client: &Client, min_height: u64) -> Result<(u64, &Policy), ReadError> {
+        self.reached(min_height)?;
         self.tells(client)?;
         Ok(self.policy())
     }
@@ -235,9 +235,9 @@ impl<S: Store> State<S> {
         self.client(client)?.and_then(|r| r.attributes(self.head.at)).ok_or(ReadError::Denied)
     }
 
-    pub(super) fn reached(&self, floor: u64) -> Result<(), ReadError> {
+    pub(super) fn reached(&self, min_height: u64) -> Result<(), ReadError> {
         let height = self.head.height;
-        if height < floor { Err(ReadError::Behind { height }) } else { Ok(()) }
+        if height < min_height { Err(ReadError::Behind { height }) } else { Ok(()) }
     }
 }
 

@@ -76,7 +76,7 @@ impl SnapshotHead {
     }
 
     /// The floor of a broker that begins with it.
-    pub fn floor(&self) -> LowWaterMark {
+    pub fn low_water_mark(&self) -> LowWaterMark {
         LowWaterMark { height: self.0.height, sn: self.0.next_sn }
     }
 }
@@ -131,7 +131,7 @@ impl<S: Store> Restore<S> {
         if self.set != self.wanted.set {
             return Err(RestoreError::Root);
         }
-        let (key, row) = SnapshotHead(self.wanted.clone()).floor().row();
+        let (key, row) = SnapshotHead(self.wanted.clone()).low_water_mark().row();
         self.changes.insert(key, Some(row));
         let (key, row) = self.wanted.row();
         self.changes.insert(key, Some(row));

@@ -326,7 +326,7 @@ fn rule_e9_a_place_means_the_same_for_ever_and_floors_hold() {
     run.block(vec![(2, vec![publish(publication(&["a", "b"], b"z")), publish(publication(&["a=1"], b"z"))])]);
     assert_eq!((0..5).map(|ps| read(&run, ps)).collect::<Vec<_>>(), before);
 
-    let range = |from, limit, floor| run.state.read_range(&client(1), &header("a"), from, limit, floor);
+    let range = |from, limit, min_height| run.state.read_range(&client(1), &header("a"), from, limit, min_height);
     let places: Vec<u64> = range(3, 10, 3).unwrap().iter().map(|p| p.ps).collect();
     assert_eq!(places, [3, 4, 5], "and nothing of another value");
     assert_eq!(range(0, 2, 0).unwrap().len(), 2);
@@ -513,10 +513,10 @@ fn rule_e9_a_pruned_place_is_not_kept_and_no_other_takes_its_number() {
     let places: Vec<Row> = rows.iter().filter_map(|row| LowWaterMark::place(cut.height(), row).unwrap()).collect();
     assert_eq!(places.len(), 2);
     run.state.store.apply(places.into_iter().map(|(key, value)| (key, Some(value))).collect()).unwrap();
-    run.state.raise_low_water_mark(cut.floor()).unwrap();
+    run.state.raise_low_water_mark(cut.low_water_mark()).unwrap();
     let raised = run.state.clone();
-    while cut.floor().prune(&mut run.state.store).unwrap() {}
-    assert!(!cut.floor().prune(&mut run.state.store).unwrap());
+    while cut.low_water_mark().prune(&mut run.state.store).unwrap() {}
+    assert!(!cut.low_water_mark().prune(&mut run.state.store).unwrap());
     assert_eq!(run.state.root(), root, "no other broker sees a difference");
     let count = |state: &State<Memory>, table: u8| super::rows(&state.store, &[table]).count();
     assert_eq!(entries::from(&run.state.store, 0).count(), 3);
@@ -675,7 +675,7 @@ proptest! {
                 let restored = State::restore(genesis, Memory::default(), head, rows.clone(), &one.root());
                 let restored = restored.expect("its own snapshot");
                 prop_assert!(elements(&restored.store).map(|it| it.unwrap()).eq(rows));
-                prop_assert_eq!(restored.floor(), LowWaterMark { height: one.height(), sn: one.next_sn() });
+                prop_assert_eq!(restored.low_water_mark(), LowWaterMark { height: one.height(), sn: one.next_sn() });
                 joined = Some(restored);
             }
             let height = one.height() + 1;

@@ -192,9 +192,9 @@ impl Broker {
         };
         let Some(order) = order else { return };
         for height in from..=self.height() {
-            let floor = order.floor(height).await;
+            let start_certificate = order.start_certificate(height).await;
             let mut kept = self.archive.kept();
-            kept.floors.extend(floor.map(|floor| (height, floor)));
+            kept.floors.extend(start_certificate.map(|start_certificate| (height, start_certificate)));
             kept.certified = height;
         }
     }
@@ -313,8 +313,8 @@ impl Broker {
     }
 
     /// Publications below this one are not kept.
-    pub fn floor(&self) -> u64 {
-        self.life.as_ref().map_or(0, |life| life.executor.executor().floor().sn)
+    pub fn low_water_mark(&self) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.executor.executor().low_water_mark().sn)
     }
 
     /// Frames that it refused for whose they were.
@@ -377,7 +377,7 @@ impl Blocks for Archive {
         Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<StartCertificate> {
+    fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
         self.kept().floors.get(&height).cloned()
     }
 

@@ -337,7 +337,7 @@ impl Liar {
             (5, Answer::History(mut history)) => {
                 if let Some(snapshot) = &mut history.snapshot {
                     snapshot.head[..8].fill(0xff);
-                    snapshot.floor = u64::MAX;
+                    snapshot.start_height = u64::MAX;
                 }
                 Answer::History(history)
             }

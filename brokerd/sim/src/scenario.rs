@@ -265,7 +265,7 @@ fn beside(seed: u64, faulty: usize) -> (Lie, usize) {
 /// When all have pruned what they began with, one loses its folder, and comes back while the others go on.
 async fn join(simulation: &mut Simulation, orders: &mut Orders, waits: bool) -> Result<(), Violation> {
     leave(simulation, orders).await?;
-    if !simulation.until(orders, 120_000_000, |it| it.is_quiet() && it.floor() > 0).await? {
+    if !simulation.until(orders, 120_000_000, |it| it.is_quiet() && it.low_water_mark() > 0).await? {
         return Err(simulation.violation("liveness 1", "after two minutes not all have pruned"));
     }
     let honest = simulation.honest();
@@ -274,9 +274,9 @@ async fn join(simulation: &mut Simulation, orders: &mut Orders, waits: bool) -> 
     publish(simulation, PUBLICATIONS..PUBLICATIONS + 2)?;
     let away = 50_000 + simulation.below(1_500_000);
     simulation.advance(orders, away).await?;
-    let floor = snapshot(simulation, orders, victim).await?;
+    let start_height = snapshot(simulation, orders, victim).await?;
     if waits {
-        let mut forgotten = Forgotten::new(floor);
+        let mut forgotten = Forgotten::new(start_height);
         let mut tries = 0;
         while !simulation.is_over(&mut forgotten, victim) {
             tries += 1;
@@ -297,8 +297,8 @@ async fn join(simulation: &mut Simulation, orders: &mut Orders, waits: bool) -> 
 async fn snapshot(simulation: &mut Simulation, orders: &mut Orders, number: usize) -> Result<u64, Violation> {
     let mut tries = 0;
     loop {
-        if let Some(floor) = simulation.join(orders, number)? {
-            return Ok(floor);
+        if let Some(start_height) = simulation.join(orders, number)? {
+            return Ok(start_height);
         }
         tries += 1;
         again_after(simulation, orders, 500_000, tries, "no snapshot to begin with").await?;

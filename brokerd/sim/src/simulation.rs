@@ -341,7 +341,8 @@ impl Simulation {
     pub fn join(&mut self, orders: &mut Orders, number: usize) -> Result<Option<u64>, Violation> {
         let silent = self.below(2 * self.brokers.len() as u64) as usize;
         let joiner = Joiner::new(&self.fixture, &self.brokers, &mut self.liars, number, silent);
-        let is_start_certificate = |floor: &StartCertificate| orders.is_start_certificate(number, floor);
+        let is_start_certificate =
+            |start_certificate: &StartCertificate| orders.is_start_certificate(number, start_certificate);
         let mut passed_over = 0;
         let joined = sync::join(&joiner, &is_start_certificate, &mut self.rng, |_, _| passed_over += 1);
         self.counts.lies += joiner.lies();
@@ -350,10 +351,10 @@ impl Simulation {
         let Some(joined) = joined else { return Ok(None) };
         self.counts.joined += 1;
         self.tell(Event::Joined { broker: number, height: joined.height, root: joined.root })?;
-        let floor = joined.floor.height;
-        orders.start_from(number, Start::StartCertificate(joined.floor.clone()));
+        let height = joined.start_certificate.height;
+        orders.start_from(number, Start::StartCertificate(joined.start_certificate.clone()));
         self.brokers[number].begin(joined);
-        Ok(Some(floor))
+        Ok(Some(height))
     }
 
     /// Whether the others say that the views are over for which it may have voted, some one of whom may be out of reach.
@@ -363,9 +364,9 @@ impl Simulation {
     }
 
     /// The first publication that some honest broker that runs still keeps.
-    pub fn floor(&self) -> u64 {
+    pub fn low_water_mark(&self) -> u64 {
         let honest = self.honest().into_iter().filter(|it| self.runs(*it));
-        honest.map(|it| self.brokers[it].floor()).min().unwrap_or(0)
+        honest.map(|it| self.brokers[it].low_water_mark()).min().unwrap_or(0)
     }
 
     /// All processes are gone with their runtime.
@@ -458,7 +459,7 @@ impl Simulation {
             for bytes in self.brokers[broker].holdings() {
                 self.tell(Event::Stored { broker, bytes })?;
             }
-            let sn = self.brokers[broker].floor();
+            let sn = self.brokers[broker].low_water_mark();
             self.tell(Event::LowWaterMark { broker, sn })?;
             let sns: Vec<u64> = self.outcomes.iter().filter(|it| it.3 == Code::Done).map(|it| it.4).collect();
             for sn in sns {
@@ -725,9 +726,10 @@ impl Simulation {
             && let Some((publisher, number)) = self.sealed.get(&it.ciphertext).copied()
         {
             self.counts.shares += 1;
-            let (height, floor) = (self.brokers[broker].height(), self.brokers[broker].floor());
+            let (height, low_water_mark) = (self.brokers[broker].height(), self.brokers[broker].low_water_mark());
             // What it had executed it may have pruned since it was asked.
-            let executed = self.brokers[broker].published(sn).map_or(sn < floor, |it| it == (publisher, number));
+            let executed =
+                self.brokers[broker].published(sn).map_or(sn < low_water_mark, |it| it == (publisher, number));
             self.tell(Event::Share { broker, client: member, publisher, number, executed, height })?;
         }
         if self.channels.is_open((member, broker)) {

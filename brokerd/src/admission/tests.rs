@@ -170,7 +170,7 @@ impl Order for Hands {
         Box::pin(std::future::ready(None))
     }
 
-    fn floor(&self, _: u64) -> Later<Option<StartCertificate>> {
+    fn start_certificate(&self, _: u64) -> Later<Option<StartCertificate>> {
         Box::pin(std::future::ready(None))
     }
 

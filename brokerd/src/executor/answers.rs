@@ -67,29 +67,29 @@ impl Shared {
                 let reading = self.state().read(client, &header, ps).map_err(read)?;
                 found(reading.map(|reading| TopicPosition { ps, reading }).into_iter().collect())
             }
-            Query::Range { header, from, limit, floor } => {
-                found(self.state().read_range(client, &header, from, usize::from(limit), floor).map_err(read)?)
+            Query::Range { header, from, limit, min_height } => {
+                found(self.state().read_range(client, &header, from, usize::from(limit), min_height).map_err(read)?)
             }
-            Query::Latest { header, floor } => {
-                found(self.state().read_latest(client, &header, floor).map_err(read)?.into_iter().collect())
+            Query::Latest { header, min_height } => {
+                found(self.state().read_latest(client, &header, min_height).map_err(read)?.into_iter().collect())
             }
-            Query::Value { topic, key, floor } => {
-                self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
+            Query::Value { topic, key, min_height } => {
+                self.state().read_value(client, &topic, &key, min_height).map(Answer::Value).map_err(read)
             }
             Query::Evidence => {
                 self.state().tells(client).map_err(read)?;
                 Ok(Answer::Evidence(self.outlet.evidence()))
             }
-            Query::Policy { floor } => {
+            Query::Policy { min_height } => {
                 let state = self.state();
-                let (number, policy) = state.read_policy(client, floor).map_err(read)?;
+                let (number, policy) = state.read_policy(client, min_height).map_err(read)?;
                 Ok(Answer::Policy { number, policy: policy.clone() })
             }
-            Query::Subject { subject, floor } => {
-                self.state().read_subject(client, &subject, floor).map(Answer::Subject).map_err(read)
+            Query::Subject { subject, min_height } => {
+                self.state().read_subject(client, &subject, min_height).map(Answer::Subject).map_err(read)
             }
-            Query::Resume { subscription, place, sn, floor } => {
-                let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+            Query::Resume { subscription, place, sn, min_height } => {
+                let mut resuming = Resuming::new(*client, subscription, place, sn, min_height);
                 // Blocks are executed between two steps.
                 while resuming.step(&self.state()).map_err(read)? {}
                 let it = resuming.found();
@@ -147,14 +147,14 @@ impl Shared {
     /// The same of a block of long ago, for as long as its publications are kept. All of the block is read and hashed:
     /// for clients alone, and no block waits meanwhile.
     fn testify_of_old(&self, client: &Client, height: u64, number: u64) -> Result<Answer, Why> {
-        let (rows, newest, floor) = {
+        let (rows, newest, low_water_mark) = {
             let state = self.state();
             state.client(client).map_err(storage)?.ok_or(Why::Nothing)?;
-            (self.rows.freeze(), state.height(), state.floor().height)
+            (self.rows.freeze(), state.height(), state.low_water_mark().height)
         };
         let past = match Past::of(&rows, height).map_err(storage)? {
             Some(past) => past,
-            None if height <= floor => return Err(Why::Pruned),
+            None if height <= low_water_mark => return Err(Why::Pruned),
             None => return Err(Why::Nothing),
         };
         let (fact, proof) = match past.publication(&rows, client, number).map_err(storage)? {
@@ -218,7 +218,7 @@ impl Shared {
                 Err(ReadError::Store(_)) => Err(Why::Storage),
                 _ => Err(Why::Denied),
             },
-            None if sn < state.floor().sn => Err(Why::Pruned),
+            None if sn < state.low_water_mark().sn => Err(Why::Pruned),
             None => Err(Why::Nothing),
         }
     }
@@ -232,7 +232,7 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let (height, state_root, at, policy, epoch, next_act, floor, suspended) = {
+        let (height, state_root, at, policy, epoch, next_act, low_water_mark, suspended) = {
             let state = self.state();
             let suspended = state.suspended().iter().take(limits::SUSPENDED_SHOWN).map(|(client, at)| (*client, *at));
             (
@@ -242,7 +242,7 @@ impl Shared {
                 state.policy().0,
                 state.epoch(),
                 state.next_act(),
-                state.floor(),
+                state.low_water_mark(),
                 suspended.collect(),
             )
         };
@@ -255,7 +255,7 @@ impl Shared {
             epoch,
             next_act,
             tip: height,
-            floor,
+            low_water_mark,
             suspended,
             key_age: self.release.key_age(),
             has_share: self.release.has_share(),

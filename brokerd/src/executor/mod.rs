@@ -290,8 +290,8 @@ impl Executor {
     }
 
     /// How far back publications are kept.
-    pub fn floor(&self) -> LowWaterMark {
-        self.shared.state().floor()
+    pub fn low_water_mark(&self) -> LowWaterMark {
+        self.shared.state().low_water_mark()
     }
 
     /// Why it executes no more, if it does not: the storage failed.
@@ -353,8 +353,8 @@ impl Shared {
     }
 
     /// Nothing below this floor is answered any more.
-    pub(crate) fn raise_low_water_mark(&self, floor: LowWaterMark) -> Result<(), StoreError> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_low_water_mark(floor)
+    pub(crate) fn raise_low_water_mark(&self, low_water_mark: LowWaterMark) -> Result<(), StoreError> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_low_water_mark(low_water_mark)
     }
 
     pub(crate) fn is_broker(&self, client: &Client) -> bool {

@@ -119,7 +119,7 @@ fn a_client_reads_and_resumes_what_it_may_read() {
     let mut broker = Broker::start(&world, 2, &[]);
     broker.execute(&world, 1);
     let ask = |seed, query| broker.executor.answer(&client(seed), query);
-    let range = Query::Range { header: header(), from: 2, limit: 3, floor: 4 };
+    let range = Query::Range { header: header(), from: 2, limit: 3, min_height: 4 };
     let Answer::Places(places) = ask(1, range.clone()) else { panic!("no places") };
     assert_eq!(places.iter().map(|it| it.ps).collect::<Vec<_>>(), [2, 3, 4]);
     let sns: Vec<u64> = places
@@ -140,11 +140,11 @@ fn a_client_reads_and_resumes_what_it_may_read() {
         assert!(matches!(testimony.fact, Fact::Published(entry) if entry.sn == *sn));
         assert_eq!(ask(2, Query::Witness { sn: *sn }), Answer::No(Why::Denied));
     }
-    let Answer::Places(latest) = ask(1, Query::Latest { header: header(), floor: 0 }) else { panic!("no place") };
+    let Answer::Places(latest) = ask(1, Query::Latest { header: header(), min_height: 0 }) else { panic!("no place") };
     assert_eq!(latest[0].ps, 5);
-    let behind = Query::Latest { header: header(), floor: 5 };
+    let behind = Query::Latest { header: header(), min_height: 5 };
     assert_eq!(ask(1, behind), Answer::No(Why::Behind), "E9");
-    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, floor: 4 };
+    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, min_height: 4 };
     let Answer::Resumed { notice, publications, .. } = ask(1, resume) else { panic!("not resumed") };
     assert_eq!((notice.places(), publications.len()), (6, 6));
     assert!(notice.runs.iter().zip(&publications).all(|(run, it)| *run == Run::Deliver { sn: it.sn }));
@@ -250,7 +250,7 @@ fn a_revoked_client_is_welcomed_as_one() {
     broker.execute(&world, 2);
     let welcome = broker.executor.welcome(&client(1));
     assert_eq!((welcome.registered, welcome.subscriptions.len()), (false, 0));
-    let denied = Query::Latest { header: header(), floor: 0 };
+    let denied = Query::Latest { header: header(), min_height: 0 };
     assert_eq!(broker.executor.answer(&client(1), denied), Answer::No(Why::Denied));
 }
 
@@ -288,7 +288,7 @@ fn rule_e6_the_policy_in_force_is_told_to_who_is_vouched_for_and_to_administrato
     let policy: Policy = "read market/# if exchange:desk = fx".parse().expect("a policy");
     let act = world.admin(1, Action::Policy(policy.clone()));
     let revoked = world.admin(2, Action::RevokeClient(client(2)));
-    let ask = |broker: &Broker, seed, floor| broker.executor.answer(&client(seed), Query::Policy { floor });
+    let ask = |broker: &Broker, seed, min_height| broker.executor.answer(&client(seed), Query::Policy { min_height });
     assert_eq!(ask(&broker, 1, 1), Answer::Policy { number: 0, policy: Policy::default() });
     world.order(vec![(3, vec![act, revoked])]);
     assert_eq!(ask(&broker, 1, 2), Answer::No(Why::Behind), "E9");

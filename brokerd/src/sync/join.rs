@@ -39,7 +39,7 @@ struct SnapshotSource {
     broker: u16,
     head: SnapshotHead,
     /// Where the order begins.
-    floor: StartCertificate,
+    start_certificate: StartCertificate,
 }
 
 /// What came of looking whether others have pruned what this broker lacks.
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
             log::warn("the others have pruned the blocks that this broker lacks, and none has a sound snapshot yet");
         }
     }
-    place.floor()
+    place.start_certificate()
 }
 
 /// What a broker begins with.
@@ -90,7 +90,7 @@ pub struct Joined {
     /// The same as a snapshot, to be offered to others.
     pub snapshots: Snapshots,
     /// Where its order begins.
-    pub floor: StartCertificate,
+    pub start_certificate: StartCertificate,
     /// The block after which that is the state.
     pub height: u64,
     /// That state's root.
@@ -113,10 +113,10 @@ pub fn join(
         let (rows, snapshots) = (Memory::default(), Snapshots::in_memory());
         let store = fetch(others, offered, is_start_certificate, || Ok(Lsm::from(rows.clone())))?;
         store.sync().map_err(io::Error::other)?;
-        snapshots.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
-        let (floor, height) = (offered.floor.clone(), offered.head.height());
+        snapshots.write(&offered.head, &offered.start_certificate, sealcast_broker::state::elements(&store))?;
+        let (start_certificate, height) = (offered.start_certificate.clone(), offered.head.height());
         let root = offered.head.root(&others.genesis().cluster());
-        joined = Some(Joined { rows, snapshots, floor, height, root });
+        joined = Some(Joined { rows, snapshots, start_certificate, height, root });
         Ok(())
     };
     begin(others, 0, rng, take, passed_over)?;
@@ -174,10 +174,10 @@ fn fetch<S: Store>(
     is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     empty: impl FnOnce() -> io::Result<S>,
 ) -> io::Result<S> {
-    let SnapshotSource { broker, head, floor } = offered;
+    let SnapshotSource { broker, head, start_certificate } = offered;
     let height = head.height();
-    let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= START_CERTIFICATE_SEARCH);
-    if !is_near || !is_start_certificate(floor) {
+    let is_near = height.checked_sub(start_certificate.height).is_some_and(|below| below <= START_CERTIFICATE_SEARCH);
+    if !is_near || !is_start_certificate(start_certificate) {
         return Err(wrong("no quorum made its block final"));
     }
     let root = others.state_root(height).ok_or_else(|| wrong("f + 1 brokers do not testify to any"))?;
@@ -192,9 +192,12 @@ impl SnapshotSource {
     fn of((broker, history): (u16, History)) -> Option<SnapshotSource> {
         let snapshot = history.snapshot?;
         let head = SnapshotHead::from_bytes(&snapshot.head)?;
-        let floor =
-            StartCertificate { height: snapshot.floor, certificate: snapshot.certificate, header: snapshot.header };
-        Some(SnapshotSource { broker, head, floor })
+        let start_certificate = StartCertificate {
+            height: snapshot.start_height,
+            certificate: snapshot.certificate,
+            header: snapshot.header,
+        };
+        Some(SnapshotSource { broker, head, start_certificate })
     }
 }
 
@@ -212,7 +215,7 @@ impl JoinFolders {
         })?;
         store.sync().map_err(io::Error::other)?;
         let written = Snapshots::open(&self.snapshot_of_joining())?;
-        written.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
+        written.write(&offered.head, &offered.start_certificate, sealcast_broker::state::elements(&store))?;
         drop(store);
         sync_folder(&self.joining)?;
         File::create(self.ready())?.sync_all()?;
@@ -241,14 +244,14 @@ impl JoinFolders {
     }
 
     /// Where the order begins for a state that has no block below its floor. What the order has itself counts before it.
-    fn floor(&self) -> io::Result<Option<StartCertificate>> {
+    fn start_certificate(&self) -> io::Result<Option<StartCertificate>> {
         if !fs::exists(&self.state)? {
             return Ok(None);
         }
         let store = Lsm::open(&self.state).map_err(io::Error::other)?;
         let height = sealcast_broker::state::LowWaterMark::of(&store).map_err(io::Error::other)?.height;
         let opened = Snapshots::open(&self.snapshots)?.read(height);
-        Ok(opened.ok().map(|it| it.floor).filter(|it| !it.certificate.is_empty()))
+        Ok(opened.ok().map(|it| it.start_certificate).filter(|it| !it.certificate.is_empty()))
     }
 
     fn state_of_joining(&self) -> PathBuf {

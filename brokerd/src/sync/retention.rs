@@ -196,9 +196,9 @@ impl Keeper {
     fn mark(&self, shared: &Arc<Shared>, mark: Mark) -> io::Result<()> {
         let Mark { height, at, snapshot } = mark;
         if let Some((head, frozen)) = snapshot
-            && let Some(floor) = start_certificate_below(shared, height)
+            && let Some(start_certificate) = start_certificate_below(shared, height)
         {
-            self.snapshots.write(&head, &floor, state::elements(&frozen))?;
+            self.snapshots.write(&head, &start_certificate, state::elements(&frozen))?;
         }
         let mut old = None;
         for height_of in self.snapshots.heights()? {
@@ -209,7 +209,9 @@ impl Keeper {
                 Err(_) => {}
             }
         }
-        let Some(old) = old.filter(|it| it.head.height() > shared.state().floor().height) else { return Ok(()) };
+        let Some(old) = old.filter(|it| it.head.height() > shared.state().low_water_mark().height) else {
+            return Ok(());
+        };
         self.raise(shared, &old.head)
     }
 
@@ -227,10 +229,10 @@ impl Keeper {
             Ok(())
         })?;
         store.apply(changes).map_err(io::Error::other)?;
-        shared.raise_low_water_mark(head.floor()).map_err(io::Error::other)?;
+        shared.raise_low_water_mark(head.low_water_mark()).map_err(io::Error::other)?;
         let before = self.snapshots.heights()?.into_iter().rfind(|it| *it < height);
         if let Some(before) = before.and_then(|it| self.snapshots.read(it).ok()) {
-            shared.blocks.prune(before.floor.height);
+            shared.blocks.prune(before.start_certificate.height);
         }
         self.snapshots.remove_below(height)?;
         self.prune_rows(shared)
@@ -238,9 +240,9 @@ impl Keeper {
 
     /// Rows go in steps, so that nothing else waits for long.
     fn prune_rows(&self, shared: &Arc<Shared>) -> io::Result<()> {
-        let floor = shared.state().floor();
+        let low_water_mark = shared.state().low_water_mark();
         let mut store = self.store.clone();
-        while floor.prune(&mut store).map_err(io::Error::other)? {
+        while low_water_mark.prune(&mut store).map_err(io::Error::other)? {
             thread::yield_now();
         }
         Ok(())
@@ -256,7 +258,7 @@ fn start_certificate_below(shared: &Shared, height: u64) -> Option<StartCertific
     if shared.brokers == 1 {
         return Some(StartCertificate { height, certificate: Vec::new(), header: Vec::new() });
     }
-    (height.saturating_sub(START_CERTIFICATE_SEARCH)..=height).rev().find_map(|it| shared.blocks.floor(it))
+    (height.saturating_sub(START_CERTIFICATE_SEARCH)..=height).rev().find_map(|it| shared.blocks.start_certificate(it))
 }
 
 impl FromStr for Keep {

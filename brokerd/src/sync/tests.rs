@@ -45,7 +45,7 @@ fn aged() -> (World, Vec<Broker>) {
         let taken = |it: &Broker| snapshots(it).heights().expect("they are listed").contains(&checkpoint);
         until("all have taken a snapshot", || aged.iter().all(taken));
     }
-    until("all have pruned", || aged.iter().all(|it| it.executor.floor().height == KEPT));
+    until("all have pruned", || aged.iter().all(|it| it.executor.low_water_mark().height == KEPT));
     until("old files are gone", || aged.iter().all(|it| snapshots(it).heights().expect("listed")[0] == KEPT));
     (world, aged)
 }
@@ -121,7 +121,7 @@ impl Handler for TestHandler {
             (Lie::Last, Answer::History(mut history)) => {
                 let snapshot = history.snapshot.as_mut().expect("it offers one");
                 snapshot.head[..8].fill(0xff);
-                snapshot.floor = u64::MAX;
+                snapshot.start_height = u64::MAX;
                 Answer::History(history)
             }
             (Lie::StartCertificate, Answer::History(mut history)) => {
@@ -170,7 +170,8 @@ fn join(folder: &Folder, file: &ClusterFile) -> Option<StartCertificate> {
 fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<StartCertificate> {
     let key = Arc::new(brokers().remove(3));
     let peers = Peers { cluster: file, index: 3, key: &key, end };
-    prepare(&place(folder), &peers, &|floor| floor.certificate == [1; 8], &mut rng()).expect("the disk holds")
+    prepare(&place(folder), &peers, &|start_certificate| start_certificate.certificate == [1; 8], &mut rng())
+        .expect("the disk holds")
 }
 
 fn rng() -> ChaCha20Rng {
@@ -197,12 +198,12 @@ fn a_broker_without_history_begins_with_a_snapshot_and_goes_on_like_the_others()
     let (mut world, mut aged) = aged();
     let (file, gateways) = doors(&world, &aged, [Lie::None; 3]);
     let folder = Folder::new();
-    let floor = join(&folder, &file).expect("it begins there");
+    let start_certificate = join(&folder, &file).expect("it begins there");
     let begun = KEPT + limits::CHECKPOINT_BLOCKS;
-    assert_eq!(floor.height, begun, "the one behind the others' floor");
+    assert_eq!(start_certificate.height, begun, "the one behind the others' floor");
     assert!(aged.iter().all(|it| it.archive.1.load(std::sync::atomic::Ordering::Relaxed) < begun), "blocks are there");
     let mut joined = Broker::start_keeping(folder, &world, 3, &[], Keep::Blocks(KEPT));
-    assert_eq!((joined.executor.height(), joined.executor.floor().height), (begun, begun));
+    assert_eq!((joined.executor.height(), joined.executor.low_water_mark().height), (begun, begun));
     joined.execute(&world, begun + 1);
     world.order(vec![(3, vec![publish(b"new")])]);
     let last = world.ordered.len() as u64;
@@ -214,13 +215,13 @@ fn a_broker_without_history_begins_with_a_snapshot_and_goes_on_like_the_others()
     // What it lacks it says it lacks; what it has, it answers like the others.
     let ask = |broker: &Broker, query: &Query| broker.executor.answer(&client(1), query.clone());
     let header = sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None };
-    let latest = Query::Latest { header: header.clone(), floor: last };
+    let latest = Query::Latest { header: header.clone(), min_height: last };
     assert!(aged.iter().all(|it| ask(it, &latest) == ask(&aged[0], &latest)));
     let oldest = Query::TopicPosition { header: header.clone(), ps: 0 };
     assert!(aged.iter().all(|it| ask(it, &oldest) == Answer::No(Why::Pruned)), "E9");
     let Answer::Places(places) = ask(&aged[0], &latest) else { panic!("no place") };
     let Reading::Publication(entry) = &places[0].reading else { panic!("it may be read") };
-    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, floor: last };
+    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, min_height: last };
     for broker in &aged {
         let Answer::Resumed { lost, notice, publications, .. } = ask(broker, &resume) else { panic!("not resumed") };
         assert_eq!((notice.first, publications.last()), (lost, Some(&**entry)));
@@ -256,11 +257,11 @@ fn a_liar_among_those_who_serve_is_passed_over_for_the_next() {
         lies[turns(&[9; 3], 1, &mut rng())[0]] = lie;
         let (file, _gateways) = doors(&world, &aged, lies);
         let folder = Folder::new();
-        let floor = join(&folder, &file).unwrap_or_else(|| panic!("{lie:?}"));
-        assert_eq!(floor.certificate, [1; 8]);
+        let start_certificate = join(&folder, &file).unwrap_or_else(|| panic!("{lie:?}"));
+        assert_eq!(start_certificate.certificate, [1; 8]);
         assert!(!fs::exists(folder.0.join("joining")).expect("it can be looked for"));
         let broker = Broker::start_in(folder, &world, 3, &[]);
-        assert_eq!(broker.executor.height(), floor.height, "{lie:?}");
+        assert_eq!(broker.executor.height(), start_certificate.height, "{lie:?}");
     }
 }
 
@@ -280,10 +281,10 @@ fn rule_e12_a_crash_while_a_snapshot_comes_in_leaves_the_old_state_or_the_new() 
     moved(&folder, "state", &ready, "joining/state");
     moved(&folder, "snapshots", &ready, "joining/snapshots");
     let height_after = |crashed: Folder| {
-        let floor = join(&crashed, &file).map_or(0, |floor| floor.height);
+        let start_certificate = join(&crashed, &file).map_or(0, |start_certificate| start_certificate.height);
         let broker = Broker::start_in(crashed, &world, 3, &[]);
         let height = broker.executor.height();
-        assert!(height == 0 || height == floor);
+        assert!(height == 0 || height == start_certificate);
         height
     };
     // Without the mark all of it is thrown away.
@@ -324,7 +325,8 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
         fs::write(&path, &changed).expect("it is written");
         let taken = taken(&snapshots, &world, &root);
         // The order's own proof is checked by the order.
-        let is_start_certificate = snapshots.read(KEPT).is_ok_and(|it| it.floor != opened.floor);
+        let is_start_certificate =
+            snapshots.read(KEPT).is_ok_and(|it| it.start_certificate != opened.start_certificate);
         assert!(is_start_certificate || taken.is_err(), "byte {at} of {}", whole.len());
     }
     fs::write(&path, &whole).expect("it is written");
@@ -335,10 +337,11 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
 fn a_snapshot_that_cannot_be_written_leaves_nothing() {
     let (_, aged) = aged();
     let head = snapshots(&aged[0]).read(KEPT).expect("it is sound").head;
-    let (folder, floor) = (Folder::new(), StartCertificate { height: KEPT, certificate: vec![], header: vec![] });
+    let (folder, start_certificate) =
+        (Folder::new(), StartCertificate { height: KEPT, certificate: vec![], header: vec![] });
     let rows = [Ok((vec![1; 8], vec![1; 2 << 20])), Err(sealcast_broker::state::StoreError("the disk is full".into()))];
     let empty = Snapshots::open(&folder.0).expect("it opens");
-    assert!(empty.write(&head, &floor, rows.into_iter()).is_err());
+    assert!(empty.write(&head, &start_certificate, rows.into_iter()).is_err());
     assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0);
 }
 

@@ -19,7 +19,7 @@ use super::peers::Others;
 /// Each block has a view of its own, so that heights can be counted instead.
 #[derive(Debug)]
 pub struct Forgotten {
-    floor: u64,
+    start_height: u64,
     /// Where each was first, and is now.
     heights: BTreeMap<u16, (u64, u64)>,
     /// How many answered when they were asked last.
@@ -28,13 +28,14 @@ pub struct Forgotten {
 
 impl Forgotten {
     /// Of a broker whose order will begin at this height.
-    pub fn new(floor: u64) -> Forgotten {
-        Forgotten { floor, heights: BTreeMap::new(), answering: 0 }
+    pub fn new(start_height: u64) -> Forgotten {
+        Forgotten { start_height, heights: BTreeMap::new(), answering: 0 }
     }
 
     /// How many blocks are still to come at the broker that decides, as the others say; `None` while too few of them answered.
     pub fn blocks_left(&self, others: &impl Others) -> Option<u64> {
-        let left = |(first, now): &(u64, u64)| self.floor.max(*first).saturating_add(VIEWS_PASSED).saturating_sub(*now);
+        let left =
+            |(first, now): &(u64, u64)| self.start_height.max(*first).saturating_add(VIEWS_PASSED).saturating_sub(*now);
         let mut left: Vec<u64> = self.heights.values().map(left).collect();
         left.sort_unstable();
         left.get(needed(others).checked_sub(1)?).copied()

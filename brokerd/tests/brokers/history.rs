@@ -37,7 +37,7 @@ fn a_broker_whose_folder_is_lost_gets_all_blocks_from_the_others() {
     until("it has executed all of it", || brokers[3].status().height >= ordered);
 
     let mut reader = Reader::open(&home, &brokers, 1);
-    let ranges = reader.ask_all(&Query::Range { header: header("a"), from: 0, limit: 100, floor: 0 });
+    let ranges = reader.ask_all(&Query::Range { header: header("a"), from: 0, limit: 100, min_height: 0 });
     assert!(ranges.iter().all(|it| *it == ranges[0]), "{ranges:?}");
     let Answer::Places(places) = &ranges[3] else { panic!("{ranges:?}") };
     assert_eq!(places.iter().map(|it| it.ps).collect::<Vec<_>>(), (0..21).collect::<Vec<_>>());
@@ -89,7 +89,7 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     let pruned = reader.channels[3].ask(Query::TopicPosition { header: header("a"), ps: 0 }).expect("an answer");
     assert_eq!(pruned, Answer::No(Why::Pruned));
     reader.order(3, vec![publish("a", b"through it")]);
-    let latest = Query::Latest { header: header("a"), floor: 0 };
+    let latest = Query::Latest { header: header("a"), min_height: 0 };
     let mut answers = reader.ask_all(&latest);
     until("all say alike", || {
         answers = reader.ask_all(&latest);

@@ -86,7 +86,7 @@ fn rule_e12_brokers_that_end_come_back_with_all_that_was_acknowledged() {
     until("two operations and twenty are there", || Reader::open(&home, &brokers, 1).next == 22);
     let mut publisher = Reader::open(&home, &brokers, 1);
     publisher.order(2, vec![publish("a", b"after")]);
-    let latest = Query::Latest { header: cluster::header("a"), floor: 0 };
+    let latest = Query::Latest { header: cluster::header("a"), min_height: 0 };
     let mut answers = publisher.ask_all(&latest);
     until("all say alike", || {
         answers = publisher.ask_all(&latest);
@@ -223,7 +223,7 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_
         key.encrypt_falsely(&plain.label(&client, number), 32, &mut ChaCha20Rng::seed_from_u64(1)).encode();
     let sealed = Publication { body: Body::Sealed(ciphertext.clone()), ..*plain.clone() };
     publisher.order(0, vec![Operation::Publish(Box::new(sealed))]);
-    let latest = Query::Latest { header: cluster::header("a"), floor: 0 };
+    let latest = Query::Latest { header: cluster::header("a"), min_height: 0 };
     let mut sn = None;
     until("it can be read", || {
         let Answer::Places(places) = &reader.ask_all(&latest)[0] else { return false };

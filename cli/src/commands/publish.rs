@@ -99,7 +99,7 @@ enum Route<'a> {
     /// A session of ours that runs already, in the group of this name.
     Shared(control::Client, String, Got),
     /// A session of this command's own.
-    Own(Session),
+    Dedicated(Session),
     /// The same as a client of brokers, who see what is published.
     Brokers(Client<'a>),
 }
@@ -139,7 +139,7 @@ impl Pub {
         });
         match route {
             Route::Brokers(client) => client.finish(env, done),
-            Route::Own(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
+            Route::Dedicated(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
             Route::Shared(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
         }
     }
@@ -193,7 +193,7 @@ impl Pub {
             return Client::new(env, cluster, session.into_brokers()?, outgoing).map(Route::Brokers);
         }
         session::wait_for_key(env, target, &session, None)?;
-        Ok(Route::Own(session))
+        Ok(Route::Dedicated(session))
     }
 
     /// Refuses what this way of travelling does not give, before anything joins a group.
@@ -231,7 +231,7 @@ impl Pub {
                         break (sent.number, "session");
                     }
                 },
-                Route::Own(session) => break (self.publish(session, body)?, "own"),
+                Route::Dedicated(session) => break (self.publish(session, body)?, "own"),
                 Route::Brokers(client) => return client.publish(env, self, bodies),
             }
         };

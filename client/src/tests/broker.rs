@@ -246,14 +246,14 @@ impl Broker {
         let stale = self.behaviour == Behaviour::StaleState;
         let state = self.early.as_deref().filter(|_| stale).unwrap_or(&self.state);
         if stale
-            && let Query::Range { floor, .. }
-            | Query::Latest { floor, .. }
-            | Query::Value { floor, .. }
-            | Query::Policy { floor }
-            | Query::Subject { floor, .. }
-            | Query::Resume { floor, .. } = &mut query
+            && let Query::Range { min_height, .. }
+            | Query::Latest { min_height, .. }
+            | Query::Value { min_height, .. }
+            | Query::Policy { min_height }
+            | Query::Subject { min_height, .. }
+            | Query::Resume { min_height, .. } = &mut query
         {
-            *floor = 0;
+            *min_height = 0;
         }
         let no = |error: ReadError| {
             Answer::No(match error {
@@ -289,8 +289,8 @@ impl Broker {
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
-            Query::Range { header, from, limit, floor } => {
-                match state.read_range(client, &header, from, usize::from(limit), floor) {
+            Query::Range { header, from, limit, min_height } => {
+                match state.read_range(client, &header, from, usize::from(limit), min_height) {
                     Ok(places) if places.is_empty() => Answer::No(Why::Nothing),
                     Ok(mut places) => {
                         if self.behaviour == Behaviour::LiarInEmpty {
@@ -301,17 +301,17 @@ impl Broker {
                     Err(error) => no(error),
                 }
             }
-            Query::Latest { header, floor } => match state.read_latest(client, &header, floor) {
+            Query::Latest { header, min_height } => match state.read_latest(client, &header, min_height) {
                 Ok(Some(place)) => Answer::Places(vec![place]),
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
-            Query::Value { topic, key, floor } => {
+            Query::Value { topic, key, min_height } => {
                 let lies = self.behaviour == Behaviour::LiarInResults;
-                let found = state.read_value(client, &topic, &key, floor);
+                let found = state.read_value(client, &topic, &key, min_height);
                 found.map_or_else(no, |it| Answer::Value(if lies { Some((u64::MAX / 2, b"lie".to_vec())) } else { it }))
             }
-            Query::Policy { floor } => match state.read_policy(client, floor) {
+            Query::Policy { min_height } => match state.read_policy(client, min_height) {
                 // The number that others name, and rules that ask nothing.
                 Ok((number, _)) if self.behaviour == Behaviour::LiarInResults => {
                     Answer::Policy { number, policy: Policy::default() }
@@ -319,16 +319,16 @@ impl Broker {
                 Ok((number, policy)) => Answer::Policy { number, policy: policy.clone() },
                 Err(error) => no(error),
             },
-            Query::Subject { subject, floor } => match state.read_subject(client, &subject, floor) {
+            Query::Subject { subject, min_height } => match state.read_subject(client, &subject, min_height) {
                 Ok(it) if self.behaviour == Behaviour::LiarInResults => {
                     Answer::Subject(SubjectStatus { revoked: !it.revoked, ..it })
                 }
                 Ok(it) => Answer::Subject(it),
                 Err(error) => no(error),
             },
-            Query::Resume { subscription, place, sn, floor } => {
+            Query::Resume { subscription, place, sn, min_height } => {
                 // One step of what a broker would look at, so that few publications make several pages.
-                let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+                let mut resuming = Resuming::new(*client, subscription, place, sn, min_height);
                 match resuming.step(state).map(|_| resuming.found()) {
                     Ok(mut found) => {
                         let sns: Vec<u64> = found.notice.runs.iter().filter_map(Run::delivered).collect();
@@ -350,7 +350,7 @@ impl Broker {
                     bodies.iter_mut().for_each(|(_, body)| body.reverse());
                 }
                 match bodies.is_empty() {
-                    true if sns.iter().any(|sn| *sn < state.floor().sn) => Answer::No(Why::Pruned),
+                    true if sns.iter().any(|sn| *sn < state.low_water_mark().sn) => Answer::No(Why::Pruned),
                     true if sns.iter().any(|sn| self.bodies.contains_key(sn)) => Answer::No(Why::Denied),
                     true => Answer::No(Why::Nothing),
                     false => Answer::Bodies(bodies),
@@ -389,8 +389,8 @@ impl Broker {
         let places = rows.filter_map(|row| LowWaterMark::place(head.height(), &row).expect("it is a row"));
         store.apply(places.map(|(key, value)| (key, Some(value))).collect()).expect("memory does not fail");
         self.state = State::open(self.state.genesis().clone(), store).expect("memory does not fail");
-        self.state.raise_low_water_mark(head.floor()).expect("memory does not fail");
-        self.bodies.retain(|sn, _| *sn >= head.floor().sn);
+        self.state.raise_low_water_mark(head.low_water_mark()).expect("memory does not fail");
+        self.bodies.retain(|sn, _| *sn >= head.low_water_mark().sn);
     }
 
     /// The operation with this sn.

@@ -161,8 +161,8 @@ impl Observer<Player> for Watch {
             MemberEvent::Installed(epoch) => {
                 self.installed += 1;
                 self.changed = true;
-                if let Some(seat) = self.views.get_mut(node) {
-                    *seat = Some(epoch.view.clone());
+                if let Some(place) = self.views.get_mut(node) {
+                    *place = Some(epoch.view.clone());
                 }
                 let nodes = self.roles.nodes_of(&epoch.view);
                 if let Some((_, whom)) =

@@ -64,7 +64,7 @@ impl Handle {
         Box::pin(async move { mailbox.get_block(Height::new(height)).await.map(codec::shared) })
     }
 
-    pub(super) fn floor(&self, height: u64) -> Later<Option<StartCertificate>> {
+    pub(super) fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move {
             let certificate = stack::certificate(&mailbox, height).await?;

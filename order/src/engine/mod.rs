@@ -138,8 +138,8 @@ impl Order for Engine {
         self.handle.block(height)
     }
 
-    fn floor(&self, height: u64) -> Later<Option<StartCertificate>> {
-        self.handle.floor(height)
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
+        self.handle.start_certificate(height)
     }
 
     fn prune(&self, height: u64) {

@@ -260,8 +260,8 @@ impl Brokers {
     }
 
     /// Whether a broker could begin at this floor.
-    pub fn is_start_certificate(&self, i: usize, floor: &StartCertificate) -> bool {
-        let start = Start::StartCertificate(floor.clone());
+    pub fn is_start_certificate(&self, i: usize, start_certificate: &StartCertificate) -> bool {
+        let start = Start::StartCertificate(start_certificate.clone());
         Cluster::check(&Settings { start, ..self.settings[i].clone() }).is_ok()
     }
 
@@ -310,8 +310,8 @@ impl Order for Running {
         self.0.block(height)
     }
 
-    fn floor(&self, height: u64) -> Later<Option<StartCertificate>> {
-        self.0.floor(height)
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
+        self.0.start_certificate(height)
     }
 
     fn prune(&self, height: u64) {

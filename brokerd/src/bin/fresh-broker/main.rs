@@ -177,7 +177,7 @@ impl Home {
             if old == fresh { Ok(fresh) } else { Err(io::Error::other(format!("brokers differ: {old:?}, {fresh:?}"))) }
         };
         let header = || Header { topic: TOPIC.into(), value: None };
-        both(Query::Latest { header: header(), floor: 0 })?;
+        both(Query::Latest { header: header(), min_height: 0 })?;
         let mut fresh = self.open(FRESH, PUBLISHER)?;
         let (mut gone, mut kept) = (0, published - 1);
         while gone < kept {

@@ -92,8 +92,8 @@ fn rule_g8_one_broker_that_drips_or_floods_keeps_none_from_starting() {
         thread::spawn(move || joined.send((manner, join(&Folder::new(), &file))).expect("the test waits"));
     }
     for _ in 0..3 {
-        let (manner, floor) = joins.recv_timeout(Duration::from_secs(60)).expect("a start that ends");
-        assert!(floor.is_some(), "{manner:?}: the honest ones are enough");
+        let (manner, start_certificate) = joins.recv_timeout(Duration::from_secs(60)).expect("a start that ends");
+        assert!(start_certificate.is_some(), "{manner:?}: the honest ones are enough");
     }
 }
 

@@ -159,7 +159,7 @@ fn object(it: &BrokerStatus, highest: u64, reports: Vec<Value>, condition: &Cond
             object["tip"] = json!(said.tip);
             object["lag"] = json!(highest - said.height);
             object["oldest_block"] = json!(oldest_block(said));
-            object["oldest_publication"] = json!(said.floor.sn);
+            object["oldest_publication"] = json!(said.low_water_mark.sn);
             object["commit_p50_ms"] = json!((said.commit_micros > 0).then_some(said.commit_micros as f64 / 1e3));
             object["key_age_s"] = json!(said.key_age);
             object["has_share"] = json!(said.has_share);
@@ -190,7 +190,7 @@ fn keeps(said: &Status) -> String {
 
 /// The first block whose publications it keeps; those before it are gone.
 fn oldest_block(said: &Status) -> u64 {
-    said.floor.height + 1
+    said.low_water_mark.height + 1
 }
 
 /// How many file descriptors it has open, of how many that it may open: "112/1024".

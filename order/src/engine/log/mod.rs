@@ -302,7 +302,7 @@ impl<E: Runtime> Log<E> {
         let floors = self.floors;
         let is_needed = |closed: &Closed| {
             let mut tables = closed.tables.iter().zip(floors);
-            tables.any(|(table, floor)| table.count > 0 && table.last >= floor)
+            tables.any(|(table, low_water_mark)| table.count > 0 && table.last >= low_water_mark)
         };
         let needless = self.closed.iter().take_while(|closed| !is_needed(closed)).count();
         for closed in self.closed.drain(..needless) {

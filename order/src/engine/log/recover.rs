@@ -49,7 +49,7 @@ pub(super) async fn open<E: Runtime>(mut context: E, disk: &str, sizes: Sizes) -
             Active::create(&mut context, &partition, next).await?
         }
     };
-    heights.iter_mut().zip(floors).for_each(|(heights, floor)| heights.remove_below(floor));
+    heights.iter_mut().zip(floors).for_each(|(heights, low_water_mark)| heights.remove_below(low_water_mark));
     let mut files = VecDeque::new();
     let digests = Digests::open(context.child("digests"), disk, &partition, &closed, &mut files).await?;
     let log = Log { context, partition, sizes, closed, active, files, digests, floors };
@@ -126,8 +126,8 @@ async fn replay<B: Blob>(
         if head.kind == Kind::LowWaterMark {
             let kind = body.first().and_then(|byte| Kind::of(*byte)).filter(|kind| *kind != Kind::LowWaterMark);
             let kind = kind.ok_or_else(|| Damage::new("a floor in it is of no kind that is known"))?;
-            let floor = &mut floors[table_of(kind)];
-            *floor = (*floor).max(head.height);
+            let low_water_mark = &mut floors[table_of(kind)];
+            *low_water_mark = (*low_water_mark).max(head.height);
         }
         active.remember(head.kind, head.height, &head.digest, offset, head.record_bytes());
         offset += head.record_bytes() as u64;

@@ -149,7 +149,7 @@ impl Closed {
         }
         bytes.put_u64(self.ranges_offset);
         bytes.put_u32(self.ranges_checksum);
-        self.floors.iter().for_each(|floor| bytes.put_u64(*floor));
+        self.floors.iter().for_each(|low_water_mark| bytes.put_u64(*low_water_mark));
         let checksum = Crc32::checksum(&[&bytes[..], &self.marker].concat());
         bytes.put_u32(checksum);
         bytes
