@@ -75,8 +75,8 @@ impl<E: Runtime> Digests<E> {
             let count = file.tables[0].count;
             for index in (0..count).step_by(ENTRIES_AT_ONCE) {
                 let some = (count - index).min(ENTRIES_AT_ONCE as u64);
-                let places = file.entries(&blob, 0, index, some).await.map_err(|e| e.named(log, file.number))?;
-                entries.extend(places.into_iter().map(|(height, place)| (place.prefix, height)));
+                let locations = file.entries(&blob, 0, index, some).await.map_err(|e| e.named(log, file.number))?;
+                entries.extend(locations.into_iter().map(|(height, location)| (location.prefix, height)));
             }
             digests.add(file.number, entries, 0).await?;
         }

@@ -33,8 +33,8 @@ pub(super) async fn open<E: Runtime>(mut context: E, disk: &str, sizes: Sizes) -
                 closed.push(trailer);
             }
             Found::Active(file, below) => {
-                for (heights, places) in heights.iter_mut().zip(&file.places) {
-                    places.keys().for_each(|height| heights.insert((*height, *height)));
+                for (heights, locations) in heights.iter_mut().zip(&file.locations) {
+                    locations.keys().for_each(|height| heights.insert((*height, *height)));
                 }
                 floors = [floors[0].max(below[0]), floors[1].max(below[1])];
                 active = Some(file);
